@@ -20,7 +20,7 @@ from codemode import Tool
 from codemode.surfaces.modules.declarations import declare_server_within
 from codemode.surfaces.modules.discovery import build_search_index, call_discovery
 from codemode.surfaces.modules.module_tools import ListedServer, create_module_tools
-from codemode.tools.server_lists import LeftOut
+from codemode.tools.server_lists import OmittedEntries
 
 from . import prompts
 from .gateway import as_given_at_start
@@ -108,7 +108,7 @@ def tokens() -> tuple[str, Count]:
 
 def _listed(name: str, tools: list[dict[str, Any]]) -> ListedServer:
     made = {one["name"]: _tool(one) for one in tools}
-    return ListedServer(name, name, name, None, None, (), create_module_tools(name, made, LeftOut()))
+    return ListedServer(name, name, name, None, None, (), create_module_tools(name, made, OmittedEntries()))
 
 
 def _tool(said: dict[str, Any]) -> Tool:

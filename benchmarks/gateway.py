@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings
-from codemode_gateway.cli.server_commands import fetch_listed_tool
+from codemode_gateway.cli.server_commands import fetch_gateway_tool
 
 from codemode import Tool
 from codemode.surfaces.modules.servers import ModuleServer
@@ -245,7 +245,7 @@ async def as_given_at_start(servers: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         config = GatewayConfig(settings=GatewaySettings(state_folder=Path(folder)))
         async with Gateway(config, GatewayOptions(servers=given)) as gateway:
-            tool = await fetch_listed_tool(gateway)
+            tool = await fetch_gateway_tool(gateway)
             said = gateway.server.instructions or ""
     return json.dumps(tool, separators=(",", ":"), ensure_ascii=False) + said
 

@@ -44,7 +44,11 @@ def generated_spec(operations: int) -> dict[str, Any]:
         key = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
         body = {"required": True, **_json({"$ref": f"#/components/schemas/{name}"})}
         listed = {"200": _json({"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}})}
-        query = [_query("page", "integer"), _query("per_page", "integer"), _query("state", "string")]
+        query = [
+            _query("page", "integer"),
+            _query("per_page", "integer"),
+            _query("state", "string"),
+        ]
         tags = [NOUNS[number % len(NOUNS)]]
         paths[f"/{noun}s"] = {
             "get": _operation(f"{noun}s/list", f"List {noun}s", tags, listed, parameters=query),

@@ -181,10 +181,11 @@ async def by_meaning(given: list[McpTool], embed: Callable[[list[str]], Any], as
     """Search by words and by a model, once every tool has its vector."""
     search = ToolSearch([(tool.name, tool) for tool in given], embed=embed)
     while not search.is_ready:
-        await search.answer("anything", 1)
+        await search.search_with_warnings("anything", 1)
         await asyncio.sleep(0.01)
     found = {
-        query: [one.position for one in (await search.answer(query, SHOWN)).found] for query in dict.fromkeys(asked)
+        query: [one.position for one in (await search.search_with_warnings(query, SHOWN)).found]
+        for query in dict.fromkeys(asked)
     }
     return lambda query: found[query]
 
@@ -236,7 +237,7 @@ def print_times() -> None:
 
 def _our_index(given: list[McpTool]) -> Callable[[str], object]:
     index = ToolIndex((tool.name, tool) for tool in given)
-    index.prepare()
+    index.build_index()
     return lambda query: index.search(query, PAGE)
 
 

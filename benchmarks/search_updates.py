@@ -30,7 +30,7 @@ def _searching(current: list[ToolSearch], done: threading.Event, torn: list[str]
     def run() -> None:
         while not done.is_set():
             search = current[0]
-            twice = ((query, [run_sync(search.answer(query, 8)) for _ in range(2)]) for query in _QUERIES)
+            twice = ((query, [run_sync(search.search_with_warnings(query, 8)) for _ in range(2)]) for query in _QUERIES)
             torn.extend(query for query, (one, other) in twice if one != other)
 
     return run
@@ -45,7 +45,7 @@ async def updates_row(updates: int = UPDATES) -> Row:
     """Return the worst beat while so many versions are made, each from the one before it."""
     tools = sample_tools(COUNT)
     current = [ToolSearch((tool.name, tool) for tool in tools)]
-    await current[0].prepare()
+    await current[0].build_index()
     done, torn = threading.Event(), list[str]()
     threads = [threading.Thread(target=_searching(current, done, torn)) for _ in range(_THREADS)]
     heartbeat, took_ms = Heartbeat(), list[float]()
@@ -57,7 +57,7 @@ async def updates_row(updates: int = UPDATES) -> Row:
                 _changed(tools, version)
                 new = current[0].with_tools((tool.name, tool) for tool in tools)
                 started = time.perf_counter()
-                await new.prepare()
+                await new.build_index()
                 took_ms.append((time.perf_counter() - started) * 1000)
                 current[0] = new
     finally:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from codemode.guest.analysis import analyse, collecting, edits, facts, parse, strip_types
-from codemode.source.checks import check_program
+from codemode.source.checks import find_program_problems
 
 PROGRAM = """\
 interface Order { userId: number; total: number; note?: string }
@@ -55,17 +55,17 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
     tree = parser.parse(data)
     found = analyser(source, PARSE_MS)["facts"]
     parts = {name: import_module(f"codemode.guest.analysis.{name}") for name in analyse.MODULE_NAMES}
-    walk = collecting.FactWalk(symbols, parts)
+    walk = collecting.WalkListenerFactory(symbols, parts)
     tools = ["list_users", "list_orders", *(f"tool_{index}" for index in range(100))]
 
     def strip() -> str:
-        stripper = strip_types.TypeStripper(data, edits.Gap)
-        parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [stripper.handlers()]))
+        stripper = strip_types.TypeStripper(data, edits.BlankedGap)
+        parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [stripper.get_handlers_by_kind()]))
         return edits.blank_gaps(data, stripper.gaps)
 
     def collect() -> dict[str, Any]:
         collector = facts.FactCollector(data)
-        parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [collector.handlers()]))
+        parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [collector.get_handlers_by_kind()]))
         return collector.build_facts()
 
     def walk_with(*, names: bool) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         parse.walk_tree(tree, listeners.handlers)
         gaps = listeners.stripper.gaps
         edits.blank_gaps(data, gaps)
-        return listeners.build_facts(lambda: edits.blank_to_bytes(data, gaps))
+        return listeners.build_facts(lambda: edits.blank_gaps_to_bytes(data, gaps))
 
     return {
         "bare parse": lambda: parser.parse(data),
@@ -82,7 +82,7 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         "facts": collect,
         "walk": lambda: walk_with(names=False),
         "walk, names": lambda: walk_with(names=True),
-        "check": lambda: check_program(found, tools, lambda _name: SCHEMA),
+        "check": lambda: find_program_problems(found, tools, lambda _name: SCHEMA),
         "whole": lambda: analyser(source, PARSE_MS),
         "whole, names": lambda: analyser(source, PARSE_MS, analyse.FUNCTION_BODY_WITH_NAMES),
         "whole, module": lambda: analyser(source, PARSE_MS, analyse.MODULE),

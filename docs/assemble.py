@@ -77,7 +77,7 @@ def reference(module: str, file: Path) -> str:
         for statement in ast.walk(tree)
         if isinstance(statement, ast.ImportFrom) and statement.level
         for alias in statement.names
-        if alias.name not in ("lazy_names", "*")
+        if alias.name not in ("create_lazy_getattr", "*")
     }
     entries = [
         _entry(module, name, places[name] if _is_module(file, name) else name)

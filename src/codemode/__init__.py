@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .host.imports import lazy_names
+from .host.imports import create_lazy_getattr
 
 if TYPE_CHECKING:
     from .continuations.keys import set_continuation_signing_key as set_continuation_signing_key
@@ -106,7 +106,7 @@ _LAZY_NAMES = {
     "workers.pool": "set_max_workers WorkerPool",
 }
 __all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = lazy_names(__name__, _LAZY_NAMES)
+__getattr__ = create_lazy_getattr(__name__, _LAZY_NAMES)
 
 
 def __dir__() -> list[str]:

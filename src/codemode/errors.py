@@ -120,7 +120,7 @@ class CodeModeError(Exception):
         return (_restore_error, (type(self), self.message, self.code, self.details))
 
 
-def to_guest_view(error: CodeModeError) -> tuple[str, str, str]:
+def to_guest_error_fields(error: CodeModeError) -> tuple[str, str, str]:
     """Return name, message and code of a host error for the guest.
 
     Messages of tools' own exceptions are replaced, as they may contain paths, hosts or secrets. Very long messages are
@@ -143,8 +143,8 @@ HIDDEN_CODES = frozenset(_SANITIZED_MESSAGES)
 """Codes of errors whose text the guest never sees: the exception is their ``__cause__``."""
 
 
-def error_from_view(name: str, message: str, code: str) -> CodeModeError:
-    """Rebuild a host error from `to_guest_view`, as a signed ledger stores it."""
+def error_from_guest_fields(name: str, message: str, code: str) -> CodeModeError:
+    """Rebuild a host error from `to_guest_error_fields`, as a signed ledger stores it."""
     # Only classes of this file: others may take more arguments.
     known = {
         error_class.__name__: error_class
@@ -289,14 +289,14 @@ class CodeModeHttpError(CodeModeToolError):
 HTTP_FIELDS = ("status", "body", "retryAfterMs")
 
 
-def http_fields(error: CodeModeError) -> dict[str, Any]:
+def get_http_error_fields(error: CodeModeError) -> dict[str, Any]:
     """Return the fields of an API's error that programs read."""
     if not isinstance(error, CodeModeHttpError):
         return {}
     return {name: error.details[name] for name in HTTP_FIELDS if name in error.details}
 
 
-def parse_http_fields(value: Any) -> dict[str, Any]:
+def parse_http_error_fields(value: Any) -> dict[str, Any]:
     """Return the fields of an API's error in the structured content of a failed result; else none."""
     if not isinstance(value, dict):
         return {}

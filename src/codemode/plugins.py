@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .host.imports import lazy_names
+from .host.imports import create_lazy_getattr
 
 if TYPE_CHECKING:
     from .data.content import replace_content as replace_content
@@ -56,4 +56,4 @@ _LAZY_NAMES = {
     "tools.tool_schemas": "FrameworkSchema InferredOutput",
 }
 __all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = lazy_names(__name__, _LAZY_NAMES)
+__getattr__ = create_lazy_getattr(__name__, _LAZY_NAMES)

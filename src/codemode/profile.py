@@ -38,7 +38,7 @@ class GuestSettings:
     stops_itself: bool = False
 
     @cached_property
-    def is_module(self) -> bool:
+    def runs_modules(self) -> bool:
         """True if a program is an ES module."""
         return self.wrapper == "module"
 
@@ -60,13 +60,13 @@ class StaticRules:
     tool_call: str = "tools.{name}(input)"
 
     @property
-    def is_in_force(self) -> bool:
+    def refuses_unanalysed(self) -> bool:
         """True if only programs that certainly keep the rules run."""
         return not self.runs_unanalysed
 
 
 @record(kw_only=True)
-class HostErrors:
+class HostErrorRules:
     """The part of a failed call that a program sees.
 
     ``codes`` maps the reason of an error (`CodeModeError.reason`) to this surface's code; without it an error has the
@@ -81,11 +81,11 @@ class HostErrors:
     codes: Mapping[str, str] | None = None
     detail: Literal["hidden", "message"] = "hidden"
     in_spans: bool = True
-    words: ErrorFields | None = None
+    error_fields: ErrorFields | None = None
 
 
 @record(kw_only=True)
-class SidecarRules:
+class LargeStringRules:
     """When large strings of tools' outputs become references in a program.
 
     Strings of at least ``threshold_bytes`` do. ``max_reference_bytes`` limits each, ``max_total_bytes`` all of one
@@ -123,7 +123,8 @@ class SurfaceSettings:
     handles. ``unawaited`` says what happens to unawaited calls when the program has ended: "refuse" fails, "abandon"
     cancels them and keeps the result, "drain" waits for them. ``at_deadline`` says what happens to a waiting program at
     the end of the model's call: it fails, or it is suspended until it is continued; then ``timeout_ms`` limits only its
-    own computing. With ``tells_of_runs`` a model sees more of a run than its value, which recorded outcomes store too.
+    own computing. With ``shows_run_details`` a model sees more of a run than its value, which recorded outcomes store
+    too.
     ``returns_rich_values``: dates, bytes and sets of a result are Python values for the host, if
     ``execution_policy.values`` is "rich"; else JSON, for a model.
     """
@@ -135,13 +136,13 @@ class SurfaceSettings:
     request_kinds: frozenset[str] = frozenset({"tool", "catalog", "fetch"})
     limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)
     static_rules: StaticRules = field(default_factory=StaticRules)
-    host_errors: HostErrors = field(default_factory=HostErrors)
-    sidecar: SidecarRules | None = None
+    host_errors: HostErrorRules = field(default_factory=HostErrorRules)
+    sidecar: LargeStringRules | None = None
     output: OutputRules | None = None
     has_content: bool = False
     unawaited: Literal["refuse", "drain", "abandon"] = "refuse"
     at_deadline: Literal["fail", "rest"] = "fail"
-    tells_of_runs: bool = False
+    shows_run_details: bool = False
     returns_rich_values: bool = False
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restored: Callable[[Mapping[str, Any]], SurfaceSettings] | None = field(default=None, compare=False, repr=False)

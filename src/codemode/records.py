@@ -30,17 +30,17 @@ class _Record:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return _values(self) == _values(cast("_Record", other))
+        return _get_field_values(self) == _get_field_values(cast("_Record", other))
 
     def __hash__(self) -> int:
-        return hash(_values(self))
+        return hash(_get_field_values(self))
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
         return f"{type(self).__qualname__}({values})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), dict(zip(self.__match_args__, _values(self), strict=True)))
+        return _restore, (type(self), dict(zip(self.__match_args__, _get_field_values(self), strict=True)))
 
 
 class _DataclassFields:
@@ -57,7 +57,7 @@ def _restore(kind: type[RecordT], fields: dict[str, Any]) -> RecordT:
     return kind(**fields)
 
 
-def _values(record: _Record) -> tuple[Any, ...]:
+def _get_field_values(record: _Record) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in record.__match_args__)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .host.imports import lazy_names
+from .host.imports import create_lazy_getattr
 
 if TYPE_CHECKING:
     from .data.content import ContentResult as ContentResult
@@ -55,4 +55,4 @@ _LAZY_NAMES = {
     "trace.trace": "Trace",
 }
 __all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = lazy_names(__name__, _LAZY_NAMES)
+__getattr__ = create_lazy_getattr(__name__, _LAZY_NAMES)

@@ -114,7 +114,7 @@ async def main(url: str, folder: Path) -> None:
                     return await work(upstream, known)
                 except CodeModeAuthenticationError as error:
                     print(error)
-                await sign_ins.get_or_start_attempt(config.servers[0], is_forced=True).wait()
+                await sign_ins.get_or_start_attempt(config.servers[0], is_forced=True).wait_until_signed_in()
     sys.exit("it asks again and again to sign in")
 
 

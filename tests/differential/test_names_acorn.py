@@ -69,7 +69,7 @@ def judged(acorn: Acorn, source: str) -> str:
     if "problems" in result:
         return "refused"
     facts, found = result["facts"], acorn(result["js"])
-    if not rules.is_analysable(facts):
+    if not rules.has_analysis_facts(facts):
         assert told(source, facts) == [("NotAnalysable", None, (1, 1))]
         return "no program" if found is None else "unknown"
     if found is None:

@@ -9,10 +9,10 @@ from typing import Any
 from tests.support import invocation_settings
 from tests.support.invocation_settings import NOW_MS
 
-from codemode.continuations.sealing import pack
+from codemode.continuations.sealing import sign_continuation
 from codemode.interrupts.interrupt import Interrupt, list_pending_requests
 from codemode.options.parts import CodeModeOptions
-from codemode.protocol.continuation import Continuation, to_texts
+from codemode.protocol.continuation import Continuation, continuation_to_texts
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
 from codemode.workers.image import GuestRuntime, WorkerImage
@@ -45,7 +45,7 @@ ENTRIES = [
 
 @cache
 def continuation_body() -> dict[str, Any]:
-    empty = Continuation.of("return 1", "1.0", SETTINGS, Invocation(SETTINGS).ledger).to_dict()
+    empty = Continuation.from_ledger("return 1", "1.0", SETTINGS, Invocation(SETTINGS).ledger).to_dict()
     return {**empty, "ledger": ENTRIES, "deliveries": [4, 1]}
 
 
@@ -53,7 +53,9 @@ def signed_interrupt() -> dict[str, Any]:
     body = continuation_body()
     requests = list_pending_requests(Continuation.from_dict(body).ledger.waiting_entries)
     made = Interrupt(
-        requests=requests, outer_tool_call_id="outer", continuation=pack(to_texts(body), OPTIONS.continuation, NOW_MS)
+        requests=requests,
+        outer_tool_call_id="outer",
+        continuation=sign_continuation(continuation_to_texts(body), OPTIONS.continuation, NOW_MS),
     )
     return made.to_dict()
 

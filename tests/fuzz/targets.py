@@ -19,7 +19,7 @@ from tests.fuzz import seeds
 
 from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
-from codemode.execution.resume import verify_current
+from codemode.execution.resume import verify_unexpired_interrupt
 from codemode.guest import syntax_check
 from codemode.guest.analysis import analyse
 from codemode.interrupts.interrupt import list_pending_requests
@@ -30,7 +30,7 @@ from codemode.protocol.framing import FrameDecoder, encode_frame, split_messages
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting, build_recovery_ledger
 from codemode.protocol.message_decoder import decode_message
-from codemode.source.checks import MAX_PROBLEMS, check_program
+from codemode.source.checks import MAX_PROBLEMS, find_program_problems
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 from codemode.workers.supply import HelloValidator
 
@@ -108,8 +108,8 @@ def _perform(machine: Invocation, effects: list[events.Effect]) -> None:
             problems = _checked(effect.facts)
             accepted = events.ProgramRefused(tuple(problems)) if problems else events.ProgramAccepted(effect.js)
             pending += machine.receive(accepted)
-        elif isinstance(effect, events.Invoke):
-            pending += machine.receive(events.ExecutionStarted(effect.entry.id, None, is_approved=False))
+        elif isinstance(effect, events.PerformRequest):
+            pending += machine.receive(events.ToolStarted(effect.entry.id, None, is_approved=False))
             pending += machine.receive(_settled(effect.entry))
 
 
@@ -131,7 +131,7 @@ def _keep(machine: Invocation) -> None:
         lambda entry: entry.input_json,
         lambda entry: entry.executed_input_json,
     )
-    kept = Continuation.of(machine.js or "", "engine", seeds.SETTINGS, ledger)
+    kept = Continuation.from_ledger(machine.js or "", "engine", seeds.SETTINGS, ledger)
     if any(entry.input_bytes == 0 for entry in ledger.entries):
         return  # only a lying worker withholds an input of no bytes; what it leaves is refused when it is resumed
     read = Continuation.from_dict(decode_json(json.dumps(kept.to_dict())))
@@ -162,7 +162,7 @@ def interrupt(data: bytes) -> None:
     """What comes back from a client is refused, or is what this host has signed."""
     value = _json(data)
     try:
-        read, _auth = verify_current(value, CODE_MODE, seeds.OPTIONS)
+        read, _auth = verify_unexpired_interrupt(value, CODE_MODE, seeds.OPTIONS)
     except CodeModeProtocolError:
         return
     assert read.to_dict() == seeds.continuation_body()
@@ -174,7 +174,7 @@ def facts(data: bytes) -> None:
 
 
 def _checked(reported: Any) -> list[dict[str, Any]]:
-    problems = check_program(reported, TOOLS.keys(), TOOLS.get)
+    problems = find_program_problems(reported, TOOLS.keys(), TOOLS.get)
     assert len(problems) <= MAX_PROBLEMS
     for problem in problems:
         assert set(problem) == {"message", "line", "column"}
@@ -188,7 +188,7 @@ def hello(data: bytes) -> None:
     """A first frame is accepted, or refused by one of two errors."""
     check = HelloValidator(seeds.IMAGE, isolation_required=data[:1] == b"!")
     try:
-        check.check(data[1:2], data[2:])
+        check.check_hello(data[1:2], data[2:])
     except (CodeModeProtocolError, CodeModeWorkerError):
         return
     assert check.report is not None
@@ -216,7 +216,7 @@ def modules(data: bytes) -> None:
         assert all(problem["line"] >= 1 and problem["column"] >= 1 for problem in result["problems"])
     elif result["facts"] is not None:
         assert len(module_engine.authors_text(result).encode("utf-16-le")) == len(text.encode("utf-16-le"))
-        problem = syntax_check.find_problem(module_engine.engine().Context().module, result["js"])
+        problem = syntax_check.find_syntax_problem(module_engine.engine().Context().module, result["js"])
         assert problem is None, (problem, result["js"])
         _checked(result["facts"])
 

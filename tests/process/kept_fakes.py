@@ -53,14 +53,14 @@ class Seen:
     def script(self, worker: FakeWorker) -> None:
         """Be one worker."""
         me, ended = next(self._numbers), 0
-        worker.say_hello()
+        worker.send_hello()
         while True:
-            kind, body = worker.receive()
+            kind, body = worker.receive_message()
             assert (kind, body) == (b"N", {"number": ended})
-            kind, body = worker.receive()
+            kind, body = worker.receive_message()
             if kind == b"A":
-                worker.send(b"a", {"js": body["source"], "facts": None})
-                kind, body = worker.receive()
+                worker.send_frame(b"a", {"js": body["source"], "facts": None})
+                kind, body = worker.receive_message()
             assert kind == b"R"
             share, end = json.loads(body["js"].removeprefix("return "))
             self.programs.append((me, ended, share, end))
@@ -72,15 +72,15 @@ class Seen:
 def _end(worker: FakeWorker, end: str, ended: int) -> bool:
     """End a program; False: the worker is gone."""
     if end == "throws":
-        worker.send(b"X", _THROWN)
+        worker.send_frame(b"X", _THROWN)
     elif end == "says rubbish":
-        worker.send(b"?", {})
+        worker.send_frame(b"?", {})
     elif end == "hangs up":
-        worker.hang_up()
+        worker.close_channel()
         return False
     elif end in ("hangs up behind its result", DIES_READY):
         worker.send_bytes(returned() + (says(ended) if end == DIES_READY else b""))
-        worker.hang_up()
+        worker.close_channel()
         return False
     elif end == "good, in two writes":
         worker.send_bytes(returned())

@@ -71,7 +71,7 @@ class KernelDriver:
 
     def run(self, js: str, answer: Answer = echo, **config: Any) -> Said:
         """Run a program to its end. ``answer`` gives value or error of each call, one after the other."""
-        return self._run(RunProgram(js, {**STRICT, **LIMITS, **config}).frame(), answer)
+        return self._run(RunProgram(js, {**STRICT, **LIMITS, **config}).to_frame(), answer)
 
     def module(self, js: str, answer: Answer = echo, imports: Imports = (), given: Any = None, **config: Any) -> Said:
         """Run a module as the analysis leaves it. ``imports`` are pairs of specifier and what it is bound to.
@@ -83,7 +83,7 @@ class KernelDriver:
         prefix = f"const{{{bindings}load}}=$codemode;"
         module = {"prefix": len(prefix.encode()), "take": "$codemode", "imports": [name for name, _ in imports]}
         told = {"given": {"module": {**module, "servers": given or {}, "all": False}}}
-        return self._run(RunModule(prefix + js, {**MODULE, **LIMITS, **told, **config}).frame(), answer)
+        return self._run(RunModule(prefix + js, {**MODULE, **LIMITS, **told, **config}).to_frame(), answer)
 
     def _run(self, frame: bytes, answer: Answer) -> Said:
         worker = self._zygote.spawn()

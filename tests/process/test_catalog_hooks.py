@@ -14,8 +14,8 @@ from strict_surface import View
 from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeTimeoutError, Tool
-from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestSettings, HostErrors, SurfaceSettings
+from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.profile import GuestSettings, HostErrorRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -34,7 +34,7 @@ OWN = SurfaceSettings(
     name="hooked",
     outer_tool="hooked",
     guest=GuestSettings(wrapper="strict", globals=("tools", "console")),
-    host_errors=HostErrors(words=words),
+    host_errors=HostErrorRules(error_fields=words),
 )
 ABANDONING = replace(OWN, unawaited="abandon")
 
@@ -58,33 +58,33 @@ class Hooked(View):
     def for_invocation(self, given: Any) -> Hooked:
         return self
 
-    def prepare_for(self, facts: Any, given: Any) -> Awaitable[None] | None:
+    def prepare_for_program(self, facts: Any, given: Any) -> Awaitable[None] | None:
         return None if self._prepare is None else self._prepare(facts, given)
 
-    def check_resumed(self, given: Any, names: Any) -> None:
+    def check_resumed_program(self, given: Any, names: Any) -> None:
         """Nothing."""
 
     def find_program_error(self, facts: Any) -> CodeModeError | None:
         return None if self._refuse is None else self._refuse(facts)
 
-    def ask(self, name: str, argument: Any) -> Any:
-        return super().ask(name, argument) if self._answer is None else self._answer(name, argument)
+    def answer_query(self, name: str, argument: Any) -> Any:
+        return super().answer_query(name, argument) if self._answer is None else self._answer(name, argument)
 
 
 async def run(js: str, catalog: Hooked, options: Any = None, profile: SurfaceSettings = OWN, **outer: Any) -> Any:
     settings = CodeModeOptions.of(options)
     workers = await prepare_pool(None, settings)
-    load = load_execution()
+    load = import_execution_module()
     return await load.Execution(profile, catalog, settings, load.OuterCall(**with_call(outer)), workers).start(js)
 
 
 async def go_on(interrupt: Any, catalog: Hooked, answer: Any, options: Any) -> Any:
-    continuations, load = load_resume(), load_execution()
+    continuations, load = import_resume_module(), import_execution_module()
 
     def answers(paused: Any) -> Any:
         return continuations.read_answers_by_id(paused, answer, None)
 
-    return await continuations.resume(OWN, interrupt, answers, catalog, options, load.OuterCall(), None)
+    return await continuations.resume_program(OWN, interrupt, answers, catalog, options, load.OuterCall(), None)
 
 
 # --- preparation ---

@@ -16,7 +16,7 @@ from pausing import OK, through_json
 from suite import each_row
 
 from codemode import CallContext, CodeModeToolError, Tool, audit_log, create_code_call_tools
-from codemode.surfaces.code_call.names import meta_name
+from codemode.surfaces.code_call.names import format_meta_tool_name
 
 SECRET = "canary-3141"
 
@@ -154,7 +154,7 @@ def test_a_wrong_input_has_its_record_and_its_span(meta: str, wrong: Any, names:
     assert records[-1]["code"] == "CODE_MODE_TOOL_ERROR"
     assert len({one["invocationId"] for one in records}) == 1
     (span,) = exporter.get_finished_spans()
-    assert span.name == f"execute_tool {meta_name(meta, names)}"
+    assert span.name == f"execute_tool {format_meta_tool_name(meta, names)}"
     assert span.status.status_code is StatusCode.ERROR
     assert heard == []
     assert SECRET not in f"{json.dumps(records)} {span.to_json()}"
@@ -277,7 +277,7 @@ def test_a_span_that_goes_on_is_named_after_what_the_model_called(names: str):
         ("execute", lambda: paused.append(tools.execute_sync(script))),
         ("invoke", lambda: paused.append(tools.invoke_sync({"tool": "asks", "input": 1}))),
     ):
-        name = f"execute_tool {meta_name(meta, names)}"
+        name = f"execute_tool {format_meta_tool_name(meta, names)}"
         assert last(begin) == name
         interrupt = through_json(paused[-1])
         assert last(partial(others.resume_sync, interrupt, OK)) == name

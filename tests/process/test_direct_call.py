@@ -18,7 +18,7 @@ from test_strict_codes import NUMBER, OWN, raising
 from waiting import within
 
 from codemode import CodeModeAbortedError, CodeModeTimeoutError, Tool, create_code_call_tools
-from codemode.execution.direct_call import DirectCall, _format_number
+from codemode.execution.direct_call import DirectCall, _format_ecmascript_number
 from codemode.protocol.messages import CallRequested
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
@@ -203,7 +203,7 @@ def one_by_one(value: Any, *, is_literal: bool) -> str:
         return "[" + ",".join(one_by_one(one, is_literal=is_literal) for one in value) + "]"
     if type(value) is int and abs(value) > 2**53 and is_literal:
         return f"{value}n"
-    return _format_number(value) if isinstance(value, float) else _text(value)
+    return _format_ecmascript_number(value) if isinstance(value, float) else _text(value)
 
 
 def _text(value: Any) -> str:

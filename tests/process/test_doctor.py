@@ -14,7 +14,7 @@ from codemode import run_code_mode
 from codemode.cli import main
 from codemode.errors import CodeModeWorkerError
 from codemode.workers.image import find_engine
-from codemode.workers.supply import LAYERS, LayerState
+from codemode.workers.supply import LAYERS, IsolationLayerState
 
 COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "doctor"]
 
@@ -22,7 +22,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "codemode", "doctor"]
 def told(text: str) -> dict[str, str]:
     """The state of every layer, as the doctor prints it."""
     rows = re.findall(r"^  ([a-z-]+)\s+(?:required|further)\s+(.+)$", text, re.MULTILINE)
-    return {name: next(state for state in LayerState if rest.startswith(state)) for name, rest in rows}
+    return {name: next(state for state in IsolationLayerState if rest.startswith(state)) for name, rest in rows}
 
 
 @pytest.fixture(scope="module", params=["fork", *full_only("exec")])
@@ -62,10 +62,12 @@ def test_the_layers_are_those_that_the_kernel_sees(report, within, make_pool):
     within(run_code_mode("await tools.look()", [look], pool=pool))
     confined = [one for one in seen if one.get("Seccomp") == "2"]
     says = told(report.stdout)
-    assert (says["seccomp"] == LayerState.IN_FORCE) == bool(confined)
-    assert (says["no-new-privs"] == LayerState.IN_FORCE) == any(one.get("NoNewPrivs") == "1" for one in confined)
+    assert (says["seccomp"] == IsolationLayerState.IN_FORCE) == bool(confined)
+    assert (says["no-new-privs"] == IsolationLayerState.IN_FORCE) == any(
+        one.get("NoNewPrivs") == "1" for one in confined
+    )
     uids = {one["Uid"].split()[0] for one in confined}
-    if says["uid-drop"] == LayerState.IN_FORCE:
+    if says["uid-drop"] == IsolationLayerState.IN_FORCE:
         assert "0" not in uids
         assert all(int(one["CapEff"], 16) == 0 for one in confined)
 
@@ -97,7 +99,7 @@ def test_required_layers_that_are_missing_count_only_when_asked(monkeypatch, cap
     monkeypatch.setattr(supply.IsolationReport, "from_hello", refused)
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    assert told(shown)["seccomp"] == LayerState.REFUSED
+    assert told(shown)["seccomp"] == IsolationLayerState.REFUSED
     assert "not here" in shown
     assert main(["doctor", "--required"]) == 1
     assert "Not well: required layers missing: seccomp" in capsys.readouterr().out

@@ -41,7 +41,7 @@ from codemode.errors import (
 from codemode.workers import worker_generations
 from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.process import WorkerProcess
-from codemode.workers.supply import REQUIRED_LAYERS, LayerState
+from codemode.workers.supply import REQUIRED_LAYERS, IsolationLayerState
 from codemode.workers.worker_generations import ExecWorkerSource
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="workers do not run there")
@@ -219,7 +219,7 @@ def test_each_worker_is_a_child_of_its_own_and_locked(pool: WorkerPool) -> None:
     assert all("worker.py" in command for command in commands), seen
     assert pool.isolation is not None
     if sys.platform == "linux":
-        in_force = {layer.name for layer in pool.isolation.layers if layer.state is LayerState.IN_FORCE}
+        in_force = {layer.name for layer in pool.isolation.layers if layer.state is IsolationLayerState.IN_FORCE}
         assert set(REQUIRED_LAYERS) <= in_force
         assert "parent-death-signal" in in_force
 
@@ -311,7 +311,7 @@ def make_pool_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_elsewhere_programs_run_and_the_report_says_that_nothing_confines_them(make_pool_elsewhere: Any) -> None:
     pool = make_pool_elsewhere()
     assert within(run_code_mode("return await tools.double({ number: 21 })", [double], pool=pool)) == 42
-    assert {layer.state for layer in pool.isolation.layers} == {LayerState.NOT_ON_THIS_PLATFORM}
+    assert {layer.state for layer in pool.isolation.layers} == {IsolationLayerState.NOT_ON_THIS_PLATFORM}
     with pytest.raises(CodeModeTimeoutError):
         within(run_code_mode("for (;;);", (), options=limited(timeout_ms=300), pool=pool))
 

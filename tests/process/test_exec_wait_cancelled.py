@@ -190,7 +190,7 @@ def test_an_exec_that_is_cancelled_as_it_asks_a_person_leaves_no_question_behind
             for how in ("begins", "late"):
                 for number in range(1, 8):
                     result = await cancelled_at(run(pair, "return await tools.pay(1)"), number, how)
-                    await pair._runner.runs.wait_until_stopped()
+                    await pair._runner.runs.wait_for_background_work()
                     (waiting, pending) = pair.runs(SCOPE), await store.list(tenant=ALL_TENANTS, state="pending")
                     if result is None:
                         left += [one for one in waiting if one.state == "waiting"] + [*pending.records]

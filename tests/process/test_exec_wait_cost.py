@@ -17,15 +17,15 @@ from suite import full_only
 from codemode import ExecWaitTools, Tool, WorkerPool, create_code_mode_tool, create_exec_wait_tools
 from codemode.surfaces.exec_wait import run_registry as runs_of_a_pair
 from codemode.surfaces.exec_wait.program_run import ProgramRun
-from codemode.workers.process import is_readable
+from codemode.workers.process import wait_until_readable
 
 YIELDING = "await yield_control(); return 1"
 
 
 async def spare_is_ready(pool: WorkerPool) -> None:
-    pool.supply.refill()
-    await pool.run_in_thread(lambda: None)  # behind what starts one, where that may take a while
-    assert is_readable(pool.supply.inventory.spares[0].process.channel.fileno(), 60_000)
+    pool.supply.refill_spares()
+    await pool.run_in_start_thread(lambda: None)  # behind what starts one, where that may take a while
+    assert wait_until_readable(pool.supply.inventory.spares[0].process.channel.fileno(), 60_000)
 
 
 async def calls_of(work: Callable[[], Awaitable[Any]], times: int = 9, pool: WorkerPool | None = None) -> float:

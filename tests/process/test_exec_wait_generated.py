@@ -26,7 +26,7 @@ from codemode import CallContext, WorkerPool
 from codemode.execution import runner
 from codemode.execution.suspendable_execution import SuspendableExecution
 from codemode.stores import MemoryInterruptStore
-from codemode.surfaces.exec_wait.catalog import PairContext
+from codemode.surfaces.exec_wait.catalog import ExecWaitContext
 from codemode.surfaces.exec_wait.exec_wait_tools import create_exec_wait_tools
 
 _SOME = settings(
@@ -56,9 +56,9 @@ class PairPlay(Play):
         return create_exec_wait_tools(self.world.tools(), self._options, **more)
 
     async def _begins(self, **_: Any) -> Any:
-        return SimpleNamespace(start=self._start)
+        return SimpleNamespace(start=self._start_program)
 
-    async def _start(self, js: str) -> Any:
+    async def _start_program(self, js: str) -> Any:
         return self._told(
             await self._pair.exec.execute({"code": js}, call=CallContext(conversation_id=SCOPE, tool_call_id="o"))
         )
@@ -78,7 +78,7 @@ class PairPlay(Play):
         return SimpleNamespace(status=status, output=output, result=result)
 
     async def _goes_on(self, disturbances: Random, drops: float) -> asyncio.Future[Any]:
-        if self.run.pending or self.run.is_warm or disturbances.random() >= drops / 2:
+        if self.run.pending_calls or self.run.is_warm or disturbances.random() >= drops / 2:
             return asyncio.ensure_future(self._wait())
         before = self.run
         await self._pair.aclose()
@@ -103,7 +103,7 @@ def pool():
 @pytest.fixture
 def in_world(monkeypatch):
     """Return a function that gives the runs from here on what a world has in place of time."""
-    begin, outer = SuspendableExecution._start, PairContext.create_outer_call
+    begin, outer = SuspendableExecution._start_on_worker, ExecWaitContext.create_outer_call
 
     def under(world: World) -> World:
         async def noted(run: Any, source: str) -> Any:
@@ -115,9 +115,9 @@ def in_world(monkeypatch):
             made = outer(*given, **named)
             return dataclasses.replace(made, call=dataclasses.replace(made.call, **more))
 
-        monkeypatch.setattr(SuspendableExecution, "_start", noted)
+        monkeypatch.setattr(SuspendableExecution, "_start_on_worker", noted)
         monkeypatch.setattr(runner, "TimerQueue", world.timers)
-        monkeypatch.setattr(PairContext, "create_outer_call", timed)
+        monkeypatch.setattr(ExecWaitContext, "create_outer_call", timed)
         return world
 
     return under

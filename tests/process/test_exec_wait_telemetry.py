@@ -197,7 +197,7 @@ def test_a_warm_wake_and_an_expiry_are_counted(within, pool, telemetry):
         runs = pair._runner.runs
         (one,) = runs.list_active()
         runs._expire(one, one.execution)  # as its timer does
-        await runs.wait_until_stopped()
+        await runs.wait_for_background_work()
 
     within(closing(pair, main()))
     values = telemetry.values()

@@ -12,7 +12,7 @@ from http_server import HttpServer, response
 from self_signed import self_signed
 from suite import each_row
 
-from codemode.fetch.client import is_public
+from codemode.fetch.client import is_public_address
 
 PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.15.0.1", "172.32.0.1", "192.0.1.1", "100.63.0.1", "100.128.0.1",
           "2606:4700::1111", "2a00:1450:4001::1", "2001:4860:4860::8888", "64:ff9b::808:808"]  # fmt: skip
@@ -28,12 +28,12 @@ REFUSED = [
 
 @each_row("address", PUBLIC)
 def test_public_addresses_pass(address):
-    assert is_public(address)
+    assert is_public_address(address)
 
 
 @each_row("address", REFUSED)
 def test_everything_else_does_not(address):
-    assert not is_public(address)
+    assert not is_public_address(address)
 
 
 class Resolver:
@@ -72,7 +72,7 @@ def resolving(monkeypatch):
 @pytest.fixture
 def loopback_is_public(monkeypatch):
     """127.0.0.1 plays the public address, every other one is private."""
-    monkeypatch.setattr("codemode.fetch.fetcher.is_public", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr("codemode.fetch.fetcher.is_public_address", lambda address: address == "127.0.0.1")
 
 
 def named(server, name="rebinding.test"):
@@ -104,7 +104,7 @@ def test_a_public_answer_is_what_is_connected_to(server, resolving, monkeypatch)
         connected.append((str(url), how["addresses"]))
         raise OSError
 
-    monkeypatch.setattr("codemode.fetch.fetcher.fetch_pinned", fetch_pinned)
+    monkeypatch.setattr("codemode.fetch.fetcher.fetch_from_addresses", fetch_pinned)
     assert ask(server, refusal('fetch("NAMED/x")')) == HIDDEN
     assert connected == [(named(server) + "/x", ("93.184.216.34", "2606:2800::1"))]
 
@@ -204,7 +204,7 @@ def tls_server(tmp_path, monkeypatch):
     names = []
     context.sni_callback = lambda _socket, name, _context: names.append(name)
     trusting = ssl.create_default_context(cafile=str(files[1]))
-    monkeypatch.setattr("codemode.fetch.client._tls_context", lambda: trusting)
+    monkeypatch.setattr("codemode.fetch.client._load_tls_context", lambda: trusting)
     running = HttpServer(tls=context).start()
     yield running, names
     running.stop()

@@ -13,9 +13,9 @@ from strict_surface import STRICT, go_on_strict, run_strict, strict
 from waiting import within
 
 from codemode import CodeModeProtocolError, ContinuationOptions, Tool
-from codemode.continuations.sealing import pack, unpack
+from codemode.continuations.sealing import sign_continuation, verify_continuation
 from codemode.host.clock import now_ms
-from codemode.protocol.continuation import from_texts, to_texts
+from codemode.protocol.continuation import continuation_from_texts, continuation_to_texts
 
 KEYED = {**PAUSING, "continuation": {"keys": "a key of this test"}}
 OK = {"approved": True}
@@ -37,8 +37,8 @@ def paused(spy: Spy, js: str = "return (await tools.refund(1)).done", **more: An
 
 
 def body_in(interrupt: Any) -> dict[str, Any]:
-    texts, _ = unpack(interrupt.continuation, ContinuationOptions(keys="a key of this test"), now_ms())
-    return from_texts(texts)
+    texts, _ = verify_continuation(interrupt.continuation, ContinuationOptions(keys="a key of this test"), now_ms())
+    return continuation_from_texts(texts)
 
 
 def changed(interrupt: Any, change: Any) -> Any:
@@ -46,7 +46,9 @@ def changed(interrupt: Any, change: Any) -> Any:
     options = ContinuationOptions(keys="a key of this test")
     body = body_in(interrupt)
     change(body)
-    return dataclasses.replace(interrupt, continuation=pack(to_texts(body), options, now_ms()))
+    return dataclasses.replace(
+        interrupt, continuation=sign_continuation(continuation_to_texts(body), options, now_ms())
+    )
 
 
 def test_tools_are_seen_under_what_is_given():

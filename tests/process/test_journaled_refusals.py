@@ -71,7 +71,7 @@ def test_a_program_whose_lines_were_deleted_makes_no_call_again():
                 await call(Host(journal, dies_after=5), shop.tools)
             paid = list(shop.paid)
             assert paid
-            await store._write(lambda session: session.run("DELETE FROM codemode_journal_lines"))
+            await store._run_write(lambda session: session.run("DELETE FROM codemode_journal_lines"))
             clock.moved_ms += 30_001
             with pytest.raises(CodeModeProtocolError, match="lines that were written are missing") as caught:
                 await call(journal, shop.tools)

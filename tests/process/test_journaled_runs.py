@@ -194,7 +194,7 @@ class Slow:
 @pytest.mark.parametrize("answers", [{"value": 1}, {"value": 9}, {"runAgain": True}])
 def test_what_is_written_as_ended_after_it_was_asked_about_has_ended_whatever_is_said_of_it(answers, monkeypatch):
     async def scenario():
-        shop, journal, made = Shop(), Slow(), RecoveryPoint.at
+        shop, journal, made = Shop(), Slow(), RecoveryPoint.get_or_create_interrupt
 
         async def at(*given, **named):
             try:
@@ -273,7 +273,12 @@ def test_what_is_kept_can_be_read_by_nobody_else_where_it_is_sealed(seal):
 
 def test_a_host_that_has_lost_its_lease_tells_nothing_and_has_no_way_on():
     async def scenario():
-        shop, journal, began, gate = Shop(), MemoryJournal(clock=Fast()), asyncio.Event(), asyncio.Event()
+        shop, journal, began, gate = (
+            Shop(),
+            MemoryJournal(clock=Fast()),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
 
         async def pay(value, context):
             shop.paid.append(value["amount"])

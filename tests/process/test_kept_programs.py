@@ -46,7 +46,7 @@ class Kept:
         self.worker.channel.sendall(b"".join(frames))
 
     def begin(self) -> bytes:
-        return BeginProgram(self.ended).frame()
+        return BeginProgram(self.ended).to_frame()
 
     def run(self, program: bytes) -> Said:
         """Run a program to its end, and await that the worker is ready for another."""
@@ -58,7 +58,7 @@ class Kept:
 
 
 def script(js: str, **more: Any) -> bytes:
-    return RunProgram(js, {**STRICT, **LIMITS, "seed": SEED, **more}).frame()
+    return RunProgram(js, {**STRICT, **LIMITS, "seed": SEED, **more}).to_frame()
 
 
 def module(js: str) -> bytes:
@@ -73,7 +73,7 @@ def module(js: str) -> bytes:
             }
         }
     }
-    return RunModule(IMPORT + js, {**MODULE, **LIMITS, "seed": SEED, **told}).frame()
+    return RunModule(IMPORT + js, {**MODULE, **LIMITS, "seed": SEED, **told}).to_frame()
 
 
 def forked(zygote: Zygote) -> WorkerProcess:
@@ -182,9 +182,9 @@ def test_what_was_meant_for_a_program_reaches_no_other(kept: Kept) -> None:
         frame(b"T", "\0\0\1\0"),
         frame(b"A", "\0\0\0\1\0return 'late'"),
         frame(b"Z", "late"),
-        BeginProgram(0).frame(),
+        BeginProgram(0).to_frame(),
         script("return 'late'"),
-        BeginProgram(2).frame(),
+        BeginProgram(2).to_frame(),
         script("return 'later'"),
         frame(b"N", "\0\0\1"),
         frame(b"N", "\0\0\0\0\1"),

@@ -23,7 +23,7 @@ from codemode import CodeModeError, PoolOptions, WorkerPool, run_code_mode
 from codemode.execution import programs as known_programs
 from codemode.options.parts import MAX_HEAP_BYTES
 from codemode.protocol.framing import encode_frame
-from codemode.testing.fake_worker import FakeSource, FakeWorker
+from codemode.testing.fake_worker import FakeWorker, FakeWorkerSource
 from codemode.workers import worker_generations
 from codemode.workers.process import MemoryInUse
 from codemode.workers.worker_generations import WorkerReuse
@@ -61,7 +61,7 @@ def ran(batches: list[list[tuple[str, str]]], **options: Any) -> dict[int, list[
     """Run them on workers that are threads; what each worker has run."""
     seen = Seen()
     wanted = {"max_workers": 3, "on_saturation": "wait", "spare_workers": 0, "programs_per_worker": MOST, **options}
-    with WorkerPool(wanted, source=lambda: FakeSource(seen.script)) as pool:
+    with WorkerPool(wanted, source=lambda: FakeWorkerSource(seen.script)) as pool:
         within(run_all(pool, batches))
         assert pool.active == 0
     found: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
@@ -96,15 +96,15 @@ def test_a_worker_that_does_not_has_no_other(end: str) -> None:
 
 
 def test_a_worker_that_dies_while_it_waits_harms_no_program() -> None:
-    seen, sources = Seen(), list[FakeSource]()
+    seen, sources = Seen(), list[FakeWorkerSource]()
 
-    def source() -> FakeSource:
-        sources.append(FakeSource(seen.script))
+    def source() -> FakeWorkerSource:
+        sources.append(FakeWorkerSource(seen.script))
         return sources[-1]
 
     with WorkerPool({"spare_workers": 0, "programs_per_worker": MOST}, source=source) as pool:
         within(run_code_mode(program("", DIES_READY), (), pool=pool))
-        within(until(lambda: sources[0].living == 0))
+        within(until(lambda: sources[0].living_count == 0))
         assert len(pool.supply.inventory.idle) == 1
         assert within(run_code_mode(program("", "good"), (), pool=pool)) == 1
     assert [worker for worker, *_ in seen.programs] == [0, 1]
@@ -113,7 +113,7 @@ def test_a_worker_that_dies_while_it_waits_harms_no_program() -> None:
 def test_a_worker_whose_source_has_died_is_not_waited_for() -> None:
     seen, sources = Seen(), list[_MortalSource]()
 
-    def source() -> FakeSource:
+    def source() -> FakeWorkerSource:
         sources.append(_MortalSource(seen.script))
         return sources[-1]
 
@@ -122,11 +122,11 @@ def test_a_worker_whose_source_has_died_is_not_waited_for() -> None:
         assert len(pool.supply.inventory.idle) == 1
         sources[0].has_died = True
         assert within(run_code_mode(program("", "good"), (), pool=pool)) == 1
-        within(until(lambda: sources[0].living == 0))
+        within(until(lambda: sources[0].living_count == 0))
     assert [worker for worker, *_ in seen.programs] == [0, 1]
 
 
-class _MortalSource(FakeSource):
+class _MortalSource(FakeWorkerSource):
     has_died = False
 
     def is_alive(self) -> bool:
@@ -146,7 +146,7 @@ def test_pools_of_tests_keep_workers_where_that_is_wanted() -> None:
 def test_a_share_that_is_closed_leaves_no_worker_waiting() -> None:
     seen = Seen()
     options = {"spare_workers": 0, "programs_per_worker": MOST}
-    with WorkerPool(options, source=lambda: FakeSource(seen.script)) as pool:
+    with WorkerPool(options, source=lambda: FakeWorkerSource(seen.script)) as pool:
         shares = [part(pool, name) for name in SHARES]
         for name, share in zip(SHARES, shares, strict=True):
             within(run_code_mode(program(name, "good"), (), pool=share))
@@ -199,18 +199,18 @@ def test_what_a_kept_worker_says_of_a_text_is_for_its_own_program_alone(monkeypa
 
     def script(worker: FakeWorker) -> None:
         """Be a worker that its first program has taken over: it says something else of every later one."""
-        worker.say_hello()
+        worker.send_hello()
         for number in range(MOST):
-            worker.receive()
-            kind, body = worker.receive()
+            worker.receive_message()
+            kind, body = worker.receive_message()
             if kind == b"A":
-                worker.send(b"a", {"js": body["source"] if number == 0 else "return 'planted'", "facts": FACTS})
-                kind, body = worker.receive()
+                worker.send_frame(b"a", {"js": body["source"] if number == 0 else "return 'planted'", "facts": FACTS})
+                kind, body = worker.receive_message()
             ran.append(body["js"])
             worker.send_bytes(encode_frame(b"V", b'{"value": "1", "unobserved": []}') + says(number + 1))
 
     options = {"max_workers": 2, "spare_workers": 0, "programs_per_worker": MOST}
-    with WorkerPool(options, source=lambda: FakeSource(script)) as pool:
+    with WorkerPool(options, source=lambda: FakeWorkerSource(script)) as pool:
         one, other = (pool.share(name, max_workers=1) for name in "ab")
         for share in (one, one, other, one, other):
             within(run_code_mode("return 'planned'" if ran else "return 'first'", (), pool=share))
@@ -224,7 +224,7 @@ def test_so_many_wait_and_the_oldest_makes_way() -> None:
     assert [kept.add(worker) for worker in workers] == [None, None, workers[0]]
     assert kept.take("c", has_spare=False) is None
     assert kept.take("a", has_spare=True) is workers[2]
-    assert kept.remove_share("b") == [workers[1]]
+    assert kept.remove_share_workers("b") == [workers[1]]
     assert len(kept) == 0
 
 

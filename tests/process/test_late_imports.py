@@ -140,7 +140,7 @@ def test_a_late_import_would_be_seen(asked: str, said: str) -> None:
 
 
 def test_a_host_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode.protocol.messages.RunProgram.frame", lambda _message: frame(b"?", "import"))
+    monkeypatch.setattr("codemode.protocol.messages.RunProgram.to_frame", lambda _message: frame(b"?", "import"))
     pool = WorkerPool({"max_workers": 1}, source=watched_zygote)
     work: Any = run_code_mode("return 'asked to import'", (), pool=pool)
     try:

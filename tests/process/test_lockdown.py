@@ -19,8 +19,8 @@ from codemode.workers.process import spawn_worker_process
 from codemode.workers.supply import (
     LAYERS,
     REQUIRED_LAYERS,
+    IsolationLayerState,
     IsolationReport,
-    LayerState,
     find_missing_layers,
     require_isolation,
 )
@@ -135,7 +135,7 @@ def uid(request: pytest.FixtureRequest) -> int | None:
 def landlock_of(report: IsolationReport) -> int:
     """The ABI in force, 0 for none."""
     layer = report["landlock"]
-    return int(layer.detail.removeprefix("ABI ")) if layer.state is LayerState.IN_FORCE else 0
+    return int(layer.detail.removeprefix("ABI ")) if layer.state is IsolationLayerState.IN_FORCE else 0
 
 
 def report_of(**options: object) -> IsolationReport:
@@ -196,12 +196,12 @@ def test_a_locked_worker_reports_the_required_layers() -> None:
 @each_row("layer", LAYERS)
 def test_a_refused_layer_is_reported_and_the_rest_still_works(layer: str) -> None:
     report = report_of(skip_layers=[layer])
-    assert report[layer].state is LayerState.REFUSED
+    assert report[layer].state is IsolationLayerState.REFUSED
     assert "not permitted" in report[layer].detail
     # Without no-new-privs the kernel lets nobody but root install a filter.
     dependent = {"no-new-privs": "seccomp"}.get(layer)
     others = {name for name in REQUIRED_LAYERS if name not in (layer, dependent)}
-    assert all(report[name].state is LayerState.IN_FORCE for name in others)
+    assert all(report[name].state is IsolationLayerState.IN_FORCE for name in others)
     assert (not find_missing_layers(report)) == (layer not in REQUIRED_LAYERS)
 
 
@@ -243,7 +243,7 @@ def test_an_executed_worker_locks_itself() -> None:
     finally:
         worker.close()
     assert not find_missing_layers(report)
-    assert report["parent-death-signal"].state is LayerState.IN_FORCE
+    assert report["parent-death-signal"].state is IsolationLayerState.IN_FORCE
 
 
 @pytest.mark.parametrize("layer", REQUIRED_LAYERS)

@@ -274,7 +274,7 @@ def ask(text: str) -> dict[str, object]:
     worker = zygote.spawn()
     try:
         read_hello(worker)
-        worker.channel.sendall(AnalyseProgram(text, 5000, 2).frame())
+        worker.channel.sendall(AnalyseProgram(text, 5000, 2).to_frame())
         kind, answer = read_frame(worker)
         assert kind == b"a", answer
         return json.loads(answer)

@@ -16,7 +16,7 @@ from waiting import until
 from codemode import run_code_mode, set_max_workers
 from codemode.errors import CodeModeConcurrencyError
 from codemode.workers.lease import compute_worker_limit
-from codemode.workers.pool import AvailableMemory
+from codemode.workers.pool import AvailableMemoryReader
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -36,15 +36,15 @@ def test_memory_based_limit_counts_one_heap_and_48_mib_per_worker() -> None:
 
 
 def test_available_memory_is_read_and_kept_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    available = AvailableMemory()
+    available = AvailableMemoryReader()
     first = available()
     assert 1 << 20 < first < 1 << 50
-    monkeypatch.setattr("codemode.workers.pool.read_available_bytes", lambda: 7)
+    monkeypatch.setattr("codemode.workers.pool.read_available_memory_bytes", lambda: 7)
     assert available() == first
 
 
 def test_default_limit_follows_memory(make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codemode.workers.pool.read_available_bytes", lambda: 0)
+    monkeypatch.setattr("codemode.workers.pool.read_available_memory_bytes", lambda: 0)
     pool = make_pool()
 
     async def main() -> None:

@@ -19,7 +19,7 @@ from codemode.errors import CodeModeWorkerError
 from codemode.workers import pool as pool_module
 from codemode.workers import supply as supply_module
 from codemode.workers.image import WorkerImage
-from codemode.workers.supply import LAYERS, LayerState
+from codemode.workers.supply import LAYERS, IsolationLayerState
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -117,7 +117,9 @@ def test_start_leaves_failures_to_acquire_and_a_closed_pool_closed(make_pool: Po
 
 def test_default_pool_is_one_for_the_process() -> None:
     found: list[WorkerPool] = []
-    threads = [threading.Thread(target=lambda: found.append(pool_module.default_pool())) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(pool_module.get_or_create_default_pool())) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -158,7 +160,7 @@ def test_isolation_report_names_every_layer_and_tells_the_truth(make_pool: PoolM
         (zygote,) = zygotes(before)
         (worker,) = living_children(zygote)
         status = process_status(worker)
-        in_force = {layer.name for layer in report.layers if layer.state is LayerState.IN_FORCE}
+        in_force = {layer.name for layer in report.layers if layer.state is IsolationLayerState.IN_FORCE}
         assert ("seccomp" in in_force) == (status["Seccomp"] == "2")
         assert ("no-new-privs" in in_force) == (status["NoNewPrivs"] == "1")
         assert "uid-drop" not in in_force or status["Uid"].split()[0] != "0"
@@ -201,6 +203,6 @@ def test_a_missing_layer_is_reported_and_still_works(make_pool: PoolMaker, monke
     pool = make_pool()
     assert one(pool) == 2
     assert pool.isolation is not None
-    assert pool.isolation["seccomp"].state is LayerState.REFUSED
-    assert pool.isolation["landlock"].state is LayerState.REFUSED
-    assert pool.isolation["rlimits"].state is LayerState.IN_FORCE
+    assert pool.isolation["seccomp"].state is IsolationLayerState.REFUSED
+    assert pool.isolation["landlock"].state is IsolationLayerState.REFUSED
+    assert pool.isolation["rlimits"].state is IsolationLayerState.IN_FORCE

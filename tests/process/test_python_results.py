@@ -70,7 +70,12 @@ RESULTS: list[tuple[Any, Any, str, Any]] = [
     (Place, Place(1, DAY), "[number, string]", [1, "2024-01-02"]),
     (tuple[int, dt.date], (1, DAY), "[number, string]", [1, "2024-01-02"]),
     (Event, Event("a", DAY), "{ name: string; day: string }", {"name": "a", "day": "2024-01-02"}),
-    (list[Event], [Event("a", DAY)], "{ name: string; day: string }[]", [{"name": "a", "day": "2024-01-02"}]),
+    (
+        list[Event],
+        [Event("a", DAY)],
+        "{ name: string; day: string }[]",
+        [{"name": "a", "day": "2024-01-02"}],
+    ),
     (Bill, Bill(total=Decimal(2)), "{ total: string; paid?: string | null }", {"total": "2", "paid": None}),
     (dt.date | None, None, "string | null", None),
 ]

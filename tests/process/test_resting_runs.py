@@ -85,13 +85,13 @@ def test_slow_calls_rest_and_their_outcomes_are_kept(within, pool, is_cold):
         js = "const [a, b] = await Promise.all([tools.slow(1), tools.slow(2)]); return [a, b, await tools.slow(3)]"
         outcome = await surface.start(js, wait_ms=50)
         run = at_rest(outcome, "pending_tools", is_cold)
-        assert [(one.id, one.name, one.status) for one in outcome.suspension.pending] == [
+        assert [(one.id, one.name, one.status) for one in outcome.suspension.pending_calls] == [
             ("o:tool-1", "slow", "running"), ("o:tool-2", "slow", "running")
         ]  # fmt: skip
         slow.end(2)
         await until(lambda: run.has_pending_deliveries)
         slow.end(1)
-        await until(lambda: not run.pending)
+        await until(lambda: not run.pending_calls)
         outcome = await run.continue_run(50)
         run = at_rest(outcome, "pending_tools", is_cold)
         slow.end(3)
@@ -132,7 +132,7 @@ def test_a_race_goes_as_its_outcomes_came(within, pool, is_cold):
         slow.end(3)
         await until(lambda: run.has_pending_deliveries)
         slow.end(1)
-        await until(lambda: len(run.pending) == 1)
+        await until(lambda: len(run.pending_calls) == 1)
         outcome = await run.continue_run()
         assert texts(outcome) == ["got 3", "got 1"]
         run = at_rest(outcome, "yield", is_cold)
@@ -245,7 +245,7 @@ def test_a_program_paused_for_a_person_needs_no_worker_and_goes_on_as_another_ru
         js = "text('a'); const p = tools.pay({n: 1}); await tools.slow(1); text('b'); await p; text('c'); return 'done'"
         outcome = await surface.start(js, wait_ms=20)
         run = at_rest(outcome, "pending_tools", is_cold)
-        assert {one.status for one in outcome.suspension.pending} == {"running", "waiting"}
+        assert {one.status for one in outcome.suspension.pending_calls} == {"running", "waiting"}
         slow.end(1)
         outcome = await run.continue_run()
         assert (outcome.status, texts(outcome), pool.active, run.is_suspended) == ("interrupted", ["b"], 0, False)
@@ -369,7 +369,7 @@ def test_what_was_kept_goes_on_elsewhere(within, pool):
         surface = Surface([Spy().tool("quick", lambda value, _: value)], KEYED, pool)
         js = "text('a'); const v = await tools.quick(1); await yield_control(); text('b'); return v"
         outcome = await surface.start(js)
-        interrupt = await outcome.suspension.run.save()
+        interrupt = await outcome.suspension.run.save_as_interrupt()
         await outcome.suspension.run.abort()
         other = Surface([Tool("quick", execute=None)], KEYED, pool)
         again = await other.restore(interrupt)
@@ -386,7 +386,7 @@ def test_calls_in_flight_of_what_was_kept_are_of_unknown_outcome_or_made_again(w
         surface = Surface([slow.tool, reading.tool], KEYED, pool)
         js = "return await Promise.all([tools.slow(1), tools.read(2)])"
         outcome = await surface.start(js, wait_ms=30)
-        interrupt = await outcome.suspension.run.save()
+        interrupt = await outcome.suspension.run.save_as_interrupt()
         await outcome.suspension.run.abort()
         others = [Slow(), Slow("read", annotations={"readOnlyHint": True})]
         other = Surface([one.tool for one in others], KEYED, pool)
@@ -405,7 +405,7 @@ def test_what_was_kept_goes_on_once(within, pool):
     async def main():
         surface = Surface([], KEYED, pool)
         outcome = await surface.start("await yield_control(); text('once'); await yield_control(); return 1")
-        interrupt = await outcome.suspension.run.save()
+        interrupt = await outcome.suspension.run.save_as_interrupt()
         await outcome.suspension.run.abort()
         first = await surface.restore(interrupt)
         again = await surface.restore(interrupt)

@@ -111,7 +111,11 @@ def test_a_tenants_share_gives_up_what_rests_in_it_and_the_whole_pool_what_rests
 
 
 def test_a_sync_tool_that_runs_keeps_no_slot_of_a_run_without_a_worker(within, make_pool, model_waits):
-    pool, begun, may_end = make_pool(max_workers=1, on_saturation="fail"), threading.Event(), threading.Event()
+    pool, begun, may_end = (
+        make_pool(max_workers=1, on_saturation="fail"),
+        threading.Event(),
+        threading.Event(),
+    )
 
     def wait(_input: Any, _context: Any) -> int:
         begun.set()

@@ -203,7 +203,7 @@ def test_a_program_that_ends_before_its_record_is_refused(spy, tools):
 
 def resigned(interrupt, change):
     """The same pause with another body under the right key: what only a bug or a leaked key can make."""
-    body = continuations.from_texts(through_json(interrupt).continuation["body"])
+    body = continuations.continuation_from_texts(through_json(interrupt).continuation["body"])
     change(body)
     return dataclasses.replace(interrupt, continuation=packed(body, {"keys": "a"}, current()))
 

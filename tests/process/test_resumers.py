@@ -235,7 +235,7 @@ class Hurried(Clock):
         super().__init__()
         self.passed = 0.0
 
-    def seconds(self):
+    def monotonic_seconds(self):
         self.passed += 20
         return self.passed
 

@@ -329,7 +329,7 @@ def test_the_description_declares_the_most_used_and_costs_nothing_without_any():
     assert tool.description == create_code_mode_tool(tools_with()).description
     for number in range(22):
         within(library.save(f"p{number}", "return 1", description=f"Number {number}."))
-    within(library.rows.note_use("", "p21"))
+    within(library.rows.count_use("", "p21"))
     within(library.refresh())
     text = tool.description
     assert text.count("(input?: unknown)") == 20

@@ -23,7 +23,7 @@ from codemode import (
     create_modules_tool,
 )
 from codemode.errors import CodeModeSyntaxError
-from codemode.execution.saved_programs import SavedCatalog
+from codemode.execution.saved_programs import SavedProgramCatalog
 from codemode.stores import MemoryInterruptStore
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -118,7 +118,9 @@ def test_a_person_is_never_shown_anything_untrue():
     assert "Invalid input" in text
     with pytest.raises(CodeModeError, match="called as saved"):
         run(library, f"saved; const t = tools; return await t.saved.$save({forged!r})".replace("None", "null"))
-    catalog: Any = SavedCatalog(Catalog(collect_tools(tools_with())), library, None, CallContext(), None, None, {})
+    catalog: Any = SavedProgramCatalog(
+        Catalog(collect_tools(tools_with())), library, None, CallContext(), None, None, {}
+    )
     save = catalog.get("saved.$save")  # as a worker that is no longer ours may call it
     with pytest.raises(CodeModeToolError, match="does not match the program"):
         within(save.asks_approval(forged, None))

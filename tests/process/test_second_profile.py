@@ -31,7 +31,7 @@ from codemode import (
     create_code_mode_tool,
     run_code_mode,
 )
-from codemode.execution.starting import load_execution, load_resume, prepare_pool
+from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
 from codemode.profile import GuestSettings, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -51,20 +51,20 @@ async def strict(js: str, tools: Any = (), options: Any = None, pool: Any = None
     """Run a program of this surface. Returns its outcome as plain data; nothing of the program is raised."""
     settings = CodeModeOptions.of(options)
     workers = await prepare_pool(pool, settings)
-    run = load_execution()
+    run = import_execution_module()
     catalog = Catalog(collect_tools(tools))
     return as_dict(await run.Execution(STRICT, catalog, settings, run.OuterCall(**with_call(outer)), workers).start(js))
 
 
 async def strict_again(interrupt: Any, answer: Any, tools: Any, options: Any = None, **outer: Any) -> dict[str, Any]:
     """Go on with a paused program of this surface."""
-    go_on, run = load_resume(), load_execution()
+    go_on, run = import_resume_module(), import_execution_module()
 
     def answers(paused: Interrupt) -> dict[str, Any]:
         return go_on.read_answers_by_id(paused, answer, None)
 
     catalog, given = Catalog(collect_tools(tools)), run.OuterCall(**with_call(outer))
-    return as_dict(await go_on.resume(STRICT, interrupt, answers, catalog, options, given, None))
+    return as_dict(await go_on.resume_program(STRICT, interrupt, answers, catalog, options, given, None))
 
 
 def as_dict(outcome: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from large_texts import LINE, OTHER, TEXT, LargeTexts
 from wrong_worker_host import RESULT, call
 
 from codemode import CodeModeProtocolError, Tool, WorkerPool, create_code_call_tools
-from codemode.testing.fake_worker import FakeSource, FakeWorker
+from codemode.testing.fake_worker import FakeWorker, FakeWorkerSource
 
 WAIT_SECONDS = 60.0
 SIDECAR = {"sidecar": {"enabled": True}}
@@ -18,7 +18,7 @@ SIDECAR = {"sidecar": {"enabled": True}}
 
 def outcome(script: Any, texts: LargeTexts) -> Any:
     """Run a script's text on a worker that says what it is told to."""
-    pool = WorkerPool({"spare_workers": 0}, source=lambda: FakeSource(script))
+    pool = WorkerPool({"spare_workers": 0}, source=lambda: FakeWorkerSource(script))
     code_call = create_code_call_tools(texts.tools(), {**SIDECAR, "vm": {"preset": "balanced"}}, pool=pool)
     try:
         return asyncio.run(asyncio.wait_for(code_call.execute({"script": "return 1"}), WAIT_SECONDS))
@@ -28,11 +28,11 @@ def outcome(script: Any, texts: LargeTexts) -> Any:
 
 def begun(worker: FakeWorker) -> None:
     """Say hello, and have one call answered with large strings."""
-    worker.say_hello()
-    assert worker.receive()[0] == b"R"
-    worker.send(b"C", call(1, "read"))
-    worker.send(b"T", {"in_flight": 1})
-    while worker.receive()[0] == b"S":
+    worker.send_hello()
+    assert worker.receive_message()[0] == b"R"
+    worker.send_frame(b"C", call(1, "read"))
+    worker.send_frame(b"T", {"in_flight": 1})
+    while worker.receive_message()[0] == b"S":
         pass
 
 
@@ -49,9 +49,9 @@ UNKNOWN = ["0E99", "[0E0,0E999999999]", '{"text":0E4}']
 def test_an_input_with_strings_that_were_never_handed_out_ends_the_invocation(text: str):
     def script(worker: FakeWorker) -> None:
         begun(worker)
-        worker.send(b"C", call(2, "take", input=text))
-        worker.send(b"T", {"in_flight": 1})
-        worker.pause()
+        worker.send_frame(b"C", call(2, "take", input=text))
+        worker.send_frame(b"T", {"in_flight": 1})
+        worker.wait_silently()
 
     texts = LargeTexts()
     with pytest.raises(CodeModeProtocolError, match="not given"):
@@ -63,7 +63,7 @@ def test_an_input_with_strings_that_were_never_handed_out_ends_the_invocation(te
 def test_a_result_with_them_is_none(text: str):
     def script(worker: FakeWorker) -> None:
         begun(worker)
-        worker.send(b"V", {**RESULT, "value": text})
+        worker.send_frame(b"V", {**RESULT, "value": text})
 
     with pytest.raises(CodeModeProtocolError, match="not given"):
         outcome(script, LargeTexts())
@@ -72,10 +72,10 @@ def test_a_result_with_them_is_none(text: str):
 def test_a_worker_gains_nothing_by_naming_those_that_it_has():
     def script(worker: FakeWorker) -> None:
         begun(worker)
-        worker.send(b"C", call(2, "take", input="[0E1,0E0]"))
-        worker.send(b"T", {"in_flight": 1})
-        worker.receive()
-        worker.send(b"V", {**RESULT, "value": "[0E1]"})
+        worker.send_frame(b"C", call(2, "take", input="[0E1,0E0]"))
+        worker.send_frame(b"T", {"in_flight": 1})
+        worker.receive_message()
+        worker.send_frame(b"V", {**RESULT, "value": "[0E1]"})
 
     texts = LargeTexts()
     assert outcome(script, texts) == {"status": "ok", "result": [OTHER]}

@@ -37,7 +37,7 @@ FACE = dataclasses.replace(
 
 
 def made(guest: Any = FACE, static_rules: StaticRules = RULES) -> Any:
-    profile = dataclasses.replace(STRICT, guest=guest, static_rules=static_rules, restored=None, tells_of_runs=True)
+    profile = dataclasses.replace(STRICT, guest=guest, static_rules=static_rules, restored=None, shows_run_details=True)
     return dataclasses.replace(profile, name="ruledCalls")
 
 
@@ -100,7 +100,7 @@ def test_one_that_keeps_to_them_runs(spy):
 
 @pytest.mark.parametrize("js", ["await callTool('look'); return 1", "callTool('look'); throw 1", "mcpNotify('e')"])
 def test_one_that_nothing_is_known_of_does_not_run(spy, heard, js, monkeypatch):
-    monkeypatch.setattr("codemode.execution.programs.is_analysable", lambda _facts: False)
+    monkeypatch.setattr("codemode.execution.programs.has_analysis_facts", lambda _facts: False)
     outcome = run(js, spy)
     assert type(outcome.error) is CodeModeIllegalAccessError
     assert outcome.error.details["violations"] == [{"kind": "NotAnalysable", "location": {"line": 1, "column": 1}}]
@@ -109,7 +109,7 @@ def test_one_that_nothing_is_known_of_does_not_run(spy, heard, js, monkeypatch):
 
 @pytest.mark.parametrize("js", ["return (", "const a = 1; const a = 2", "await callTool('look'); return 1 1"])
 def test_one_that_nothing_is_known_of_has_its_own_mistake_told(spy, js, monkeypatch):
-    monkeypatch.setattr("codemode.execution.programs.is_analysable", lambda _facts: False)
+    monkeypatch.setattr("codemode.execution.programs.has_analysis_facts", lambda _facts: False)
     outcome = run(js, spy)
     assert type(outcome.error) is CodeModeSyntaxError
     assert spy.ran == []

@@ -92,9 +92,9 @@ def test_timers_that_had_fired_do_not_wait_again_and_races_come_out_the_same(mon
     delays: list[list[str | None]] = []
 
     class Watched(TimerQueue):
-        def set(self, entries: Any) -> None:
+        def start_timers(self, entries: Any) -> None:
             delays[-1] += [entry.input_json for entry in entries]
-            super().set(entries)
+            super().start_timers(entries)
 
     monkeypatch.setattr("codemode.execution.runner.TimerQueue", Watched)
 
@@ -157,8 +157,8 @@ def test_each_recovery_goes_on_behind_the_timers_that_had_fired(passing_time: An
     class Tenth(TimerQueue):
         """The time is over with each tenth timer that is set."""
 
-        def set(self, entries: Any) -> None:
-            super().set(entries)
+        def start_timers(self, entries: Any) -> None:
+            super().start_timers(entries)
             timers.extend(entries)
             if len(timers) % 10 == 0:
                 passing_time.skip(61)

@@ -10,7 +10,7 @@ import pytest
 from suite import each_row
 
 from codemode import CodeModeToolError, MediaContent, Tool, ToolResult, create_code_call_tools, tool
-from codemode.tools.tool_result import describe_failure, unwrap_result
+from codemode.tools.tool_result import format_failure_message, to_program_value
 
 TEXT = {"type": "text", "text": "hello"}
 JSON_TEXT = {"type": "text", "text": '{"a": 1}'}
@@ -50,7 +50,7 @@ def giving(value: Any, **more: Any) -> Tool:
 
 @each_row("result, value", CASES)
 def test_unwrapping_keeps_to_the_four_rules_in_their_order(result, value):
-    assert unwrap_result(result) == value
+    assert to_program_value(result) == value
 
 
 @pytest.mark.parametrize(("result", "value"), CASES[::3])
@@ -125,8 +125,11 @@ def test_is_error_is_a_failed_call_that_a_program_can_catch(run, fails):
 
 
 def test_a_failure_that_says_nothing_has_words_of_ours_and_a_long_one_is_cut():
-    assert describe_failure(ToolResult([IMAGE], is_error=True), "give") == "tool 'give' failed"
-    assert len(describe_failure(ToolResult([{"type": "text", "text": "x" * 10**6}], is_error=True), "give")) == 20_000
+    assert format_failure_message(ToolResult([IMAGE], is_error=True), "give") == "tool 'give' failed"
+    assert (
+        len(format_failure_message(ToolResult([{"type": "text", "text": "x" * 10**6}], is_error=True), "give"))
+        == 20_000
+    )
 
 
 @each_row("block", [5, None, "text", {}, {"type": 5}, object()])

@@ -111,10 +111,10 @@ def test_a_broken_rule_is_a_protocol_error(host: Host, script: Script):
 )
 def test_a_wrong_analysis_is_a_protocol_error(host: Host, answer: Any, error_class: type, monkeypatch: Any):
     def script(worker: FakeWorker) -> None:
-        worker.say_hello()
-        assert worker.receive()[0] == b"A"
-        worker.send(b"a", answer)
-        worker.pause()
+        worker.send_hello()
+        assert worker.receive_message()[0] == b"A"
+        worker.send_frame(b"a", answer)
+        worker.wait_silently()
 
     forget_programs(monkeypatch)
     assert type(host.error(script)) is error_class
@@ -133,11 +133,11 @@ FACTS: list[Any] = [
 @pytest.mark.parametrize("facts", FACTS, ids=json.dumps)
 def test_facts_of_any_shape_harm_nobody(host: Host, facts: Any, monkeypatch: Any):
     def script(worker: FakeWorker) -> None:
-        worker.say_hello()
-        _, body = worker.receive()
-        worker.send(b"a", {"js": body["source"], "facts": facts})
-        worker.receive()
-        worker.send(b"V", RESULT)
+        worker.send_hello()
+        _, body = worker.receive_message()
+        worker.send_frame(b"a", {"js": body["source"], "facts": facts})
+        worker.receive_message()
+        worker.send_frame(b"V", RESULT)
 
     forget_programs(monkeypatch)
     with suppress(CodeModeProtocolError):
@@ -153,10 +153,10 @@ def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatc
         return []
 
     def script(worker: FakeWorker) -> None:
-        worker.say_hello()
-        worker.receive()
+        worker.send_hello()
+        worker.receive_message()
         worker.send_bytes(encoded([(b"a", {"js": "1", "facts": {"calls": []}})] * 50))
-        worker.pause()
+        worker.wait_silently()
 
     forget_programs(monkeypatch)
     monkeypatch.setattr("codemode.execution.programs.check_program", check)
@@ -212,11 +212,11 @@ def test_lone_surrogates_in_a_result_are_replaced(host: Host):
 def test_an_input_that_is_no_json_reaches_no_tool(host: Host, text: str):
     def script(worker: FakeWorker) -> None:
         start(worker)
-        worker.send(b"C", call(1, input=text))
-        worker.send(b"T", {"in_flight": 1})
-        _, body = worker.receive()
-        worker.send(b"X", {**THROWN, "request": body["id"]})
-        worker.pause()
+        worker.send_frame(b"C", call(1, input=text))
+        worker.send_frame(b"T", {"in_flight": 1})
+        _, body = worker.receive_message()
+        worker.send_frame(b"X", {**THROWN, "request": body["id"]})
+        worker.wait_silently()
 
     error = host.error(script)
     assert type(error) in (CodeModeSerializationError, CodeModeProtocolError)
@@ -234,10 +234,10 @@ def test_an_unknown_tool_is_an_error_of_the_call(host: Host, name: str):
 def test_a_tool_is_called_by_tool_requests_alone(host: Host, kind: str):
     def script(worker: FakeWorker) -> None:
         start(worker)
-        worker.send(b"C", call(1, kind=kind))
-        worker.send(b"T", {"in_flight": 0 if kind == "catalog" else 1})
-        worker.receive()
-        worker.send(b"V", RESULT)
+        worker.send_frame(b"C", call(1, kind=kind))
+        worker.send_frame(b"T", {"in_flight": 0 if kind == "catalog" else 1})
+        worker.receive_message()
+        worker.send_frame(b"V", RESULT)
 
     with suppress(CodeModeError):
         host.run(script)

@@ -30,13 +30,13 @@ _TIMEOUT_MS = 300
 
 def silent(worker: FakeWorker) -> None:
     start(worker)
-    worker.pause()
+    worker.wait_silently()
 
 
 def stops_inside_a_frame(worker: FakeWorker) -> None:
     start(worker)
     worker.send_bytes(struct.pack(">I", 100) + b'V{"value"')
-    worker.pause()
+    worker.wait_silently()
 
 
 def one_byte_at_a_time(worker: FakeWorker) -> None:
@@ -44,12 +44,12 @@ def one_byte_at_a_time(worker: FakeWorker) -> None:
     frame = encode_frame(b"V", json.dumps({**RESULT, "value": json.dumps("x" * 1000)}).encode())
     for byte in frame:
         worker.send_bytes(bytes([byte]))
-        worker.pause(0.1)
+        worker.wait_silently(0.1)
 
 
 def never_reads(worker: FakeWorker) -> None:
-    worker.say_hello()
-    worker.pause()
+    worker.send_hello()
+    worker.wait_silently()
 
 
 @pytest.mark.parametrize("script", [one_byte_at_a_time, never_reads, *full_only(silent, stops_inside_a_frame)])
@@ -68,12 +68,12 @@ def ends_inside_a_frame(worker: FakeWorker) -> None:
 
 def ends_while_a_call_runs(worker: FakeWorker) -> None:
     start(worker)
-    worker.send(b"C", call(1))
-    worker.send(b"T", {"in_flight": 1})
+    worker.send_frame(b"C", call(1))
+    worker.send_frame(b"T", {"in_flight": 1})
 
 
 def ends_before_the_program(worker: FakeWorker) -> None:
-    worker.say_hello()
+    worker.send_hello()
 
 
 @pytest.mark.parametrize("script", [ends_at_once, ends_inside_a_frame, ends_while_a_call_runs, ends_before_the_program])
@@ -92,15 +92,15 @@ HELLOS: dict[str, tuple[Script, type[CodeModeError]]] = {
     "a huge frame": (hello(lambda w: w.send_bytes(b"\x00\x02\x00\x00H")), CodeModeProtocolError),
     "no JSON": (hello(lambda w: w.send_bytes(encode_frame(b"H", b"hi"))), CodeModeProtocolError),
     "deep JSON": (hello(lambda w: w.send_bytes(encode_frame(b"H", b"[" * 60_000))), CodeModeProtocolError),
-    "no object": (hello(lambda w: w.send(b"H", [])), CodeModeProtocolError),
-    "another message": (hello(lambda w: w.send(b"V", RESULT)), CodeModeProtocolError),
-    "another engine": (hello(lambda w: w.say_hello(engine="0.0.1")), CodeModeWorkerError),
-    "another kernel": (hello(lambda w: w.say_hello(kernel="0" * 64)), CodeModeWorkerError),
-    "an engine that is no text": (hello(lambda w: w.say_hello(engine=["x"])), CodeModeWorkerError),
-    "no isolation report": (hello(lambda w: w.say_hello(isolation=None)), CodeModeProtocolError),
-    "an unknown layer": (hello(lambda w: w.say_hello(isolation={"wall": "in force"})), CodeModeProtocolError),
-    "an unknown state": (hello(lambda w: w.say_hello(isolation={"seccomp": "maybe"})), CodeModeProtocolError),
-    "a refusal": (hello(lambda w: w.send(b"F", {"message": "no seccomp"})), CodeModeWorkerError),
+    "no object": (hello(lambda w: w.send_frame(b"H", [])), CodeModeProtocolError),
+    "another message": (hello(lambda w: w.send_frame(b"V", RESULT)), CodeModeProtocolError),
+    "another engine": (hello(lambda w: w.send_hello(engine="0.0.1")), CodeModeWorkerError),
+    "another kernel": (hello(lambda w: w.send_hello(kernel="0" * 64)), CodeModeWorkerError),
+    "an engine that is no text": (hello(lambda w: w.send_hello(engine=["x"])), CodeModeWorkerError),
+    "no isolation report": (hello(lambda w: w.send_hello(isolation=None)), CodeModeProtocolError),
+    "an unknown layer": (hello(lambda w: w.send_hello(isolation={"wall": "in force"})), CodeModeProtocolError),
+    "an unknown state": (hello(lambda w: w.send_hello(isolation={"seccomp": "maybe"})), CodeModeProtocolError),
+    "a refusal": (hello(lambda w: w.send_frame(b"F", {"message": "no seccomp"})), CodeModeWorkerError),
     "an end instead": (lambda _: None, CodeModeWorkerError),
     "an end inside": (lambda w: w.send_bytes(b"\x00\x00\x00\x09H"), CodeModeWorkerError),
 }
@@ -116,9 +116,9 @@ def test_a_wrong_hello_starts_nothing(host: Host, name: str):
 
 def test_two_hellos_are_one_too_many(host: Host):
     def script(worker: FakeWorker) -> None:
-        worker.say_hello()
-        worker.say_hello()
-        worker.pause()
+        worker.send_hello()
+        worker.send_hello()
+        worker.wait_silently()
 
     assert type(host.error(script)) in (CodeModeWorkerError, CodeModeProtocolError)
 
@@ -126,8 +126,8 @@ def test_two_hellos_are_one_too_many(host: Host):
 def trickles(worker: FakeWorker) -> None:
     for byte in encode_frame(b"H", b"x" * 2000):  # which takes longer than anybody waits for the host
         worker.send_bytes(bytes([byte]))
-        worker.pause(0.1)
-    worker.pause()
+        worker.wait_silently(0.1)
+    worker.wait_silently()
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_programs_are_analysed_by_the_parser_loaded_before_the_lock(tmp_path: Pa
     zygote = Zygote(stub_image(analyser_path=str(parser)))
     worker = zygote.spawn()
     read_hello(worker)
-    worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50, analysis_mode=1).frame())
+    worker.channel.sendall(AnalyseProgram("x\u00e9\U0001f600", 50, analysis_mode=1).to_frame())
     kind, payload = read_frame(worker)
     run_program(worker, "after")
     assert read_frame(worker) == (b"V", b'"after"')

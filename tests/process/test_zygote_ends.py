@@ -25,7 +25,7 @@ from worker_driver import (
 from codemode.errors import CodeModeWorkerError
 from codemode.workers import image as images
 from codemode.workers.image import GuestRuntime, find_engine, find_parser_site_paths
-from codemode.workers.process import is_readable, spawn_worker_process
+from codemode.workers.process import spawn_worker_process, wait_until_readable
 from codemode.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
@@ -209,13 +209,13 @@ def test_nothing_outlives_a_killed_host_and_a_short_lived_thread_may_start_it(pr
     )
     with host:
         assert host.stdout is not None
-        assert is_readable(host.stdout.fileno(), WAIT_MS)
+        assert wait_until_readable(host.stdout.fileno(), WAIT_MS)
         pids = host.stdout.readline().split()
         pidfds = [os.pidfd_open(int(pid)) for pid in pids]
-        alive = [not is_readable(pidfd, 0) for pidfd in pidfds]
+        alive = [not wait_until_readable(pidfd, 0) for pidfd in pidfds]
         host.kill()
         host.wait(WAIT_MS / 1000)
-    dead = [is_readable(pidfd, WAIT_MS) for pidfd in pidfds]
+    dead = [wait_until_readable(pidfd, WAIT_MS) for pidfd in pidfds]
     for pidfd in pidfds:
         os.close(pidfd)
     assert alive == [True, True]
@@ -228,7 +228,7 @@ def test_an_absent_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def unrecorded(*_names: str) -> None: ...
 
-    monkeypatch.setattr(images, "find_recorded_engine", unrecorded)
+    monkeypatch.setattr(images, "find_engine_in_dist_info", unrecorded)
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     with pytest.raises(CodeModeWorkerError, match="pip install quickjs-ng"):
         find_engine()

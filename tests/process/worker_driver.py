@@ -49,7 +49,7 @@ def send(worker: WorkerProcess, kind: bytes, payload: str) -> None:
 
 def run_program(worker: WorkerProcess, js: str) -> None:
     limits = {"memory_limit_bytes": 16 << 20, "max_stack_size_bytes": 1 << 19}
-    worker.channel.sendall(RunProgram(js, limits).frame())
+    worker.channel.sendall(RunProgram(js, limits).to_frame())
 
 
 def _read(worker: WorkerProcess, size: int) -> bytes:

@@ -15,7 +15,7 @@ from codemode import (
     run_code_mode,
 )
 from codemode.protocol.framing import encode_frame
-from codemode.testing.fake_worker import FakeSource, FakeWorker, Script
+from codemode.testing.fake_worker import FakeWorker, FakeWorkerSource, Script
 
 WAIT_SECONDS = 60.0
 
@@ -42,15 +42,15 @@ class Host:
     def __init__(self) -> None:
         self.calls = 0
         self._pools: list[WorkerPool] = []
-        self.sources: list[FakeSource] = []
+        self.sources: list[FakeWorkerSource] = []
 
     def echo(self) -> str:
         self.calls += 1
         return "echo"
 
     def pool(self, script: Script) -> WorkerPool:
-        def make() -> FakeSource:
-            self.sources.append(FakeSource(script))
+        def make() -> FakeWorkerSource:
+            self.sources.append(FakeWorkerSource(script))
             return self.sources[-1]
 
         pool = WorkerPool({"spare_workers": 0}, source=make)
@@ -66,7 +66,7 @@ class Host:
             return asyncio.run(asyncio.wait_for(work, WAIT_SECONDS))
         finally:
             assert pool.active == 0
-            assert [source.living for source in self.sources] == [0] * len(self.sources)
+            assert [source.living_count for source in self.sources] == [0] * len(self.sources)
 
     def error(self, script: Script, **options: Any) -> CodeModeError:
         with pytest.raises(CodeModeError) as caught:
@@ -80,21 +80,21 @@ class Host:
 
 def start(worker: FakeWorker) -> None:
     """Say hello and take the program, as far as its start."""
-    worker.say_hello()
-    kind, body = worker.receive()
+    worker.send_hello()
+    kind, body = worker.receive_message()
     if kind == b"A":
-        worker.send(b"a", {"js": body["source"], "facts": None})
-        kind, body = worker.receive()
+        worker.send_frame(b"a", {"js": body["source"], "facts": None})
+        kind, body = worker.receive_message()
     assert kind == b"R"
 
 
 def well_behaved(worker: FakeWorker) -> None:
     start(worker)
-    worker.send(b"C", call(1))
-    worker.send(b"T", {"in_flight": 1})
-    kind, body = worker.receive()
+    worker.send_frame(b"C", call(1))
+    worker.send_frame(b"T", {"in_flight": 1})
+    kind, body = worker.receive_message()
     assert kind == b"D"
-    worker.send(b"V", {"value": json.dumps(body["value"]), "unobserved": []})
+    worker.send_frame(b"V", {"value": json.dumps(body["value"]), "unobserved": []})
 
 
 def encoded(frames: Iterable[tuple[bytes, Any]]) -> bytes:
@@ -113,7 +113,7 @@ def says_bytes(data: bytes) -> Script:
     def script(worker: FakeWorker) -> None:
         start(worker)
         worker.send_bytes(data)
-        worker.pause()
+        worker.wait_silently()
 
     return script
 
@@ -125,9 +125,9 @@ def then(*rounds: Iterable[tuple[bytes, Any]]) -> Script:
         start(worker)
         for number, frames in enumerate(rounds):
             if number:
-                assert worker.receive()[0] == b"D"
+                assert worker.receive_message()[0] == b"D"
             worker.send_bytes(encoded(frames))
-        worker.pause()
+        worker.wait_silently()
 
     return script
 
@@ -135,6 +135,6 @@ def then(*rounds: Iterable[tuple[bytes, Any]]) -> Script:
 def hello(say: Callable[[FakeWorker], None]) -> Script:
     def script(worker: FakeWorker) -> None:
         say(worker)
-        worker.pause()
+        worker.wait_silently()
 
     return script

@@ -23,7 +23,7 @@ class Clock(GuardClock):
     def now_ms(self) -> int:
         return NOW_MS + self.fast_by_ms + int(self.waited * 1000)
 
-    def seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         return self.waited
 
     async def sleep(self, seconds: float) -> None:

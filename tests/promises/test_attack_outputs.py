@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from suite import each_row
 
 from codemode import CodeModeProtocolError, Tool, run_code_mode, run_code_mode_sync
-from codemode.continuations.sealing import unpack
+from codemode.continuations.sealing import verify_continuation
 from codemode.data.json_shape import estimate_json_length, has_more_values_than
 from codemode.errors import CodeModeSerializationError
 from codemode.options.parts import ContinuationOptions
@@ -182,10 +182,10 @@ def test_loop_what_a_nested_iterator_raises_is_the_tools_failure():
 
 @pytest.mark.parametrize("part", ["encoding", "keyId", "nonce", "signature"])
 def test_loop_a_forged_continuation_is_refused_before_long_parts_are_hashed(part, monkeypatch):
-    signing = "codemode.continuations.signing.canonical_json"
+    signing = "codemode.continuations.signing.encode_canonical_json"
     monkeypatch.setattr(signing, lambda _: pytest.fail("written for its signature"))
     auth = {"alg": "HMAC-SHA256", "keyId": "a", "nonce": "b", "issuedAtMs": 0, "expiresAtMs": 1, "signature": "c"}
     forged: dict[str, Any] = {"version": 2, "encoding": "json", "body": ["x"], "auth": auth}
     (forged if part in forged else auth)[part] = "x" * 100_000
     with pytest.raises(CodeModeProtocolError, match="malformed"):
-        unpack(forged, ContinuationOptions(), None)
+        verify_continuation(forged, ContinuationOptions(), None)

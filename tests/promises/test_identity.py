@@ -29,7 +29,7 @@ from codemode import (
     set_continuation_signing_key,
 )
 from codemode.continuations.journal import MemoryJournal
-from codemode.execution.identity import make_identify
+from codemode.execution.identity import make_salt_and_seed_deriver
 from codemode.protocol.continuation import REPLAY_VERSION
 
 OK = {"approved": True}
@@ -257,7 +257,7 @@ def test_no_two_sets_of_names_come_to_one_identity(two):
     made = []
     for tenant, thread, outer_id, js in two:
         call = CallContext(tool_call_id=outer_id, conversation_id=thread)
-        identify = make_identify(ContinuationOptions(keys="k", conversation_id=tenant), call)
+        identify = make_salt_and_seed_deriver(ContinuationOptions(keys="k", conversation_id=tenant), call)
         assert (identify is None) == (tenant is None and thread is None)
         if identify is not None:
             named = identify(dataclasses.replace(SETTINGS, outer_tool_call_id=outer_id), js)

@@ -10,7 +10,7 @@ from suite import full_only
 
 from codemode import CodeModeError, Tool
 from codemode.errors import MAX_GUEST_MESSAGE_CHARACTERS, CodeModeBridgeLimitError
-from codemode.profile import HostErrors
+from codemode.profile import HostErrorRules
 from codemode.protocol import events
 from codemode.protocol.invocation import LedgerSizeLimit
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
@@ -164,18 +164,18 @@ outcomes = (
 def test_the_count_is_that_of_the_entries(calls):
     """Counting step by step comes to what the ledger would count if it were recorded at once."""
     maximum = 3000
-    size, again = (LedgerSizeLimit(maximum, HostErrors()) for _ in range(2))
+    size, again = (LedgerSizeLimit(maximum, HostErrorRules()) for _ in range(2))
     for number, (input_json, executed_json, outcome) in enumerate(calls, 1):
         entry = LedgerEntry(number, "tool", "t", input_json)
         try:
-            size.add_request(entry)
+            size.count_new_request(entry)
         except CodeModeBridgeLimitError:
             break
         begun = entry._replace(executed_input_json=executed_json)
-        size.update(entry, begun)
-        settled = size.admit(events.CallSettled(number, outcome, 1), begun)
+        size.recount_entry(entry, begun)
+        settled = size.admit_outcome(events.CallSettled(number, outcome, 1), begun)
         ended = begun._replace(outcome=settled.outcome)
-        size.update(begun, ended)
-        again.add_recorded(ended)
+        size.recount_entry(begun, ended)
+        again.count_recorded_entry(ended)
         assert size._bytes == again._bytes
         assert settled.outcome == outcome or isinstance(settled.error, CodeModeBridgeLimitError)

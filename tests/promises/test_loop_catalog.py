@@ -17,7 +17,7 @@ from codemode.execution import programs
 from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, HostThreads, InvocationThreads
 from codemode.source import checks
-from codemode.source.checks import check_program, check_results
+from codemode.source.checks import find_missing_result_fields, find_program_problems
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 from codemode.tools.search import index as tool_index
@@ -79,9 +79,9 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
 
 
 def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
-    asked = tokenizer.query_terms(" ".join(f"w{number} a{number:03}" for number in range(100)))
+    asked = tokenizer.split_query_terms(" ".join(f"w{number} a{number:03}" for number in range(100)))
     assert len(asked) == tokenizer.MAX_QUERY_WORDS
-    assert tokenizer.query_terms("a order of order") == ["order"]
+    assert tokenizer.split_query_terms("a order of order") == ["order"]
 
 
 def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):
@@ -115,7 +115,7 @@ LONG = "x" * LARGE_CHARACTERS  # a program of so many characters is checked in a
 
 
 def test_loop_a_program_with_many_unknown_names_is_checked_elsewhere(monkeypatch):
-    seen = threads_of(monkeypatch, programs, "check_program")
+    seen = threads_of(monkeypatch, programs, "find_program_problems")
     code_mode = create_code_mode_tool(many())
     js = "".join(f"await tools.readOrdr{number}x({{}});" for number in range(100))
     for _ in range(2):
@@ -125,7 +125,7 @@ def test_loop_a_program_with_many_unknown_names_is_checked_elsewhere(monkeypatch
 
 
 def test_loop_a_small_program_is_checked_at_once(monkeypatch):
-    seen = threads_of(monkeypatch, programs, "check_program")
+    seen = threads_of(monkeypatch, programs, "find_program_problems")
     with pytest.raises(CodeModeSyntaxError):
         within(create_code_mode_tool(many(5)).execute({"js": "return await tools.nothing()"}))
     assert seen == {True}
@@ -146,7 +146,7 @@ def test_loop_a_deadline_ends_a_check_elsewhere(monkeypatch, passing_time):
             ended.set()
             raise
 
-    monkeypatch.setattr(programs, "check_program", endless)
+    monkeypatch.setattr(programs, "find_program_problems", endless)
     code_mode = create_code_mode_tool(many(5), {"execution_policy": {"timeout_ms": 60_000}})
     with pytest.raises(CodeModeTimeoutError):
         within(code_mode.execute({"js": f"return await tools.readOrder1({{ a: 1 }}) // {LONG}"}))
@@ -157,7 +157,7 @@ def test_loop_what_a_check_raises_ends_the_run(monkeypatch):
     def failing(*_given: Any) -> Any:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(programs, "check_program", failing)
+    monkeypatch.setattr(programs, "find_program_problems", failing)
     for comment in ("", LONG):
         with pytest.raises(RuntimeError, match="broken"):
             within(
@@ -173,8 +173,10 @@ def literal(depth: int) -> dict[str, Any]:
 
 def visits_taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
-    real = checks.SchemaVisits.consume
-    monkeypatch.setattr(checks.SchemaVisits, "consume", lambda self, count=1: taken.append(count) or real(self, count))
+    real = checks.SchemaVisitBudget.consume
+    monkeypatch.setattr(
+        checks.SchemaVisitBudget, "consume", lambda self, count=1: taken.append(count) or real(self, count)
+    )
     return taken
 
 
@@ -182,7 +184,7 @@ def test_loop_a_schema_that_refers_to_itself_everywhere_is_looked_at_a_bounded_n
     schema = {"anyOf": [{"$ref": "#"}] * 12, "properties": {"a": {"$ref": "#"}}, "type": "object"}
     facts = {"calls": [{"name": "t", "line": 1, "column": 1, "input": literal(6)}] * 500}
     taken = visits_taken(monkeypatch)
-    check_program(facts, {"t"}, lambda _name: schema)
+    find_program_problems(facts, {"t"}, lambda _name: schema)
     assert sum(taken) <= checks.MAX_VISITS + 2000
 
 
@@ -209,9 +211,9 @@ def test_loop_a_look_at_a_wide_schema_counts_for_as_much_as_it_is(schema, keys, 
     monkeypatch.setattr(checks, "MAX_VISITS", 5 * WIDE)
     taken = visits_taken(monkeypatch)
     facts = call_facts(keys, 20, is_open="required" not in schema)
-    check_program(facts, {"t"}, lambda _name: schema)
+    find_program_problems(facts, {"t"}, lambda _name: schema)
     assert sum(taken) >= WIDE
-    assert check_program(facts, {"t"}, lambda _name: schema) == []
+    assert find_program_problems(facts, {"t"}, lambda _name: schema) == []
 
 
 def test_loop_a_name_as_long_as_a_schema_is_read_once(monkeypatch):
@@ -220,7 +222,7 @@ def test_loop_a_name_as_long_as_a_schema_is_read_once(monkeypatch):
     monkeypatch.setattr(checks, "fold_name", lambda name: folded.append(name) or real(name))
     name = f"a{'_' * 10_000}b"
     schema = {"properties": {name: {}}, "required": [name], "additionalProperties": False}
-    assert check_program(call_facts(["ab"], 20, is_open=False), {"t"}, lambda _name: schema) == []
+    assert find_program_problems(call_facts(["ab"], 20, is_open=False), {"t"}, lambda _name: schema) == []
     assert folded.count(name) == 1
 
 
@@ -234,13 +236,13 @@ WIDE_OUTPUTS = {
 def test_loop_a_look_at_a_wide_output_counts_for_as_much_as_it_is(output):
     schema = {"anyOf": [*[{"$ref": "#/$defs/wide"}] * 9, {}], "$defs": {"wide": output}}
     facts = {"reads": [{"tool": "t", "name": "zzz", "line": 1, "column": 1}] * 10}
-    assert check_results(facts, {"t"}, lambda _name: schema) == []
+    assert find_missing_result_fields(facts, {"t"}, lambda _name: schema) == []
 
 
 def test_loop_a_name_that_is_far_too_long_is_not_compared(monkeypatch):
     read: list[str] = []
-    real = similar_names._cached_character_pairs
-    monkeypatch.setattr(similar_names, "_cached_character_pairs", lambda name: read.append(name) or real(name))
+    real = similar_names._get_cached_character_pairs
+    monkeypatch.setattr(similar_names, "_get_cached_character_pairs", lambda name: read.append(name) or real(name))
     assert similar_names.find_nearest_names("ab", ["ab" * 100_000, "abc"]) == ["abc"]
     assert read == ["abc"]
 

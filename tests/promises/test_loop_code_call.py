@@ -66,12 +66,12 @@ LARGE = [
     ("search", "parse_search_input", dict.fromkeys(NAMES, 1)),
     ("describe", "parse_describe_input", {"tools": NAMES}),
     ("describe", "parse_describe_input", {"toolNames": [CHARACTERS]}),
-    ("execute", "_read_execute", {"script": "return 1", "allowedTools": NAMES}),
-    ("execute", "_read_execute", {"script": "return 1", "context": {"all": NAMES}}),
-    ("execute", "_read_execute", {"script": "return 1", "context": dict.fromkeys(NAMES, CHARACTERS)}),
-    ("execute", "_read_execute", {"script": "return 1", "more": CHARACTERS}),
-    ("invoke", "_read_invoke", {"tool": "same", "input": {"all": NAMES}}),
-    ("invoke", "_read_invoke", {"tool": CHARACTERS, "input": {}}),
+    ("execute", "_parse_execute_request", {"script": "return 1", "allowedTools": NAMES}),
+    ("execute", "_parse_execute_request", {"script": "return 1", "context": {"all": NAMES}}),
+    ("execute", "_parse_execute_request", {"script": "return 1", "context": dict.fromkeys(NAMES, CHARACTERS)}),
+    ("execute", "_parse_execute_request", {"script": "return 1", "more": CHARACTERS}),
+    ("invoke", "_parse_invoke_request", {"tool": "same", "input": {"all": NAMES}}),
+    ("invoke", "_parse_invoke_request", {"tool": CHARACTERS, "input": {}}),
 ]
 
 
@@ -92,8 +92,8 @@ def test_loop_a_large_input_of_a_meta_tool_is_read_elsewhere(where, meta: str, r
     [
         ("search", "parse_search_input", {"query": "say"}),
         ("describe", "parse_describe_input", {"tools": ["same"]}),
-        ("execute", "_read_execute", {"script": "return 1 //" + " " * 60_000, "allowedTools": []}),
-        ("invoke", "_read_invoke", {"tool": "same", "input": 1}),
+        ("execute", "_parse_execute_request", {"script": "return 1 //" + " " * 60_000, "allowedTools": []}),
+        ("invoke", "_parse_invoke_request", {"tool": "same", "input": 1}),
     ],
 )
 def test_loop_a_small_one_is_read_at_once(where, meta: str, read: str, given: dict[str, Any]):
@@ -128,7 +128,7 @@ def test_loop_many_allowed_names_are_compared_elsewhere_and_only_tools_are_given
 
 
 def test_loop_a_script_of_any_size_is_measured_elsewhere(where):
-    checked, told = where(execution, "check_source"), where(execution, "measure_source")
+    checked, told = where(execution, "validate_source"), where(execution, "measure_and_hash_source")
     records: list[Any] = []
     code_call = create_code_call_tools(TOOLS, {"settings": {"lifecycle": {"on_invocation_start": records.append}}})
     answer = within(code_call.execute({"script": CHARACTERS}))
@@ -140,7 +140,7 @@ def test_loop_a_script_of_any_size_is_measured_elsewhere(where):
 
 
 def test_loop_a_context_of_the_host_is_read_elsewhere(where):
-    seen = where(requests, "_read_execute")
+    seen = where(requests, "_parse_execute_request")
     code_call = create_code_call_tools(TOOLS)
     with pytest.raises(ValueError, match="script_context"):
         within(code_call.execute({"script": "return 1"}, script_context={"all": NAMES}))

@@ -15,11 +15,11 @@ from waiting import within
 from codemode import MediaContent, Tool, ToolResult, run_code_mode
 from codemode.data import content as contents_of_data
 from codemode.errors import CodeModeSerializationError
-from codemode.execution.call_content import CallContent, using_contents
+from codemode.execution.call_content import InvocationContent, using_content_registry
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
 from codemode.protocol.references import CONTENT_LIMIT, ContentRegistry
 from codemode.tools import tool_result
-from codemode.tools.tool_result import unwrap_result
+from codemode.tools.tool_result import to_program_value
 
 MOST = ExecutionPolicy().max_content_parts
 
@@ -33,7 +33,7 @@ def text_of(number: int) -> str:
 
 
 def run_contents(**limits: Any) -> ContentRegistry:
-    return ContentRegistry().assign_to(ExecutionPolicy(**limits), "salt")
+    return ContentRegistry().assign_to_invocation(ExecutionPolicy(**limits), "salt")
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_loop_base64_is_decoded_in_pieces_as_it_is_at_once(text):
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_loop_what_is_large_is_decoded_a_piece_at_a_time(blocks, decoded):
     result = ToolResult([image(base64.b64encode(bytes(8 << 20) + bytes([n])).decode()) for n in range(blocks)])
-    with using_contents(run_contents()):
-        assert len(unwrap_result(result)["content"][-1].data) == (8 << 20) + 1
+    with using_content_registry(run_contents()):
+        assert len(to_program_value(result)["content"][-1].data) == (8 << 20) + 1
     assert max(decoded) <= tool_result._BASE64_CHUNK_CHARACTERS
 
 
@@ -78,11 +78,11 @@ def test_loop_what_is_large_is_decoded_a_piece_at_a_time(blocks, decoded):
 
 def test_loop_what_is_there_many_times_over_is_decoded_once(decoded):
     texts = ["eA==" for _ in range(5)] + [base64.b64encode(b"x" * 5000).decode() for _ in range(5)]
-    with using_contents(run_contents()):
-        made = unwrap_result(ToolResult([image(texts[number % 10]) for number in range(10_000)]))["content"]
+    with using_content_registry(run_contents()):
+        made = to_program_value(ToolResult([image(texts[number % 10]) for number in range(10_000)]))["content"]
         assert len({id(one) for one in made}) == 2
         assert len(decoded) == 2
-        other = unwrap_result(ToolResult([image("eA=="), image("eA==", "image/gif"), image("eQ==")]))["content"]
+        other = to_program_value(ToolResult([image("eA=="), image("eA==", "image/gif"), image("eQ==")]))["content"]
     assert [(one.data, one.mime_type) for one in other] == [
         (b"x", "image/png"),
         (b"x", "image/gif"),
@@ -94,8 +94,11 @@ def test_loop_what_is_there_many_times_over_is_decoded_once(decoded):
 def test_loop_more_parts_than_there_may_be_are_not_decoded(count, decoded):
     result = ToolResult([image(text_of(number)) for number in range(count)])
     made = run_contents()
-    with using_contents(made), pytest.raises(CodeModeSerializationError, match="max_content_parts is") as caught:
-        unwrap_result(result, made.require_room)
+    with (
+        using_content_registry(made),
+        pytest.raises(CodeModeSerializationError, match="max_content_parts is") as caught,
+    ):
+        to_program_value(result, made.require_within_limits)
     assert caught.value.code == CONTENT_LIMIT
     assert len(decoded) == MOST + 1
 
@@ -107,18 +110,18 @@ def test_loop_more_parts_than_there_may_be_are_not_decoded(count, decoded):
 def test_loop_more_bytes_than_there_may_be_are_not_decoded(limits, said, count, decoded):
     result = ToolResult([image(base64.b64encode(bytes([n]) * 3000).decode()) for n in range(200)])
     made = run_contents(**limits)
-    with using_contents(made), pytest.raises(CodeModeSerializationError, match=said):
-        unwrap_result(result, made.require_room)
+    with using_content_registry(made), pytest.raises(CodeModeSerializationError, match=said):
+        to_program_value(result, made.require_within_limits)
     assert len(decoded) == count
 
 
 def test_loop_what_is_no_image_counts_as_none(decoded):
     blocks = [*(image(f"no base64 {number}") for number in range(1000)), image("eA==")]
-    with using_contents(run_contents()):
-        made = unwrap_result(ToolResult(blocks))["content"]
+    with using_content_registry(run_contents()):
+        made = to_program_value(ToolResult(blocks))["content"]
     assert made[:-1] == blocks[:-1]
     assert made[-1] == MediaContent(b"x", "image/png")
-    assert unwrap_result(ToolResult(blocks))["content"] == blocks  # in a face without content
+    assert to_program_value(ToolResult(blocks))["content"] == blocks  # in a face without content
 
 
 # --- content that a tool makes itself ---
@@ -152,21 +155,26 @@ def different(count: int) -> list[MediaContent]:
 @pytest.mark.parametrize("by_digest", [True, False])
 @pytest.mark.parametrize(("parts", "kept"), [(same, 1), (alike, 1), (different, None)])
 def test_loop_the_loop_takes_each_part_once_and_works_out_no_digest(parts, kept, by_digest, monkeypatch):
-    made, output, loop, digests = Noted().assign_to(ExecutionPolicy(), "salt"), parts(20_000), threading.get_ident(), []
+    made, output, loop, digests = (
+        Noted().assign_to_invocation(ExecutionPolicy(), "salt"),
+        parts(20_000),
+        threading.get_ident(),
+        [],
+    )
     real = contents_of_data._sha256
 
     def noting(*data: bytes) -> Any:
         digests.append(threading.get_ident())
         return real(*data)
 
-    content = CallContent(made, ContinuationOptions())
+    content = InvocationContent(made, ContinuationOptions())
     made.uses_ids = by_digest
     monkeypatch.setattr(contents_of_data, "_sha256", noting)
     if kept is None:
         with pytest.raises(CodeModeSerializationError, match="max_content_parts is"):
-            within(content.extract_parts(output))
+            within(content.save_and_replace_parts(output))
     else:
-        assert within(content.extract_parts(output)) == [made.register(output[0])] * 20_000
+        assert within(content.save_and_replace_parts(output)) == [made.register(output[0])] * 20_000
         assert len(made) == kept
     assert made.taken <= MOST + 2
     assert digests.count(loop) == 0

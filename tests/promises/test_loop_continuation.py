@@ -13,9 +13,9 @@ from pausing import done_entry, waiting_entry
 
 from codemode import CodeModeProtocolError, ContinuationOptions
 from codemode.continuations import sealing
-from codemode.continuations.sealing import pack, unpack
+from codemode.continuations.sealing import sign_continuation, verify_continuation
 from codemode.interrupts.interrupt import same_json
-from codemode.protocol.continuation import Continuation, from_texts, to_texts
+from codemode.protocol.continuation import Continuation, continuation_from_texts, continuation_to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger
 
 PIECE_BYTES = 1 << 20
@@ -32,27 +32,27 @@ json_values = st.recursive(
 @given(texts=st.lists(st.text(), max_size=5))
 def test_loop_any_texts_come_back(form, texts):
     options = ContinuationOptions(keys="key", **form)
-    packed = json.loads(json.dumps(pack(texts, options, NOW_MS)))
-    assert unpack(packed, options, NOW_MS)[0] == texts
+    packed = json.loads(json.dumps(sign_continuation(texts, options, NOW_MS)))
+    assert verify_continuation(packed, options, NOW_MS)[0] == texts
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=3), max_size=4), st.lists(st.text(max_size=3), max_size=4))
 def test_loop_no_two_lists_of_texts_have_one_signature(texts, others):
     options = ContinuationOptions(keys="key")
-    packed = pack(texts, options, NOW_MS)
+    packed = sign_continuation(texts, options, NOW_MS)
     if texts != others:
         with pytest.raises(CodeModeProtocolError, match="signature"):
-            unpack({**packed, "body": others}, options, NOW_MS)
+            verify_continuation({**packed, "body": others}, options, NOW_MS)
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_loop_no_piece_of_a_packed_continuation_is_long(form):
     texts = ["short", secrets.token_hex(3 << 20), "\u00fc" * (1 << 20)]
     options = ContinuationOptions(keys="key", **form)
-    packed = pack(texts, options, NOW_MS)
+    packed = sign_continuation(texts, options, NOW_MS)
     assert max(map(len, packed["body"])) <= PIECE_BYTES
-    assert unpack(packed, options, NOW_MS)[0] == texts
+    assert verify_continuation(packed, options, NOW_MS)[0] == texts
 
 
 def test_loop_what_goes_in_and_out_of_c_at_once_is_short(monkeypatch):
@@ -72,7 +72,7 @@ def test_loop_what_goes_in_and_out_of_c_at_once_is_short(monkeypatch):
         monkeypatch.setattr(sealing, name, watched(name))
     options = ContinuationOptions(keys="key", seal=True, compress=True)
     text = secrets.token_hex(4 << 20)
-    assert unpack(pack([text], options, NOW_MS), options, NOW_MS)[0] == [text]
+    assert verify_continuation(sign_continuation([text], options, NOW_MS), options, NOW_MS)[0] == [text]
     assert len(seen) > 20
     assert max(seen) <= PIECE_BYTES
 
@@ -81,19 +81,19 @@ def test_loop_what_a_call_gave_is_neither_escaped_nor_parsed_again():
     """The recorded texts are the very objects of the ledger: no copy, no escape, whatever their size."""
     value_json = json.dumps(['"'] * 1000)
     ledger = Ledger([done_entry(1, Fulfilled(value_json)), waiting_entry(2)], [1])
-    texts = [*to_texts(Continuation.of("return 1", "engine", SETTINGS, ledger).to_dict())]
+    texts = [*continuation_to_texts(Continuation.from_ledger("return 1", "engine", SETTINGS, ledger).to_dict())]
     assert any(text is value_json for text in texts)
-    assert Continuation.from_dict(from_texts(texts)).ledger == ledger
+    assert Continuation.from_dict(continuation_from_texts(texts)).ledger == ledger
 
 
 @settings(deadline=None)
 @given(st.integers(0, 20), st.text())
 def test_loop_texts_that_were_not_made_here_are_refused(position, junk):
     ledger = Ledger([done_entry(1), waiting_entry(2)], [1])
-    texts = [*to_texts(Continuation.of("return 1", "engine", SETTINGS, ledger).to_dict())]
+    texts = [*continuation_to_texts(Continuation.from_ledger("return 1", "engine", SETTINGS, ledger).to_dict())]
     for changed in (texts[: position % 5], [*texts, junk], [junk], []):
         with pytest.raises(CodeModeProtocolError):
-            Continuation.from_dict(from_texts(changed))
+            Continuation.from_dict(continuation_from_texts(changed))
 
 
 # --- comparing ---

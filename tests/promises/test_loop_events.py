@@ -14,10 +14,10 @@ from suite import rounds
 from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool
-from codemode.data.json_values import count_json_bytes, encode_json, utf8_length
+from codemode.data.json_values import count_json_bytes, count_utf8_bytes, encode_json
 from codemode.fetch.urls import MAX_URL_CHARACTERS
 from codemode.observe import call_events
-from codemode.observe.call_events import CallRecord, result_event, started_event
+from codemode.observe.call_events import CallRecord, create_result_event, create_start_event
 from codemode.protocol.ledger import Fulfilled, LedgerEntry
 from codemode.trace.events import NestedToolResultEvent
 
@@ -103,7 +103,7 @@ def test_loop_a_fetch_is_named_without_its_body(decoded):
 def test_loop_method_and_url_come_out_of_any_request(url, method, body):
     asked = {"url": url, "method": method, "headers": [], **({} if body is None else {"body": body})}
     text = json.dumps(asked, separators=(",", ":"), ensure_ascii=False)
-    event = started_event(CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False), IDS)
+    event = create_start_event(CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False), IDS)
     assert (event.url, event.method) == (url, method.upper())
 
 
@@ -114,7 +114,7 @@ def test_loop_a_long_url_is_shown_in_part_and_read_once(part, monkeypatch):
     monkeypatch.setattr(call_events.json, "loads", lambda text: read.append(len(text)) or real(text))
     text = json.dumps({"url": f"https://a/{part * 1_000_000}x", "method": "put", "headers": []}, separators=(",", ":"))
     record = CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False)
-    events = [started_event(record, IDS), *(result_event(record, IDS) for _ in range(3))]
+    events = [create_start_event(record, IDS), *(create_result_event(record, IDS) for _ in range(3))]
     assert {(len(event.url), event.method) for event in events} == {(MAX_URL_CHARACTERS, "PUT")}
     assert (len(read), max(read) < 7 * MAX_URL_CHARACTERS) == (2, True)
 
@@ -122,7 +122,7 @@ def test_loop_a_long_url_is_shown_in_part_and_read_once(part, monkeypatch):
 @settings(deadline=None)
 @given(st.text(st.sampled_from('{}":,\\urlmethod')))
 def test_loop_a_request_of_a_wrong_worker_is_nameless(text):
-    event = started_event(CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False), IDS)
+    event = create_start_event(CallRecord(LedgerEntry(1, "fetch", "fetch", text), 1.0, replayed=False), IDS)
     assert isinstance(event.url, str)
     assert isinstance(event.method, str)
 
@@ -130,7 +130,7 @@ def test_loop_a_request_of_a_wrong_worker_is_nameless(text):
 def made(text):
     record = CallRecord(LedgerEntry(1, "tool", "t", '{"a":1}', None, "o:tool-1"), 1.0, replayed=False)
     record.outcome, record.completed_at_ms = Fulfilled(text), 2.0
-    return result_event(record, IDS)
+    return create_result_event(record, IDS)
 
 
 def test_loop_a_late_field_is_a_field_like_others():
@@ -155,7 +155,7 @@ escapes = st.text(st.sampled_from('\\"/u01e9dDU8 \x01\x1f\x7f\x80\u07ff\u0800\ud
 def test_loop_lengths_are_counted_without_decoding(texts):
     text = encode_json(texts, what="it")
     written = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-    assert count_json_bytes(text) == utf8_length(written)
+    assert count_json_bytes(text) == count_utf8_bytes(written)
 
 
 def test_loop_a_model_output_keeps_texts_and_decodes_what_is_shown(decoded):

@@ -11,8 +11,8 @@ import pytest
 
 from codemode import run_code_mode_sync
 from codemode.errors import CodeModeFetchError
-from codemode.fetch.fetcher import MAX_HEADER_CHARACTERS, MAX_HEADERS, read_request
-from codemode.fetch.urls import MAX_URL_CHARACTERS, UrlError, follow_location, parse_url
+from codemode.fetch.fetcher import MAX_HEADER_CHARACTERS, MAX_HEADERS, parse_fetch_request
+from codemode.fetch.urls import MAX_URL_CHARACTERS, UrlError, parse_url, resolve_redirect_url
 
 ORIGIN = "https://example.com"
 
@@ -45,14 +45,14 @@ def fetching(js: str, headers: Any, body: bytes = b"") -> Any:
 
 
 def test_loop_repeated_request_headers_are_capped_before_the_url_is_looked_at():
-    read = read_request(request([["X-A", "1"], ["x-b", "2"], ["x-a", " 3 "]]))
+    read = parse_fetch_request(request([["X-A", "1"], ["x-b", "2"], ["x-a", " 3 "]]))
     assert read.headers == {"x-a": "1, 3", "x-b": "2"}
-    assert len(read_request(request([["x-a", ""]] * MAX_HEADERS)).headers["x-a"]) == 2 * (MAX_HEADERS - 1)
+    assert len(parse_fetch_request(request([["x-a", ""]] * MAX_HEADERS)).headers["x-a"]) == 2 * (MAX_HEADERS - 1)
     for count in (MAX_HEADERS + 1, 50_000):
         with pytest.raises(CodeModeFetchError, match="headers"):
-            read_request(request([["x-a", "1"]] * count, url="nothing that is a URL"))
+            parse_fetch_request(request([["x-a", "1"]] * count, url="nothing that is a URL"))
     with pytest.raises(CodeModeFetchError, match="headers"):
-        read_request(request([["x-a", "1" * MAX_HEADER_CHARACTERS]], url="nothing that is a URL"))
+        parse_fetch_request(request([["x-a", "1" * MAX_HEADER_CHARACTERS]], url="nothing that is a URL"))
 
 
 def test_loop_a_program_hears_that_its_headers_are_too_many():
@@ -103,4 +103,4 @@ def test_loop_long_hosts_and_locations_are_refused_at_once():
     with pytest.raises(UrlError, match="host"):
         parse_url("https://" + "\u00e9" * 10_000 + "/")
     with pytest.raises(UrlError, match="longer"):
-        follow_location(parse_url(ORIGIN), "/a" * 10_000_000)
+        resolve_redirect_url(parse_url(ORIGIN), "/a" * 10_000_000)

@@ -170,7 +170,7 @@ def test_loop_comparing_takes_steps_and_stops():
 
     one, other = (Node(inside=[Node() for _ in range(1000)]) for _ in range(2))
     with pytest.raises(steps.WorkStopped):
-        steps.run_metered(lambda: are_equal(one, other), 100, spent)
+        steps.run_with_step_budget(lambda: are_equal(one, other), 100, spent)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def large(request, monkeypatch):
     monkeypatch.setattr(
         json_schemas, "_to_plain_json", lambda given: given if len(given) < 2 else pytest.fail("it was read")
     )
-    monkeypatch.setattr(patterns, "compile_linear", lambda *_: pytest.fail("a pattern was compiled"))
+    monkeypatch.setattr(patterns, "compile_linear_matcher", lambda *_: pytest.fail("a pattern was compiled"))
     return request.param
 
 

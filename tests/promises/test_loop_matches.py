@@ -18,8 +18,8 @@ from codemode import CodeModeToolError, Tool
 from codemode.data.sized_cache import SizedCache
 from codemode.host import steps
 from codemode.schemas import match_cost, patterns, type_guards
-from codemode.schemas.patterns import compile_linear
-from codemode.schemas.type_guards import GuardedValidator, raise_refusal
+from codemode.schemas.patterns import compile_linear_matcher
+from codemode.schemas.type_guards import StepLimitedValidator, raise_pattern_refused
 from codemode.tools.prepared import PreparedTool, prepare_tool
 
 TOO_MUCH = "too large or too intricate"
@@ -40,7 +40,7 @@ def steps_of(work: Any, most: int = 1 << 62) -> int:
             raise steps.WorkStopped
         return 100
 
-    steps.run_metered(work, 0, look)
+    steps.run_with_step_budget(work, 0, look)
     return granted
 
 
@@ -120,15 +120,19 @@ def test_loop_a_match_that_may_take_long_is_never_made(schema, value, pattern, l
         return lambda text: made.append(len(text)) or match(text)
 
     def linear(*given: Any, **named: Any) -> Any:
-        one = patterns.get_linear_pattern(*given, **named)
+        one = patterns.get_or_compile_linear_pattern(*given, **named)
         return dataclasses.replace(one, match=noting(one.match))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(match_cost, "get_linear_pattern", linear)
-        patch.setattr(match_cost, "compile_linear", lambda *given, **named: noting(compile_linear(*given, **named)))
+        patch.setattr(match_cost, "get_or_compile_linear_pattern", linear)
+        patch.setattr(
+            match_cost,
+            "compile_linear_matcher",
+            lambda *given, **named: noting(compile_linear_matcher(*given, **named)),
+        )
         patch.setattr(match_cost, "_automata", SizedCache[Any, Any](1 << 30, max_entries=64))
         with pytest.raises(CodeModeToolError, match=TOO_MUCH):
-            steps.run_metered(lambda: tool.validate_input(value("a" * length)), 1 << 62, lambda: 0)
+            steps.run_with_step_budget(lambda: tool.validate_input(value("a" * length)), 1 << 62, lambda: 0)
     assert max(made, default=0) <= 2
 
 
@@ -138,7 +142,7 @@ def test_loop_weighing_a_match_leaves_the_loop_and_stops(schema, value):
         return  # nothing is weighed: there can be no function in its way
     tool, given_ = taking(schema("(?:a{1,44}){1,44}b")), value("a" * 100_000)
     with pytest.raises(steps.LoopBudgetExceeded):
-        steps.run_metered(lambda: tool.validate_input(given_))
+        steps.run_with_step_budget(lambda: tool.validate_input(given_))
     with pytest.raises(steps.WorkStopped):
         steps_of(lambda: tool.validate_input(given_), 2000)
 
@@ -261,13 +265,13 @@ def test_loop_a_type_whose_patterns_are_weighed_takes_and_makes_what_it_did(wrap
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type_guards, "_MAX_UNMETERED_UNITS", 0)
         patch.setattr(match_cost, "_MAX_UNITS_WITHOUT_ESTIMATE", -1)
-        guarded = GuardedValidator(adapter, raise_refusal)
+        guarded = StepLimitedValidator(adapter, raise_pattern_refused)
         assert guarded._metered_validator is not guarded.original
         assert outcome(guarded.validate, value) == outcome(adapter.validate_python, value)
 
 
 def test_loop_a_small_value_is_validated_by_pydantic_alone(monkeypatch):
     tool = prepare_tool(Tool("guess", execute=None, input_schema=list[text_of("^[a-z]{1,20}$")]))
-    monkeypatch.setattr(match_cost, "find_match", lambda *_: pytest.fail("it was weighed"))
-    monkeypatch.setattr("codemode.schemas.type_guards.find_match", lambda *_: pytest.fail("it was weighed"))
+    monkeypatch.setattr(match_cost, "search_within_budget", lambda *_: pytest.fail("it was weighed"))
+    monkeypatch.setattr("codemode.schemas.type_guards.search_within_budget", lambda *_: pytest.fail("it was weighed"))
     assert tool.validate_input(["abc"] * 20).value == ["abc"] * 20

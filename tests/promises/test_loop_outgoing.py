@@ -37,12 +37,12 @@ def test_loop_messages_come_out_as_their_frames_however_much_is_taken(chosen, si
         outgoing.append(message)
     seen, turn = bytearray(), 0
     while not outgoing.is_empty:
-        taken = outgoing.next_chunk()[: sizes[turn % len(sizes)]]
+        taken = outgoing.peek_next_chunk()[: sizes[turn % len(sizes)]]
         seen += taken
-        outgoing.mark_sent(len(taken))
+        outgoing.drop_sent_bytes(len(taken))
         turn += 1
-    assert bytes(seen) == b"".join(message.frame() for message in sent)
-    assert len(outgoing.next_chunk()) == 0
+    assert bytes(seen) == b"".join(message.to_frame() for message in sent)
+    assert len(outgoing.peek_next_chunk()) == 0
 
 
 def test_loop_nothing_is_written_before_its_turn(monkeypatch):
@@ -60,9 +60,9 @@ def test_loop_nothing_is_written_before_its_turn(monkeypatch):
     for number in range(20):
         outgoing.append(DeliverValue(number + 1, 1, '"' + "x" * (4 << 20) + '"'))
     assert encoded == []
-    outgoing.next_chunk()
+    outgoing.peek_next_chunk()
     assert sum(encoded) < 1000
-    assert max(map(len, (outgoing.next_chunk(), b""))) <= CHUNK_CHARACTERS
+    assert max(map(len, (outgoing.peek_next_chunk(), b""))) <= CHUNK_CHARACTERS
 
 
 class Worker:
@@ -94,7 +94,7 @@ def test_loop_a_channel_sends_all_of_it_in_order(hold):
         return frames
 
     frames = asyncio.run(asyncio.wait_for(exchanged(), 60))
-    assert [frame[:1] + frame[1:] for frame in frames] == [message.frame()[4:] for message in sent]
+    assert [frame[:1] + frame[1:] for frame in frames] == [message.to_frame()[4:] for message in sent]
 
 
 def test_loop_a_worker_that_is_gone_takes_nothing_more():

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from codemode import CodeModeToolError, Tool, tool
 from codemode.schemas.patterns import (
     MAX_FOREIGN_AUTOMATON_SIZE,
-    compile_linear,
+    compile_linear_matcher,
     estimate_automaton_size,
     find_refused_patterns,
     foreign_patterns,
@@ -214,7 +214,7 @@ def test_loop_tools_that_an_adapter_makes_are_foreign(caplog, monkeypatch):
         lambda value: isinstance(value, Theirs),
         lambda _: Tool("theirs", execute=None, input_schema={"pattern": LOOK_AHEAD}),
     )
-    made = ADAPTERS.convert(Theirs())
+    made = ADAPTERS.convert_to_tool(Theirs())
     assert made is not None
     assert prepare_tool(made).validate_input("b").value == "b"
     assert LOOK_AHEAD in caplog.text
@@ -247,8 +247,8 @@ def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
     ],
 )
 def test_loop_patterns_of_other_dialects_mean_the_same(pattern, fits, fails):
-    assert compile_linear(pattern)(fits)
-    assert fails is None or not compile_linear(pattern)(fails)
+    assert compile_linear_matcher(pattern)(fits)
+    assert fails is None or not compile_linear_matcher(pattern)(fails)
 
 
 PARTS = st.sampled_from(["a", ".", "[ab]", "[^a]", r"\d", "(a|b)", "a{2}", "b{0,3}", "(ab)+", "c?", r"\.", "[-a]", "}"])
@@ -256,7 +256,7 @@ PARTS = st.sampled_from(["a", ".", "[ab]", "[^a]", r"\d", "(a|b)", "a{2}", "b{0,
 
 @given(st.lists(PARTS, max_size=6).map("".join), st.text("ab.1-}", max_size=8))
 def test_loop_the_linear_engine_finds_what_python_finds(pattern, text):
-    assert compile_linear(pattern)(text) == (re.search(pattern, text) is not None)
+    assert compile_linear_matcher(pattern)(text) == (re.search(pattern, text) is not None)
     assert to_linear_syntax(to_linear_syntax(pattern)) == to_linear_syntax(pattern)
 
 

@@ -16,8 +16,8 @@ from waiting import within
 
 from codemode import CodeModeProtocolError, Interrupt, Tool, continue_interrupt, run_code_mode_sync
 from codemode.data import json_values as values
-from codemode.data.json_shape import find_excess, has_long_integer
-from codemode.data.json_values import count_json_bytes, decode_json, encode_json, utf8_length
+from codemode.data.json_shape import find_exceeded_limit, has_long_integer
+from codemode.data.json_values import count_json_bytes, count_utf8_bytes, decode_json, encode_json
 from codemode.data.plain_json import MAX_INT_DIGITS, has_cycle, write_json
 from codemode.errors import CodeModeSerializationError
 from codemode.host import steps
@@ -64,7 +64,7 @@ def test_loop_long_integers_are_found_wherever_they_stand(value, digits, size, i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("codemode.data.json_shape._SLICE_CHARACTERS", size)
         assert has_long_integer(text, MAX_INT_DIGITS) == (digits > MAX_INT_DIGITS and not in_text)
-        assert find_excess(text, max_depth=600) is None
+        assert find_exceeded_limit(text, max_depth=600) is None
 
 
 @pytest.mark.parametrize("limit", [0, 100_000])
@@ -113,7 +113,7 @@ def test_loop_lengths_are_counted_alike_however_texts_are_cut(texts, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(values, "_CHUNK_CHARACTERS", size)
         written = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-        assert count_json_bytes(text) == utf8_length(written)
+        assert count_json_bytes(text) == count_utf8_bytes(written)
 
 
 @pytest.mark.parametrize("part", ["\\ud800", "\\udc00", "\\ud83d\\ude00", "\\\\", "\\\\\\u0001", "x", '\\"'])
@@ -122,7 +122,7 @@ def test_loop_no_piece_that_is_counted_is_large(part):
     pieces = list(values._split_between_escapes(text))  # pyright: ignore[reportPrivateUsage]
     assert "".join(pieces) == text
     assert max(map(len, pieces)) < (1 << 14) + 20
-    assert steps.run_metered(lambda: count_json_bytes(text), 1 << 62, lambda: 0) == utf8_length(
+    assert steps.run_with_step_budget(lambda: count_json_bytes(text), 1 << 62, lambda: 0) == count_utf8_bytes(
         json.dumps(json.loads(text), ensure_ascii=False)
     )
 

@@ -17,9 +17,9 @@ from suite import each_row, full_only, rounds
 from codemode import CodeModeToolError, Tool, run_code_mode_sync
 from codemode.host import steps
 from codemode.schemas.compiled import SchemaMismatchError
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.schemas.python_types import TypeSchema
-from codemode.schemas.type_guards import GuardedValidator, _budget, raise_refusal
+from codemode.schemas.type_guards import StepLimitedValidator, _budget, raise_pattern_refused
 from codemode.tools.prepared import prepare_tool
 
 NUMBERS = [0.5] * 240_000
@@ -34,7 +34,7 @@ def steps_of(work: Callable[[], object]) -> int:
         looks += 1
         return 100
 
-    steps.run_metered(work, 0, look)
+    steps.run_with_step_budget(work, 0, look)
     return looks * 100
 
 
@@ -43,12 +43,12 @@ def stopped_after(work: Callable[[], object], count: int) -> None:
         raise steps.WorkStopped
 
     with pytest.raises(steps.WorkStopped):
-        steps.run_metered(work, count, stop)
+        steps.run_with_step_budget(work, count, stop)
 
 
 def problems(schema: Any, value: Any) -> list[dict[str, str]]:
     try:
-        DictSchema(schema).validate_input(value)
+        CompiledJsonSchema(schema).validate_input(value)
     except SchemaMismatchError as mismatch:
         return mismatch.problems
     return []
@@ -73,7 +73,7 @@ MANY_PROBLEMS = {
 
 @each_row("name", MANY_PROBLEMS)
 def test_loop_many_numbers_are_checked_in_proportion_and_can_be_stopped(name):
-    schema = DictSchema(MANY_PROBLEMS[name])
+    schema = CompiledJsonSchema(MANY_PROBLEMS[name])
     found: list[dict[str, str]] = []
 
     def check() -> None:
@@ -88,7 +88,7 @@ def test_loop_many_numbers_are_checked_in_proportion_and_can_be_stopped(name):
 
 def test_loop_a_check_stops_at_its_next_step():
     for schema in ({"items": {"type": "number"}}, {"items": either({"type": "string"}, {"type": "number"})}):
-        compiled = DictSchema(schema)
+        compiled = CompiledJsonSchema(schema)
         compiled.validate_input(NUMBERS)
         stopped_after(lambda compiled=compiled: compiled.validate_input(NUMBERS), 1000)
     typed = TypeSchema(list[float | str], "input")
@@ -129,7 +129,7 @@ RECURSIVE = {
 @each_row("name", RECURSIVE)
 @each_row("leaf", [None, 5, "wrong"])
 def test_loop_recursive_alternatives_cost_no_more_than_each_rule_on_each_value(name, leaf):
-    schema = DictSchema(RECURSIVE[name])
+    schema = CompiledJsonSchema(RECURSIVE[name])
     value = nested(60, leaf)
     assert len(json.dumps(value)) < 800
     if name == "dynamic":  # where such a reference leads depends on the way to it
@@ -315,10 +315,10 @@ PLAIN = st.recursive(
 @given(PLAIN)
 def test_loop_a_guarded_type_takes_and_makes_what_it_did(kind, value):
     adapter = TypeAdapter(kind)
-    guarded = GuardedValidator(adapter, raise_refusal)
+    guarded = StepLimitedValidator(adapter, raise_pattern_refused)
     outcomes: list[Any] = []
     for validator in (adapter.validator, guarded._metered_validator, guarded._fail_fast_validator):
-        _budget.start(value)
+        _budget.grant_steps(value)
         try:
             outcomes.append(validator.validate_python(value))
         except ValidationError:

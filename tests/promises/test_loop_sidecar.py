@@ -37,7 +37,7 @@ def off_loop(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for module, name in [
         (references, "extract_large_strings"),
-        (references, "decode_with_strings"),
+        (references, "decode_json_with_large_strings"),
         (references, "decode_large_string"),
         (invocation, "extract_large_strings"),
     ]:
@@ -79,4 +79,4 @@ def test_loop_a_script_its_pause_its_recovery_and_its_end_work_elsewhere(off_loo
     execution: Any = None
     assert within(whole())["result"] == [TEXT, TEXT[:5000]]
     assert taken == [TEXT, TEXT]
-    assert set(off_loop) >= {"extract_large_strings", "decode_with_strings"}
+    assert set(off_loop) >= {"extract_large_strings", "decode_json_with_large_strings"}

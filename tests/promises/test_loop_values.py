@@ -24,7 +24,7 @@ from codemode import (
     request_interrupt,
     run_code_mode_sync,
 )
-from codemode.data.json_shape import estimate_json_length, find_excess, has_more_values_than
+from codemode.data.json_shape import estimate_json_length, find_exceeded_limit, has_more_values_than
 from codemode.data.json_values import encode_json
 from codemode.data.plain_json import MAX_INT_DIGITS
 from codemode.errors import CodeModeSerializationError
@@ -172,8 +172,8 @@ def depth(value: Any) -> int:
 @given(VALUES, st.integers(1, 12), st.sampled_from([None, 1, "\t"]), st.booleans())
 def test_loop_a_text_and_its_value_are_counted_alike(value, maximum, indent, ascii_only):
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    assert (find_excess(text, max_values=maximum) == "values") == (count(value) > maximum)
-    assert (find_excess(text, max_depth=maximum) == "depth") == (depth(value) > maximum)
+    assert (find_exceeded_limit(text, max_values=maximum) == "values") == (count(value) > maximum)
+    assert (find_exceeded_limit(text, max_depth=maximum) == "depth") == (depth(value) > maximum)
     assert has_more_values_than(value, maximum) == (count(value) > maximum)
 
 
@@ -182,8 +182,8 @@ def test_loop_texts_are_counted_alike_however_they_are_cut(value, size, maximum)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("codemode.data.json_shape._SLICE_CHARACTERS", size)
         text = json.dumps(value)
-        assert (find_excess(text, max_values=maximum) == "values") == (count(value) > maximum)
-        assert (find_excess(text, max_depth=maximum) == "depth") == (depth(value) > maximum)
+        assert (find_exceeded_limit(text, max_values=maximum) == "values") == (count(value) > maximum)
+        assert (find_exceeded_limit(text, max_depth=maximum) == "depth") == (depth(value) > maximum)
 
 
 @given(VALUES)

@@ -14,7 +14,7 @@ from suite import full_only
 from waiting import until, within
 
 from codemode import Tool, WorkerPool, run_code_mode
-from codemode.workers.worker_generations import WorkerGeneration
+from codemode.workers.worker_generations import RetirableWorkerSource
 from codemode.workers.worker_inventory import WorkerInventory
 
 HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
@@ -47,14 +47,14 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
     async def scenario() -> None:
         starting, go_on = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
-        spawn = WorkerGeneration.spawn
+        spawn = RetirableWorkerSource.spawn
 
-        def late(generation: WorkerGeneration, *, warm_up: bool) -> Any:
+        def late(generation: RetirableWorkerSource, *, warm_up: bool) -> Any:
             loop.call_soon_threadsafe(starting.set)
             asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(30)
             return spawn(generation, warm_up=warm_up)
 
-        monkeypatch.setattr(WorkerGeneration, "spawn", late)
+        monkeypatch.setattr(RetirableWorkerSource, "spawn", late)
         async with WorkerPool({"spare_workers": 0}) as pool:
             task = asyncio.create_task(run_code_mode("return 1", [], pool=pool))
             await asyncio.wait_for(starting.wait(), 60)
@@ -63,7 +63,7 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
             assert pool.active == 0
             go_on.set()
             stock = pool.supply.inventory
-            await until(lambda: stock._generation and stock._generation._spawned_count and not stock.busy)
+            await until(lambda: stock._current_source and stock._current_source._spawned_count and not stock.busy)
             monkeypatch.undo()
             assert await run_code_mode("return 2", [], pool=pool) == 2
 
@@ -72,13 +72,13 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
 
 def test_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
-    make = WorkerInventory._spawn
+    make = WorkerInventory._spawn_worker
 
     def counted(stock: WorkerInventory) -> Any:
-        made.append(0 if stock._generation else 1)
+        made.append(0 if stock._current_source else 1)
         return make(stock)
 
-    monkeypatch.setattr(WorkerInventory, "_spawn", counted)
+    monkeypatch.setattr(WorkerInventory, "_spawn_worker", counted)
 
     async def scenario(spares: int) -> None:
         async with WorkerPool({"spare_workers": spares, "max_workers": 16}) as pool:

@@ -138,7 +138,7 @@ def status(pid: int) -> str:
 
 
 def test_the_clock_is_kept_in_the_continuation():
-    kept = Continuation.of("return 1", "engine", limited(SETTINGS, timeout_includes_tools=False), Ledger())
+    kept = Continuation.from_ledger("return 1", "engine", limited(SETTINGS, timeout_includes_tools=False), Ledger())
     plain = kept.to_dict()
     assert not Continuation.from_dict(plain).restore_settings(SETTINGS).limits.timeout_includes_tools
     for wrong in ("sundial", None, 1, ["program"]):

@@ -19,9 +19,9 @@ from codemode import (
     failure_text,
 )
 from codemode.continuations.guard import GuardClock
-from codemode.continuations.sealing import pack, unpack
+from codemode.continuations.sealing import sign_continuation, verify_continuation
 from codemode.execution import resume as continuations
-from codemode.protocol.continuation import Continuation, from_texts, to_texts
+from codemode.protocol.continuation import Continuation, continuation_from_texts, continuation_to_texts
 from codemode.protocol.ledger import Ledger
 from codemode.stores import MemoryResumeGuard
 from codemode.surfaces.code_mode.outcome import CODE_MODE
@@ -70,10 +70,12 @@ def test_a_program_that_looks_at_its_limits_goes_the_same_way_again(spy, way, fi
 def changed(interrupt, change):
     """The same pause with another body under the right key, as another host would have made it."""
     options = ContinuationOptions(**KEYS)
-    texts, _ = unpack(interrupt.continuation, options, current_ms())
-    body = from_texts(texts)
+    texts, _ = verify_continuation(interrupt.continuation, options, current_ms())
+    body = continuation_from_texts(texts)
     change(body)
-    return dataclasses.replace(interrupt, continuation=pack(to_texts(body), options, current_ms()))
+    return dataclasses.replace(
+        interrupt, continuation=sign_continuation(continuation_to_texts(body), options, current_ms())
+    )
 
 
 def elsewhere(interrupt):
@@ -98,7 +100,7 @@ def test_a_recorded_outcome_needs_no_engine(spy, monkeypatch):
     """A second click after the host has got a newer engine: nothing has to run for it."""
     interrupt = start("return await tools.refund(1)", [spy.guarded()], having())
     value = go_on(interrupt, [spy.guarded()], OK, options=having())
-    monkeypatch.setattr(continuations, "engine_version", lambda: "9.9.9")
+    monkeypatch.setattr(continuations, "find_engine_version", lambda: "9.9.9")
     assert go_on(interrupt, [spy.guarded()], OK, options=having()) == value
     assert spy.ran == [("refund", 1)]
 
@@ -109,7 +111,7 @@ def test_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy):
 
     async def abandoned():
         wanted = CodeModeOptions.of(having())
-        _, auth = continuations.verify_current(interrupt, CODE_MODE, wanted)
+        _, auth = continuations.verify_unexpired_interrupt(interrupt, CODE_MODE, wanted)
         claim = continuations.make_answers_claim(auth, {interrupt.interrupt_id: OK}, wanted.continuation)
         assert await guard.claim(claim) is None
 
@@ -125,7 +127,7 @@ def test_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy):
 class Hurry(GuardClock):
     ahead = 0.0
 
-    def seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         return self.ahead
 
     async def sleep(self, seconds: float) -> None:
@@ -162,5 +164,5 @@ def test_limits_of_a_continuation_are_checked(spy, name, wrong):
 
 
 def test_the_limits_are_among_what_is_kept():
-    kept = Continuation.of("return 1", "engine", SETTINGS, Ledger()).replay_settings
+    kept = Continuation.from_ledger("return 1", "engine", SETTINGS, Ledger()).replay_settings
     assert {"memory_limit_bytes", "max_stack_size_bytes"} <= set(kept)

@@ -199,7 +199,7 @@ def test_programs_in_two_pools_that_use_each_other_end():
 
 
 def test_programs_end_where_memory_sets_the_limit(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(available_memory, "read_available_bytes", lambda: 0)
+    monkeypatch.setattr(available_memory, "read_available_memory_bytes", lambda: 0)
 
     async def scenario() -> tuple[list[int], int]:
         most = 0
@@ -288,9 +288,9 @@ def test_what_a_call_left_running_is_no_part_of_it():
             left: list[asyncio.Task[int]] = []
 
             async def later() -> int:
-                depths.append(lease.nesting_depth())
+                depths.append(lease.compute_nesting_depth())
                 await go_on.wait()
-                depths.append(lease.nesting_depth())
+                depths.append(lease.compute_nesting_depth())
                 return await down(pool, MAX_EXTRA_SLOTS, WAIT)
 
             async def leave() -> None:
@@ -303,7 +303,7 @@ def test_what_a_call_left_running_is_no_part_of_it():
 
     within(scenario())
     assert depths == [1, 0]
-    assert lease.nesting_depth() == 0
+    assert lease.compute_nesting_depth() == 0
 
 
 def test_a_thread_of_its_own_counts_as_its_own():
@@ -315,7 +315,7 @@ def test_a_thread_of_its_own_counts_as_its_own():
 
 
 def _note_depth(seen: list[int]) -> None:
-    seen.append(lease.nesting_depth())
-    thread = threading.Thread(target=lambda: seen.append(contextvars.Context().run(lease.nesting_depth)))
+    seen.append(lease.compute_nesting_depth())
+    thread = threading.Thread(target=lambda: seen.append(contextvars.Context().run(lease.compute_nesting_depth)))
     thread.start()
     thread.join(60)

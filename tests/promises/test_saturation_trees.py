@@ -61,7 +61,7 @@ def test_no_tree_of_invocations_ever_waits_for_itself(forest: list[Tree], maxima
     async def invoke(tree: Tree) -> None:
         held: list[SlotQueue] = []
         for admission in slots.of(tree.place):
-            await admission.acquire(1, None, lease.nesting_depth())
+            await admission.acquire(1, None, lease.compute_nesting_depth())
             held.append(admission)
             assert admission.active <= max(maxima) + MAX_EXTRA_SLOTS
         place = InvocationSlot()

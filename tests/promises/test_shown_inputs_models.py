@@ -20,8 +20,8 @@ from codemode import (
     Tool,
 )
 from codemode.execution.call_values import validate_answered_inputs, validate_input_to_run
-from codemode.interrupts.approval import Decision
-from codemode.interrupts.resolutions import Approval, HostAnswer, RunAgain
+from codemode.interrupts.approval import ApprovalDecision
+from codemode.interrupts.resolutions import ApprovalAnswer, RunAgainAnswer, ToolInterruptAnswer
 from codemode.protocol.ledger import LedgerEntry, Waiting
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -106,9 +106,11 @@ def test_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
         shown, entry = as_in_ledger(tool, given_input)
     except CodeModeToolError:
         return
-    answer = data.draw(st.sampled_from([Approval(Decision(True), None), HostAnswer(1), RunAgain()]))
+    answer = data.draw(
+        st.sampled_from([ApprovalAnswer(ApprovalDecision(True), None), ToolInterruptAnswer(1), RunAgainAnswer()])
+    )
     catalog = Catalog(collect_tools([tool]))
-    assert validate_answered_inputs(catalog, [entry], {1: Approval(Decision(False), None)}) == {}
+    assert validate_answered_inputs(catalog, [entry], {1: ApprovalAnswer(ApprovalDecision(False), None)}) == {}
     varies = {"made anew", "id", "numbered"} & set(kinds)
     changing = {"changed each time", "one more each time", "only text", "numbered"} & set(kinds)
     try:

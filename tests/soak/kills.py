@@ -95,7 +95,7 @@ class Later(GuardClock):
     def now_ms(self) -> int:
         return now_ms() + LAPSED_MS
 
-    def seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         self._passed += 20
         return self._passed
 

@@ -73,7 +73,7 @@ class Figures:
 async def settled(pool: WorkerPool) -> list[PooledWorker]:
     """Wait until a pool has nothing to start or to close, and return its workers that wait for another program."""
     stock, deadline = pool.supply.inventory, time.monotonic() + PATIENCE_SECONDS
-    while pool.supply.refill() or stock.busy or len(stock.spares) < pool.options.spare_workers:
+    while pool.supply.refill_spares() or stock.busy or len(stock.spares) < pool.options.spare_workers:
         assert time.monotonic() < deadline, (stock.busy, stock.spares)
         await asyncio.sleep(0.005)
     return list(stock.idle)

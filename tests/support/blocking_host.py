@@ -127,10 +127,10 @@ async def workers_that_die() -> None:
         await asyncio.to_thread(lambda: [worker.process.kill() for worker in list(pool.supply.inventory.busy)])
         for error in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(error, codemode.errors.CodeModeWorkerError), error
-        generation = pool.supply.inventory._generation
+        generation = pool.supply.inventory._current_source
         await asyncio.to_thread(generation.source.kill)
         await many_runs(pool)
-        assert pool.supply.inventory._generation is not generation
+        assert pool.supply.inventory._current_source is not generation
 
 
 async def paused(pool: codemode.WorkerPool | None = None, **continuation: Any) -> None:

@@ -13,7 +13,7 @@ class Fast(GuardClock):
     def __init__(self) -> None:
         self.now = 0.0
 
-    def seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:

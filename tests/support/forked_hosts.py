@@ -80,7 +80,7 @@ class LaterClock(GuardClock):
     def now_ms(self) -> int:
         return now_ms() + self.later_ms
 
-    def seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         return time.monotonic() * 100
 
 

@@ -14,9 +14,9 @@ from typing import Any, Self
 import httpx2
 import mcp_types as types
 from codemode_gateway.config.model import GatewayConfig, GatewaySettings
-from codemode_gateway.gateway.http_app import HttpApp, http_app, serve_http
-from codemode_gateway.gateway.http_settings import HttpLimits, token_digest
-from codemode_gateway.gateway.principals import hold_reservation, principal_of
+from codemode_gateway.gateway.http_app import HttpApp, create_http_app, serve_http
+from codemode_gateway.gateway.http_settings import HttpLimits, compute_token_digest
+from codemode_gateway.gateway.principals import get_request_principal, hold_reservation
 from mcp.server.lowlevel import Server
 
 from codemode.stores import MemoryInterruptStore
@@ -24,7 +24,10 @@ from codemode.stores import MemoryInterruptStore
 MODERN = "2026-07-28"
 BOUND = 120.0
 ANA, BOB = "token-of-ana-0123456789", "token-of-bob-0123456789"
-TOKENS = {f"sha256:{token_digest(ANA)}": {"name": "ana"}, f"sha256:{token_digest(BOB)}": {"name": "bob"}}
+TOKENS = {
+    f"sha256:{compute_token_digest(ANA)}": {"name": "ana"},
+    f"sha256:{compute_token_digest(BOB)}": {"name": "bob"},
+}
 
 
 class StandIn:
@@ -40,7 +43,11 @@ class StandIn:
         self.is_open, self.record_url = True, lambda _record_id: None
         self.server = Server("stand-in", on_list_tools=self._listed, on_call_tool=self._called)
         self.server.middleware.insert(0, hold_reservation)
-        self.held, self.let_go, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.held, self.let_go, self.cancelled = (
+            asyncio.Event(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
 
     async def __aenter__(self) -> Self:
         self.is_open = True
@@ -54,7 +61,7 @@ class StandIn:
         return types.ListToolsResult(tools=tools)
 
     async def _called(self, ctx: Any, params: Any) -> types.CallToolResult:
-        who = principal_of(ctx)
+        who = get_request_principal(ctx)
         if params.name == "held":
             self.held.set()
             try:
@@ -100,7 +107,7 @@ async def asking(
     limits: HttpLimits | None = None,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client that asks the application without a network."""
-    app: HttpApp = http_app(StandIn(auth, verifier), limits=limits)
+    app: HttpApp = create_http_app(StandIn(auth, verifier), limits=limits)
     async with (
         app.running(),
         httpx2.AsyncClient(transport=httpx2.ASGITransport(app, client=client), base_url=base) as one,

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from codemode.options.parts import ExecutionPolicy
-from codemode.protocol.settings import Settings
+from codemode.protocol.settings import InvocationSettings
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 
 NOW_MS = 1_700_000_000_000
-SETTINGS = Settings(
+SETTINGS = InvocationSettings(
     outer_tool_call_id="outer",
     salt="5a17",
     seed="5eed",
@@ -31,6 +31,6 @@ SETTINGS = Settings(
 )
 
 
-def limited(settings: Settings, **limits: Any) -> Settings:
+def limited(settings: InvocationSettings, **limits: Any) -> InvocationSettings:
     """Return the same settings with other limits."""
     return replace(settings, limits=replace(settings.limits, **limits))

@@ -40,7 +40,7 @@ def digest(seed: str) -> str:
     tools = many_tools(1_002)
     random.Random(seed).shuffle(tools)
     whole = create_exec_wait_tools([ToolSource(tools[:500]), ToolSource(tools[500:])])
-    found = whole.catalog.ask("search", ["create an issue in a repository", {"limit": 50}])
+    found = whole.catalog.answer_query("search", ["create an issue in a repository", {"limit": 50}])
     told = [whole.exec.description, *whole.catalog.entries_text, whole.catalog.names_text, [one["id"] for one in found]]
     return hashlib.sha256(json.dumps([told, dict(whole.catalog.invocation_data)]).encode()).hexdigest()
 

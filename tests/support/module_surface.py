@@ -9,8 +9,8 @@ from calls import with_call
 from strict_surface import View
 
 from codemode import CodeModeOptions, ExecutionPolicy, Interrupt, Tool
-from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestSettings, HostErrors, SurfaceSettings
+from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.profile import GuestSettings, HostErrorRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -25,9 +25,9 @@ MODULES = SurfaceSettings(
     guest=GuestSettings(wrapper="module", globals=("console", "setTimeout", "clearTimeout"), console="stable"),
     request_kinds=frozenset({"tool", "catalog", "timer"}),
     limits=ExecutionPolicy(timeout_ms=10_000),
-    host_errors=HostErrors(words=words),
+    host_errors=HostErrorRules(error_fields=words),
     unawaited="abandon",
-    tells_of_runs=True,
+    shows_run_details=True,
 )
 
 
@@ -41,7 +41,7 @@ class Shop(View):
     def for_invocation(self, given: Mapping[str, Any] | None) -> Shop:
         return self
 
-    def invocation_data_for(self, facts: Any) -> dict[str, Any]:
+    def build_invocation_data(self, facts: Any) -> dict[str, Any]:
         module = facts["module"]
         tools = [{"toolName": name[5:], "exportName": name[5:]} for name in self.names()]
         shop = {"serverId": "shop", "serverName": "shop", "tools": tools}
@@ -54,13 +54,13 @@ async def run_module(js: str, tools: Mapping[str, Any], options: Any = None, **o
     """Return the outcome of a module, which finds its tools in ``@codemode/servers/shop``."""
     settings = CodeModeOptions.of(options)
     pool = await prepare_pool(None, settings)
-    run = load_execution()
+    run = import_execution_module()
     return await run.Execution(MODULES, Shop(tools), settings, run.OuterCall(**with_call(outer)), pool).start(js)
 
 
 async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, **answers: Any) -> Any:
     """Return the outcome of a paused module that goes on; ``answers`` are ``resolution`` or ``resolutions``."""
-    continuations, run = load_resume(), load_execution()
+    continuations, run = import_resume_module(), import_execution_module()
 
     outer = run.OuterCall(is_traced=answers.get("is_traced", False))
 
@@ -69,4 +69,4 @@ async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, *
             paused, answers.get("resolution", continuations.NOT_GIVEN), answers.get("resolutions")
         )
 
-    return await continuations.resume(MODULES, interrupt, answers_to, Shop(tools), options, outer, None)
+    return await continuations.resume_program(MODULES, interrupt, answers_to, Shop(tools), options, outer, None)

@@ -12,10 +12,10 @@ from invocation_settings import NOW_MS, SETTINGS
 from waiting import within
 
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
-from codemode.continuations.sealing import pack
+from codemode.continuations.sealing import sign_continuation
 from codemode.host.clock import now_ms as current_ms
 from codemode.interrupts.interrupt import APPROVAL_KIND, list_pending_requests
-from codemode.protocol.continuation import Continuation, to_texts
+from codemode.protocol.continuation import Continuation, continuation_to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
 PAUSING: dict[str, Any] = {"approval": {"mode": "interrupt"}}
@@ -90,7 +90,7 @@ def done_entry(number: int, outcome: Any = None, **changes: Any) -> LedgerEntry:
 
 def packed(body: dict[str, Any], options: Any, now_ms: int) -> dict[str, Any]:
     """A signed continuation around a body."""
-    return pack(to_texts(body), ContinuationOptions.of(options), now_ms)
+    return sign_continuation(continuation_to_texts(body), ContinuationOptions.of(options), now_ms)
 
 
 def made_interrupt(
@@ -99,7 +99,7 @@ def made_interrupt(
     """An interrupt as the host makes it. ``change`` works on the body before it is signed."""
     settled = [entry.id for entry in entries if isinstance(entry.outcome, Fulfilled | Rejected)]
     ledger = Ledger(list(entries), settled)
-    continuation = Continuation.of("return 1", "engine", SETTINGS, ledger)
+    continuation = Continuation.from_ledger("return 1", "engine", SETTINGS, ledger)
     return Interrupt(
         requests=list_pending_requests(ledger.waiting_entries),
         outer_tool_call_id="outer",

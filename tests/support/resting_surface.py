@@ -10,7 +10,7 @@ from calls import with_call
 
 from codemode import CodeModeOptions, Tool
 from codemode.execution.call_context import OuterCall
-from codemode.execution.starting import load_resume, prepare_pool
+from codemode.execution.starting import import_resume_module, prepare_pool
 from codemode.execution.suspendable_execution import SuspendableExecution
 from codemode.options.parts import ExecutionPolicy
 from codemode.profile import GuestSettings, OutputRules, SurfaceSettings
@@ -33,7 +33,7 @@ def profile_of(max_output: int = MAX_OUTPUT, **limits: Any) -> SurfaceSettings:
         unawaited="drain",
         at_deadline="rest",
         output=OutputRules(max_bytes=max_output),
-        tells_of_runs=True,
+        shows_run_details=True,
         parameters={"max_output": max_output},
         restored=_restored,
     )
@@ -66,10 +66,10 @@ class Surface:
 
     async def restore(self, interrupt: Any, answers: Any = None, **outer: Any) -> Any:
         """The outcome of a program that was kept, or interrupted, as another process goes on with it."""
-        go_on = load_resume()
+        go_on = import_resume_module()
         call = OuterCall(**{"wait_ms": 30_000, **with_call(outer)})
         asked = lambda _: answers or {}  # noqa: E731
-        return await go_on.resume(
+        return await go_on.resume_program(
             self.profile,
             interrupt,
             asked,

@@ -64,18 +64,18 @@ class Timers:
     def __init__(self, world: World, fired: Callable[[CallSettled], None]) -> None:
         self._world = world
         self._fired = fired
-        self._set: set[int] = set()
+        self._set_listing: set[int] = set()
 
-    def set(self, entries: Iterable[LedgerEntry]) -> None:
+    def start_timers(self, entries: Iterable[LedgerEntry]) -> None:
         for entry in entries:
-            self._set.add(entry.id)
+            self._set_listing.add(entry.id)
             self._world.open[f"timer-{entry.id}"] = lambda number=entry.id: self._fire(number)
 
     def stop(self, number: int) -> None:
         self._world.open.pop(f"timer-{number}", None)
 
     def close(self) -> None:
-        for number in self._set:
+        for number in self._set_listing:
             self.stop(number)
 
     def _fire(self, number: int) -> None:
@@ -172,9 +172,9 @@ class Play:
             self.run.drop_worker()
 
     async def _goes_on(self, disturbances: Random, drops: float) -> asyncio.Future[Any]:
-        if self.run.pending or self.run.is_warm or disturbances.random() >= drops / 2:
+        if self.run.pending_calls or self.run.is_warm or disturbances.random() >= drops / 2:
             return asyncio.ensure_future(self.run.continue_run())
-        interrupt, before = await self.run.save(), self.run
+        interrupt, before = await self.run.save_as_interrupt(), self.run
         await before.abort()
         self.moved += 1
         going = asyncio.ensure_future(self._surface.restore(interrupt, **self._outer))

@@ -9,8 +9,8 @@ from typing import Any
 from calls import with_call
 
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
-from codemode.execution.starting import load_execution, load_resume, prepare_pool
-from codemode.profile import GuestSettings, HostErrors, SurfaceSettings
+from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.profile import GuestSettings, HostErrorRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -34,7 +34,7 @@ def _restored(parameters: Mapping[str, Any]) -> SurfaceSettings:
     return dataclasses.replace(
         STRICT,
         limits=ExecutionPolicy(max_bridge_requests=calls),
-        host_errors=HostErrors(codes=CODES, detail=detail),
+        host_errors=HostErrorRules(codes=CODES, detail=detail),
         parameters=dict(parameters),
     )
 
@@ -45,7 +45,7 @@ STRICT = SurfaceSettings(
     guest=GuestSettings(wrapper="strict", globals=("tools", "callTool", "mcpLog", "mcpNotify", "console")),
     request_kinds=frozenset({"tool"}),
     limits=ExecutionPolicy(max_bridge_requests=3),
-    host_errors=HostErrors(codes=CODES),
+    host_errors=HostErrorRules(codes=CODES),
     restored=_restored,
 )
 
@@ -75,8 +75,8 @@ class View:
         return iter(self.names())
 
     @property
-    def language_names(self) -> tuple[str, ...]:
-        return self._catalog.language_names
+    def implicitly_read_names(self) -> tuple[str, ...]:
+        return self._catalog.implicitly_read_names
 
     @property
     def may_ask(self) -> bool:
@@ -94,22 +94,22 @@ class View:
         error.reason = "unknown_tool" if is_hidden else "access_denied"
         return error
 
-    def ask(self, name: str, argument: Any) -> Any:
-        return self._catalog.ask(name, argument)
+    def answer_query(self, name: str, argument: Any) -> Any:
+        return self._catalog.answer_query(name, argument)
 
     def find_program_error(self, facts: Any) -> None:
         """Nothing."""
 
-    def prepare_for(self, facts: Any, given: Any) -> None:
+    def prepare_for_program(self, facts: Any, given: Any) -> None:
         """Nothing."""
 
-    def check_resumed(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Nothing."""
 
     def for_invocation(self, given: Mapping[str, Any] | None) -> View:
         return View(self._catalog, given)
 
-    def invocation_data_for(self, facts: Any) -> dict[str, Any] | None:
+    def build_invocation_data(self, facts: Any) -> dict[str, Any] | None:
         calls = [call["name"] for call in (facts or {}).get("calls", [])]
         return {"named": sorted({name for name in calls if self._is_shown(name)})}
 
@@ -130,7 +130,7 @@ async def execution(
     """Return an `Execution` of this surface."""
     settings = CodeModeOptions.of(options)
     workers = await prepare_pool(pool, settings)
-    run = load_execution()
+    run = import_execution_module()
     return run.Execution(
         profile, view_of(tools), settings, run.OuterCall(**with_call(outer)), workers, invocation_data=given
     )
@@ -144,18 +144,18 @@ async def run_strict(js: str, tools: Any, options: Any = None, **more: Any) -> A
 async def call_strict(name: str, value: Any, tools: Any, options: Any = None, **more: Any) -> Any:
     """Return the outcome of one call without a program."""
     given = {"source": "invoke", "allowedTools": [name]}
-    return await (await execution(tools, options, given=given, **more)).call(name, value)
+    return await (await execution(tools, options, given=given, **more)).call_tool(name, value)
 
 
 async def go_on_strict(
     interrupt: Any, tools: Any, *answer: Any, options: Any = None, profile: SurfaceSettings = STRICT, **outer: Any
 ) -> Any:
     """Return the outcome of a paused program that goes on."""
-    go_on, run = load_resume(), load_execution()
+    go_on, run = import_resume_module(), import_execution_module()
 
     def answers(paused: Interrupt) -> dict[str, Any]:
         return go_on.read_answers_by_id(paused, *(answer or (go_on.NOT_GIVEN,)), None)
 
-    return await go_on.resume(
+    return await go_on.resume_program(
         profile, interrupt, answers, view_of(tools), options, run.OuterCall(**with_call(outer)), None
     )

@@ -18,7 +18,11 @@ class Listener:
         self.status: int | None = None
         self.is_whole = False
         self.headers: dict[str, str] = {}
-        self.takes, self.started, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.takes, self.started, self.ended = (
+            asyncio.Event(),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
         self.takes.set()
         self.sent: list[bytes] = []
         self._gone = asyncio.Event()

@@ -60,7 +60,9 @@ class Desk:
         async def who(request: Request) -> Response:
             visit = require_principal(request)
             assert request.user is visit.user
-            return JSONResponse({"name": visit.user.name, "token": visit.form_token("a"), "address": visit.address})
+            return JSONResponse(
+                {"name": visit.user.name, "token": visit.create_form_token("a"), "address": visit.address}
+            )
 
         async def change(request: Request) -> Response:
             form = await request.form()

@@ -272,8 +272,10 @@ def test_who_may_only_look_decides_none_and_the_refusal_is_audited(monkeypatch: 
                     path, data={"form_token": "x", "request": f"{record_id}/a", "decision": "approve"}
                 )
                 assert answer.status_code in (400, 403)
-            made = Principal.form_token
-            monkeypatch.setattr(Principal, "form_token", lambda visit, _about: made(visit, BULK_SELECTION_SUBJECT))
+            made = Principal.create_form_token
+            monkeypatch.setattr(
+                Principal, "create_form_token", lambda visit, _about: made(visit, BULK_SELECTION_SUBJECT)
+            )
             token = re.findall(r'name="form_token" value="([^"]+)"', (await lou.get("/")).text)[-1]
             sent = {"form_token": token, "request": f"{record_id}/a", "decision": "approve"}
             assert (await lou.post("/many", data=sent)).status_code == 403

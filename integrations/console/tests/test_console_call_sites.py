@@ -57,14 +57,14 @@ def told_in(text: str, mark: str = "@") -> tuple[str, int, int]:
 )
 def test_a_place_that_leads_to_no_call_stays(text: str, line: int) -> None:
     js, told, column = told_in(text)
-    assert CallSites(js).start_line("refund", told, column) == line
+    assert CallSites(js).find_start_line("refund", told, column) == line
 
 
 @given(
     st.text("refund({['`$})];.\n\\/*x ", max_size=60), st.integers(-1, 8), st.none() | st.integers(-1, 20), st.text()
 )
 def test_whatever_a_program_says_a_line_of_it_comes_out(text: str, line: int, column: Any, name: str) -> None:
-    found = CallSites(text).start_line(name, line, column)
+    found = CallSites(text).find_start_line(name, line, column)
     assert found == line or 1 <= found <= line
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 from card_pages import CardDesk, call, keeping
-from codemode_console.rendering import MAX_ROW_INPUT_CHARACTERS, create_headline, input_line, link_host
+from codemode_console.rendering import MAX_ROW_INPUT_CHARACTERS, create_headline, find_link_host, format_input_line
 from codemode_console.visible_text import format_age
 from console_visitors import EVE, run
 from record_desk import Page
@@ -64,7 +64,7 @@ def test_the_line_of_an_input_says_whether_that_is_all_of_it() -> None:
         (long, f'"{long[121:]}', False),
     ]
     for given, words, is_whole in rows:
-        line = input_line(request(given, input_schema=REFUND))
+        line = format_input_line(request(given, input_schema=REFUND))
         text = line.text.replace("<i>", "").replace("</i>", "")
         assert (type(line.text)(text).unescape().startswith(words), line.is_whole) == (True, is_whole), (given, text)
         assert len(text) <= 2 * MAX_ROW_INPUT_CHARACTERS + 100
@@ -86,7 +86,7 @@ def test_only_a_url_of_the_web_is_linked() -> None:
         "https://a:x/": "",
         "https://b\u00fccher.example/": "", "https://acme.com\\@evil.example": "", "HTTPS://Acme.com/": "acme.com",
     }  # fmt: skip
-    assert {text: link_host(text) for text in rows} == rows
+    assert {text: find_link_host(text) for text in rows} == rows
 
 
 async def record_page(desk: CardDesk, browser: httpx.AsyncClient, **labels: str) -> Page:

@@ -108,8 +108,8 @@ def test_who_is_far_behind_is_told_all_of_it(monkeypatch: pytest.MonkeyPatch) ->
             listener.takes.clear()  # nothing is taken, and nothing is kept for who takes nothing
             ids = [await house.put(str(number)) for number in range(12)]
             await until(lambda: feeds[0].head == 12)
-            assert feeds[0].changes_after(0) is None
-            assert feeds[0].changes_after(9) is not None
+            assert feeds[0].find_changes_after(0) is None
+            assert feeds[0].find_changes_after(9) is not None
             assert len(listener.sent) == told
             listener.takes.set()
             assert await listener.changes(12) == [(one, "put") for one in ids]
@@ -254,7 +254,7 @@ def test_a_database_that_goes_away_ends_a_connection(monkeypatch: pytest.MonkeyP
                 await listener.next()
                 await until(lambda: feeds[0].head is not None)
                 monkeypatch.setattr(house.store, "changes", _away)
-                monkeypatch.setattr(feeds[0], "changes_after", lambda _sequence: None)
+                monkeypatch.setattr(feeds[0], "find_changes_after", lambda _sequence: None)
                 assert "event" not in await listener.end()
             monkeypatch.undo()
 
@@ -282,9 +282,9 @@ def test_a_feed_reads_on_after_the_database_was_away(monkeypatch: pytest.MonkeyP
             await until(lambda: feed.head is not None)
             record_id = await store.put(paused("a"), tenant="acme")
             await until(lambda: feed.head == 1)
-            (change,) = feed.changes_after(0) or []
+            (change,) = feed.find_changes_after(0) or []
             assert (change.record_id, change.tenant) == (record_id, "acme")
-        assert feed.changes_after(0) is None
+        assert feed.find_changes_after(0) is None
 
     run(work)
 
@@ -297,7 +297,7 @@ def test_a_feed_remembers_so_much_and_no_more() -> None:
             with pytest.raises(Problem), feed.subscribe("ana"):
                 pass
             await until(lambda: feed.head == 0)
-            assert feed.changes_after(0) == []
+            assert feed.find_changes_after(0) == []
         assert MAX_REMEMBERED_CHANGES >= 500
 
     run(work)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from codemode_console import SlackWebhook, TokenAuth, Webhook, approval_console, verify_signature
 from codemode_console.notices import NoticeTarget
-from codemode_console.notices.target import record_url
+from codemode_console.notices.target import format_record_url
 from codemode_console.visible_text import is_all_visible
 from console_visitors import USERS
 from hypothesis import given
@@ -161,7 +161,8 @@ def test_an_expiry_that_no_calendar_has_is_left_out():
 
 def test_a_link_is_below_the_base_and_nothing_else():
     assert (
-        record_url("https://desk.test/approvals/", "../x?y#z") == "https://desk.test/approvals/records/..%2Fx%3Fy%23z"
+        format_record_url("https://desk.test/approvals/", "../x?y#z")
+        == "https://desk.test/approvals/records/..%2Fx%3Fy%23z"
     )
 
 

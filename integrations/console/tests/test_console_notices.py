@@ -266,7 +266,7 @@ def test_two_consoles_on_one_database_tell_each_pause_once(tmp_path):
                     await stores[2].put(paused(str(number)))
                 counted = "SELECT COUNT(*) FROM codemode_notices WHERE state = 'sent'"
                 with stores[2].watch() as watch:
-                    while await stores[2]._read(lambda session: session.fetch_one(counted)) != (12,):
+                    while await stores[2]._run_read(lambda session: session.fetch_one(counted)) != (12,):
                         await watch.wait(0.05)
             assert len({one["record"]["id"] for one in bodies(server)}) == 12
             assert len(server.requests) == 12
@@ -285,7 +285,7 @@ from codemode_console.notices import NoticeSender, Webhook
 
 async def main():
     sender = NoticeSender(SqliteInterruptStore({path!r}), [Webhook({url!r}, secret={secret!r})], BASE_URL)
-    await sender.run()
+    await sender.deliver_until_cancelled()
 
 asyncio.run(main())
 """
@@ -368,7 +368,9 @@ def test_a_database_that_is_away_is_waited_for_and_told_of_once(monkeypatch, cap
         monkeypatch.setattr(store, "outbox", away_for_a_while)
         with receiver() as server:
             target = SlackWebhook(server.on(PATH, OK), name="ops")
-            sending = asyncio.create_task(NoticeSender(store, [target], BASE_URL, sleep=sleep).run())
+            sending = asyncio.create_task(
+                NoticeSender(store, [target], BASE_URL, sleep=sleep).deliver_until_cancelled()
+            )
             await until(lambda: server.requests)
             sending.cancel()
             await asyncio.wait([sending])

@@ -202,7 +202,7 @@ def test_a_machine_that_stands_still_takes_neither_colours_nor_marks(monkeypatch
         monkeypatch.setattr(module, "LEXER", SimpleNamespace(get_tokens_unprocessed=late))
     monkeypatch.setattr(source_view, "LEXER_SECONDS", 0.1)
     assert [str(one.code) for one in create_program_view(js).lines] == lines
-    assert CallSites(js).start_line("refund", 3, 13) == 2
+    assert CallSites(js).find_start_line("refund", 3, 13) == 2
 
 
 @pytest.mark.parametrize("piece", ["/*", "`${", "a :", *full_only('\\"', "a?", "/[", "(super) ", "?", "1;", "\u0301")])

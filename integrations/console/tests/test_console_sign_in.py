@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from codemode_console.auth import TokenAuth, User, token_hash
-from codemode_console.sign_in import FailureThrottle, safe_next
+from codemode_console.sign_in import FailureThrottle, sanitize_next_path
 from console_houses import House
 from console_listeners import listening
 from console_visitors import ANA, EVE, OWN, USERS, Desk, hidden, run, sign_in
@@ -220,7 +220,7 @@ def test_the_throttle_keeps_little_and_forgets_nobody_within_a_minute(steps: lis
         now += passed
         address = str(number % 15)
         recent = [at for at in seen.get(address, []) if at + 60 > now]
-        assert (throttle.wait_seconds(address, now) > 0) == (len(recent) >= 10)
+        assert (throttle.compute_wait_seconds(address, now) > 0) == (len(recent) >= 10)
         throttle.count_failure(address, now)
         seen[address] = [*recent, now][-10:]
     for number in range(100):
@@ -232,11 +232,11 @@ def test_a_clock_that_is_set_back_keeps_nobody_out() -> None:
     throttle = FailureThrottle()
     for _ in range(10):
         throttle.count_failure("here", 7200.0)
-    assert throttle.wait_seconds("here", 7200.0) == 60
-    assert throttle.wait_seconds("here", 3600.0) == 0
+    assert throttle.compute_wait_seconds("here", 7200.0) == 60
+    assert throttle.compute_wait_seconds("here", 3600.0) == 0
     for _ in range(10):
         throttle.count_failure("here", 3600.0)
-    assert throttle.wait_seconds("here", 3601.0) == 59
+    assert throttle.compute_wait_seconds("here", 3601.0) == 59
 
 
 ELSEWHERE = [
@@ -261,7 +261,7 @@ def test_who_has_signed_in_goes_nowhere_else(target: str) -> None:
 
 @given(st.text(alphabet="/\\.:@?#%2eaA \t\n\u2025", max_size=12))
 def test_where_to_go_is_always_a_path_of_the_console(target: str) -> None:
-    url = httpx.URL("https://desk.test/approvals/sign-in").join(safe_next(target, "/approvals"))
+    url = httpx.URL("https://desk.test/approvals/sign-in").join(sanitize_next_path(target, "/approvals"))
     assert (url.scheme, url.host) == ("https", "desk.test")
     assert url.path.startswith("/approvals/")
 

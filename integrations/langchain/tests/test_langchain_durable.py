@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from codemode_langchain import CodeModeMiddleware, create_code_mode_tool, durable_continuation
-from codemode_langchain.durable import open_store_of
+from codemode_langchain.durable import open_checkpoint_store
 from langchain.agents.middleware import ToolCallLimitMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -53,25 +53,25 @@ def test_the_file_of_a_checkpointer(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     with SqliteSaver.from_conn_string("one.sqlite") as saver:
         saver.setup()
-        asyncio.run(opened(open_store_of(saver)))
+        asyncio.run(opened(open_checkpoint_store(saver)))
     assert {"checkpoints", "codemode_journals"} <= tables(tmp_path / "one.sqlite")
 
     async def main() -> None:
         async with AsyncSqliteSaver.from_conn_string("two.sqlite") as saver:
             await saver.setup()
-            await opened(open_store_of(saver))
+            await opened(open_checkpoint_store(saver))
 
     asyncio.run(main())
     assert {"checkpoints", "codemode_journals"} <= tables(tmp_path / "two.sqlite")
     for where in ("three.sqlite", Path("three.sqlite")):
-        asyncio.run(opened(open_store_of(where)))
+        asyncio.run(opened(open_checkpoint_store(where)))
         assert "codemode_journals" in tables(tmp_path / "three.sqlite")
 
 
 def test_the_database_of_a_checkpointer_of_postgres() -> None:
     if find_spec("langgraph.checkpoint.postgres") is None:
         missing("postgres", "langgraph-checkpoint-postgres is not installed")
-    from codemode_langchain.durable import _postgres_dsn
+    from codemode_langchain.durable import _find_postgres_dsn
     from psycopg.conninfo import conninfo_to_dict
     from psycopg_pool import ConnectionPool
 
@@ -83,7 +83,7 @@ def test_the_database_of_a_checkpointer_of_postgres() -> None:
         info = Info()
 
     def told(connection: Any) -> Any:
-        dsn = _postgres_dsn(connection)
+        dsn = _find_postgres_dsn(connection)
         return None if dsn is None else conninfo_to_dict(dsn)
 
     assert told(Connection()) == {"host": "there", "dbname": "one", "password": "a b'c"}
@@ -108,7 +108,7 @@ def test_a_connection_that_is_another_thread_s(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as other:
         connection = other.submit(sqlite3.connect, tmp_path / "one.sqlite").result()
         with pytest.raises(ValueError, match="name the database"):
-            open_store_of(SqliteSaver(connection))
+            open_checkpoint_store(SqliteSaver(connection))
         other.submit(connection.close).result()
 
 

@@ -123,5 +123,5 @@ def test_surfaces_are_kept_up_to_a_number_of_tools(monkeypatch: pytest.MonkeyPat
     known = surfaces.SurfaceCache(lambda tools: SimpleNamespace(all_tools=tools))
     keys = [(number,) for number in range(6)]
     for key in keys:
-        known.get(key, ["one", "two"])
+        known.get_or_create(key, ["one", "two"])
     assert [key for key in keys if key in known] == keys[-kept:]

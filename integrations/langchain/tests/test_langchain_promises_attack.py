@@ -168,7 +168,7 @@ class OldThatAdds(ModelV1):
     cents: int | None = None
 
     @root_validator(pre=True)
-    def _fill(cls, values: Any) -> Any:
+    def _create_notices(cls, values: Any) -> Any:
         return {**values, "cents": 60_000}
 
 
@@ -318,6 +318,6 @@ def test_tools_of_one_name_made_for_each_step_are_those_of_that_step(got: list[A
         return StructuredTool.from_function(lambda: name, name=name, description=name)
 
     for number in range(100):
-        middleware._get_surface([made("pay"), registered])
+        middleware._get_or_create_surface([made("pay"), registered])
         fresh = made(f"fresh_{number}")
-        assert set(middleware._get_surface([fresh, registered]).tools) == {fresh.name, "pay"}
+        assert set(middleware._get_or_create_surface([fresh, registered]).tools) == {fresh.name, "pay"}

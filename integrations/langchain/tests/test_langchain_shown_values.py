@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from codemode_langchain.content import to_displayed
+from codemode_langchain.content import to_displayed_value
 from pydantic import BaseModel, SecretStr, model_validator
 from suite import each_row
 
@@ -36,7 +36,7 @@ class Whole(BaseModel):
     ],
 )
 def test_what_was_given_is_shown_wherever_it_was_moved_to(given: dict[str, Any]) -> None:
-    seen = to_displayed(Whole.model_validate(given), given)
+    seen = to_displayed_value(Whole.model_validate(given), given)
     for name, items in given.items():
         for item, moved in zip(items, reversed(seen[name]), strict=True):
             assert item == moved if isinstance(item, list) else {**item, **moved} == moved
@@ -46,4 +46,4 @@ def test_a_secret_of_the_host_is_not_shown_beside_what_was_given() -> None:
     given = {"lists": [["a"], []]}
     whole = Whole.model_validate(given)
     whole.lists[1].append(SecretStr("of the host"))
-    assert to_displayed(whole, given)["lists"] == [[], ["a", None]]
+    assert to_displayed_value(whole, given)["lists"] == [[], ["a", None]]

@@ -8,10 +8,10 @@ from typing import Any
 from agents import ToolOutputFileContent, ToolOutputImage, ToolOutputText
 from codemode_openai_agents.content import (
     from_media_content,
+    replace_content_schemas,
     to_media_content,
     to_program_value,
     to_tool_output,
-    with_content_schemas,
 )
 from suite import each_row
 
@@ -83,7 +83,7 @@ def test_values(output: Any, is_of_server: bool, value: Any) -> None:
 
 
 def test_schemas_of_the_sdk_are_content() -> None:
-    made = with_content_schemas(ToolOutputImage.model_json_schema() | {"title": "x"})
+    made = replace_content_schemas(ToolOutputImage.model_json_schema() | {"title": "x"})
     assert made["x-codemode"] == "content"
-    listed = with_content_schemas({"anyOf": [ToolOutputFileContent.model_json_schema(), {"type": "string"}]})
+    listed = replace_content_schemas({"anyOf": [ToolOutputFileContent.model_json_schema(), {"type": "string"}]})
     assert json.dumps(listed).count("x-codemode") == 1

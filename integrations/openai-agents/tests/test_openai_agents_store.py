@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from agents import Agent
 from codemode_openai_agents import code_mode, with_code_mode
-from codemode_openai_agents.tool import make_options
+from codemode_openai_agents.tool import make_agent_options
 
 from codemode.continuations import keys
 from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
@@ -18,7 +18,7 @@ KEY = "a key that all processes share"
 def test_a_store_is_guard_and_the_environment_has_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEMODE_SIGNING_KEY", KEY)
     store = SqliteInterruptStore(tmp_path / "pauses.db")
-    continuation = make_options(None, None, None, None, store).continuation
+    continuation = make_agent_options(None, None, None, None, store).continuation
     assert (continuation.guard, continuation.keys) == (store.guard, (KEY.encode(),))
 
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from codemode_pydantic_ai import CodeMode, ExecWait
-from codemode_pydantic_ai.content import from_media_content, to_media_content, with_content_schemas
+from codemode_pydantic_ai.content import from_media_content, replace_media_schemas, to_media_content
 from pydantic import TypeAdapter
 from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, DeferredToolResults, ImageUrl, ToolReturn
 from pydantic_ai.messages import MultiModalContent, ToolReturnPart, UserPromptPart
@@ -134,6 +134,6 @@ def test_each_object_comes_back_as_it_was():
 
 
 def test_a_union_of_the_frameworks_classes_is_one_type():
-    schema = with_content_schemas(TypeAdapter(MultiModalContent).json_schema())
+    schema = replace_media_schemas(TypeAdapter(MultiModalContent).json_schema())
     assert "oneOf" not in schema
     assert {one["x-codemode"] for one in schema["$defs"].values() if "x-codemode" in one} == {"content"}

@@ -26,7 +26,7 @@ class Context:
 
 
 def kept(states, context):
-    return states.get_backend(context, {})
+    return states.get_or_create_backend(context, {})
 
 
 def test_a_conversation_is_known_by_a_call_of_its_history():
@@ -89,7 +89,7 @@ def test_calls_of_one_response_share_and_arguments_that_are_no_json_harm_nobody(
     states, known = ConversationStates("codeMode", "js"), {}
     context = Context("c", ("1", "a"))
     context.messages[-1].parts.append(ToolCallPart("codeMode", "{broken", tool_call_id="2"))
-    assert states.get_backend(context, known) is states.get_backend(context, known)
+    assert states.get_or_create_backend(context, known) is states.get_or_create_backend(context, known)
 
 
 def test_the_conversations_used_last_are_kept(monkeypatch):

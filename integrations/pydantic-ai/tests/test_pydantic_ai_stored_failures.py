@@ -17,7 +17,7 @@ from test_pydantic_ai_stored_pauses import KEYS, NO, OK, REFUND, TWO, WAIT_SECON
 from codemode import CodeModeError
 from codemode.continuations import guard
 from codemode.continuations.guard import Claim, GuardClock
-from codemode.data.json_values import canonical_json
+from codemode.data.json_values import encode_canonical_json
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.stores import AnswerRefusedError, MemoryInterruptStore, Resumer
 
@@ -142,8 +142,8 @@ class Moved(GuardClock):
     def now_ms(self) -> int:
         return super().now_ms() + self.moved_ms
 
-    def seconds(self) -> float:
-        return super().seconds() + self.moved_ms / 1000
+    def monotonic_seconds(self) -> float:
+        return super().monotonic_seconds() + self.moved_ms / 1000
 
 
 @pytest.mark.parametrize("has_gone_beyond", [False, True])
@@ -162,7 +162,7 @@ def test_a_host_that_dies_over_a_run_is_followed_unless_nobody_can_say_how_far_i
         assert lease is not None
         # What the dead one has left in the guard.
         key, expires_at_ms = (lease.record.payload[name] for name in ("key", "expiresAtMs"))
-        answers = hashlib.sha256(canonical_json(dict(lease.resolutions)).encode()).hexdigest()
+        answers = hashlib.sha256(encode_canonical_json(dict(lease.resolutions)).encode()).hexdigest()
         assert await guard.claim(Claim(key, answers, expires_at_ms)) is None
         if has_gone_beyond:
             assert await guard.claim(Claim(f"{key}:beyond", "beyond", expires_at_ms)) is None

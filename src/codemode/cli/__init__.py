@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     command_line = sys.argv[1:] if arguments is None else arguments
     try:
-        if command_line and (command := _find_added_command(command_line[0])):
+        if command_line and (command := _load_added_command(command_line[0])):
             code = command(command_line[1:])
         else:
             code = _run_command(_parse_options(command_line))
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _find_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
+def _load_added_command(name: str) -> Callable[[Sequence[str]], int] | None:
     """Return a command of another distribution; None for one of ours, and for what is no command.
 
     Raises:
@@ -109,22 +109,22 @@ def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run_command(options: argparse.Namespace) -> int:
     if options.command == "run":
-        from .run import run
+        from .run import run_program
 
-        return run(options)
+        return run_program(options)
     if options.command == "describe":
-        from .describe import describe
+        from .describe import print_tool_description
 
-        return describe(options)
+        return print_tool_description(options)
     if options.command == "quickstart":
-        from .quickstart import quickstart
+        from .quickstart import write_quickstart_agent
 
-        return quickstart(options)
+        return write_quickstart_agent(options)
     if options.command == "completion":
         return print_completion(options.shell)
-    from .doctor import doctor
+    from .doctor import run_doctor
 
-    return doctor(options)
+    return run_doctor(options)
 
 
 def _create_parser(*, for_completion: bool = False) -> argparse.ArgumentParser:
@@ -137,21 +137,21 @@ def _create_parser(*, for_completion: bool = False) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"codemode {metadata.version('codemode-toolkit')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    _add_quickstart(commands)
-    _add_run(commands)
-    _add_describe(commands)
-    _add_doctor(commands)
-    _add_completion(commands)
+    _add_quickstart_parser(commands)
+    _add_run_parser(commands)
+    _add_describe_parser(commands)
+    _add_doctor_parser(commands)
+    _add_completion_parser(commands)
     for command, help_text in _ADDED_HELP.items():
-        added = _find_parser(command) if for_completion else None
+        added = _find_added_parser(command) if for_completion else None
         commands.add_parser(command, help=help_text, parents=[added] if added else [], add_help=added is None)
     return parser
 
 
-def _find_parser(command: str) -> argparse.ArgumentParser | None:
+def _find_added_parser(command: str) -> argparse.ArgumentParser | None:
     """Return the parser of another distribution's command; None if it is not installed."""
     try:
-        function = _find_added_command(command)
+        function = _load_added_command(command)
     except UsageError:
         return None
     return sys.modules[function.__module__].create_parser() if function is not None else None
@@ -165,7 +165,7 @@ def print_completion(shell: str) -> int:
     return SUCCEEDED
 
 
-def _add_quickstart(commands: Any) -> None:
+def _add_quickstart_parser(commands: Any) -> None:
     quickstart: argparse.ArgumentParser = commands.add_parser(
         "quickstart",
         allow_abbrev=False,
@@ -180,7 +180,7 @@ def _add_quickstart(commands: Any) -> None:
     quickstart.add_argument("--force", action="store_true", help="replace an existing file")
 
 
-def _add_run(commands: Any) -> None:
+def _add_run_parser(commands: Any) -> None:
     run: argparse.ArgumentParser = commands.add_parser(
         "run",
         allow_abbrev=False,
@@ -204,7 +204,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--timeout-ms", type=int, metavar="N", help="wall time for the program (default 30000)")
 
 
-def _add_describe(commands: Any) -> None:
+def _add_describe_parser(commands: Any) -> None:
     describe: argparse.ArgumentParser = commands.add_parser(
         "describe",
         allow_abbrev=False,
@@ -218,7 +218,7 @@ def _add_describe(commands: Any) -> None:
     describe.add_argument("--json", action="store_true", help="print one JSON object with name, description and sizes")
 
 
-def _add_completion(commands: Any) -> None:
+def _add_completion_parser(commands: Any) -> None:
     completion: argparse.ArgumentParser = commands.add_parser(
         "completion",
         allow_abbrev=False,
@@ -231,7 +231,7 @@ def _add_completion(commands: Any) -> None:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
-def _add_doctor(commands: Any) -> None:
+def _add_doctor_parser(commands: Any) -> None:
     doctor: argparse.ArgumentParser = commands.add_parser(
         "doctor",
         allow_abbrev=False,

@@ -9,24 +9,24 @@ from itertools import islice
 from pathlib import Path
 
 from ..data.similar_names import find_nearest_names
-from ..trace.visible_text import visible
+from ..trace.visible_text import escape_invisible
 from .exits import UsageError
 
 _SQLITE = "sqlite:///"
 _MAX_LISTED_FILES = 1_000
 
 
-def sqlite_file(url: str) -> Path | None:
+def get_sqlite_path(url: str) -> Path | None:
     """Return the file of ``sqlite:///file``, or of a path alone; None for the URL of another database."""
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) or "://" not in url else None
 
 
-def require_database(url: str, *, create: bool) -> None:
+def require_existing_database(url: str, *, create: bool) -> None:
     """Raise `UsageError` for a SQLite file that does not exist: a mistyped path would make an empty one.
 
     Other databases say themselves that they do not exist.
     """
-    path = sqlite_file(url)
+    path = get_sqlite_path(url)
     if path is None or create:
         return
     try:
@@ -36,9 +36,9 @@ def require_database(url: str, *, create: bool) -> None:
     except OSError:
         files = []
     similar_names = find_nearest_names(path.name, files)
-    suggestion = f" (did you mean {visible(str(path.with_name(similar_names[0])))}?)" if similar_names else ""
+    suggestion = f" (did you mean {escape_invisible(str(path.with_name(similar_names[0])))}?)" if similar_names else ""
     raise UsageError(
-        f"there is no database {visible(str(path))}{suggestion}; correct the path, or create it with --create"
+        f"there is no database {escape_invisible(str(path))}{suggestion}; correct the path, or create it with --create"
     )
 
 

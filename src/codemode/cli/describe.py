@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from ..data.json_values import utf8_length
+from ..data.json_values import count_utf8_bytes
 from ..surfaces.code_mode.tool import CodeModeTool, create_code_mode_tool
 from ..tools.tool import Tool
-from ..trace.visible_text import format_count, visible
+from ..trace.visible_text import escape_invisible, format_count
 from .exits import SUCCEEDED, UsageError
 
 _MODULE_NAME = "codemode_tools_file"
@@ -31,13 +31,13 @@ def load_tools(path: str | None) -> Mapping[str, Any] | list[Any]:
     if path is None:
         return []
     module = _load_module(Path(path))
-    tools = _list_named_tools(module) if hasattr(module, "tools") else _list_defined_tools(module)
+    tools = _list_exported_tools(module) if hasattr(module, "tools") else _list_defined_tools(module)
     if not tools:
         raise UsageError(f"{path} has no tools: define a public function, use @tool, or name them in a list `tools`")
     return tools
 
 
-def _list_named_tools(module: ModuleType) -> Mapping[str, Any] | list[Any]:
+def _list_exported_tools(module: ModuleType) -> Mapping[str, Any] | list[Any]:
     tools: Any = module.tools
     if isinstance(tools, Mapping):
         return cast("Mapping[str, Any]", tools)
@@ -69,11 +69,11 @@ def _load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         reason = "".join(traceback.format_exception_only(error)).strip()
-        raise UsageError(f"{path} does not load: {reason}{_describe_location(error, path)}") from error
+        raise UsageError(f"{path} does not load: {reason}{_describe_error_line(error, path)}") from error
     return module
 
 
-def _describe_location(error: BaseException, path: Path) -> str:
+def _describe_error_line(error: BaseException, path: Path) -> str:
     file_frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path.resolve())
     ]
@@ -83,7 +83,7 @@ def _describe_location(error: BaseException, path: Path) -> str:
 _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code
 
 
-def describe(options: argparse.Namespace) -> int:
+def print_tool_description(options: argparse.Namespace) -> int:
     """Print the description to stdout and its size to stderr."""
     code_mode = create_tool_for_file(options.tools, None)
     text = code_mode.description
@@ -91,8 +91,8 @@ def describe(options: argparse.Namespace) -> int:
         sizes = {"tools": len(code_mode.catalog), "characters": len(text), "tokens": len(text) // _CHARACTERS_PER_TOKEN}
         print(json.dumps({"name": code_mode.name, "description": text, "inputSchema": code_mode.input_schema, **sizes}))
         return SUCCEEDED
-    print(visible(text, keep="\n\t"))
-    schema_bytes = utf8_length(json.dumps(code_mode.input_schema))
+    print(escape_invisible(text, keep="\n\t"))
+    schema_bytes = count_utf8_bytes(json.dumps(code_mode.input_schema))
     size = f"{format_count(len(text), 'character')}, about {format_count(len(text) // _CHARACTERS_PER_TOKEN, 'token')}"
     print(
         f"\n{format_count(len(code_mode.catalog), 'tool')}; {size}; {schema_bytes} bytes of input schema",

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeTimeoutError, CodeModeWorkerError
 from ..options.parts import PoolOptions
 from ..surfaces.code_mode.program import run_code_mode
-from ..trace.visible_text import align_columns, one_line, visible
+from ..trace.visible_text import align_columns, clip_to_visible_line, escape_invisible
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, find_engine
 from ..workers.pool import WorkerPool
 from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_layers
@@ -87,7 +87,7 @@ async def _run_self_test(check: SelfTest, pool: WorkerPool) -> SelfTestOutcome:
     started = time.perf_counter()
     try:
         async with asyncio.timeout(_MAX_CHECK_SECONDS):
-            result = await _run_program(check, pool)
+            result = await _run_self_test_program(check, pool)
     except TimeoutError:
         result = f"no end within {_MAX_CHECK_SECONDS} seconds"
     ms = (time.perf_counter() - started) * 1000
@@ -96,7 +96,7 @@ async def _run_self_test(check: SelfTest, pool: WorkerPool) -> SelfTestOutcome:
     )
 
 
-async def _run_program(check: SelfTest, pool: WorkerPool) -> Any:
+async def _run_self_test_program(check: SelfTest, pool: WorkerPool) -> Any:
     # A failure that is meant belongs in no log: a hook that hears of results stands in for it.
     lifecycle = {"on_nested_tool_result": _ignore_result}
     options = {"execution_policy": {"timeout_ms": check.timeout_ms}, "lifecycle": lifecycle}
@@ -115,8 +115,8 @@ def _is_expected_result(result: Any, expected: Any) -> bool:
 
 def _describe_result(result: Any) -> str:
     if isinstance(result, CodeModeError):
-        return one_line(f"{type(result).__name__}: {result.message}", _MAX_PROBLEM_CHARACTERS)
-    return one_line(f"gave {result!r}", _MAX_PROBLEM_CHARACTERS)
+        return clip_to_visible_line(f"{type(result).__name__}: {result.message}", _MAX_PROBLEM_CHARACTERS)
+    return clip_to_visible_line(f"gave {result!r}", _MAX_PROBLEM_CHARACTERS)
 
 
 def _ignore_result(_result: object) -> None:
@@ -133,7 +133,7 @@ async def fail() -> None:
     raise RuntimeError("a host path or a secret")
 
 
-def doctor(options: argparse.Namespace) -> int:
+def run_doctor(options: argparse.Namespace) -> int:
     """Print the findings; the exit code says whether all is well."""
     pool = WorkerPool(PoolOptions(start_method=options.start_method))
     try:
@@ -143,9 +143,9 @@ def doctor(options: argparse.Namespace) -> int:
         pool.close()
     problems = _list_problems(outcomes, report, required=options.required)
     if options.json:
-        print(json.dumps(_to_json(_list_facts(options.start_method), report, outcomes, problems)))
+        print(json.dumps(_create_json_report(_list_platform_facts(options.start_method), report, outcomes, problems)))
         return FAILED if problems else SUCCEEDED
-    print("\n".join(align_columns(_list_facts(options.start_method))))
+    print("\n".join(align_columns(_list_platform_facts(options.start_method))))
     print("\nIsolation of a worker, by its own report")
     print("\n".join("  " + line for line in _format_isolation(report)))
     print("\nSelf-test")
@@ -154,7 +154,7 @@ def doctor(options: argparse.Namespace) -> int:
     return FAILED if problems else SUCCEEDED
 
 
-def _to_json(
+def _create_json_report(
     facts: list[tuple[str, str]], report: IsolationReport | None, outcomes: list[SelfTestOutcome], problems: list[str]
 ) -> dict[str, Any]:
     layers = () if report is None else report.layers
@@ -177,7 +177,7 @@ def _to_json(
     }
 
 
-def _list_facts(start_method: str) -> list[tuple[str, str]]:
+def _list_platform_facts(start_method: str) -> list[tuple[str, str]]:
     return [
         ("codemode", _read_version("codemode-toolkit")),
         ("platform", f"{platform.system()} {platform.release()} {platform.machine()}"),
@@ -210,12 +210,13 @@ def _format_isolation(report: IsolationReport | None) -> list[str]:
     if report is None:
         return ["unknown: no worker started"]
     rows = [
-        (layer.name, _describe_need(layer.name), str(layer.state), visible(layer.detail)) for layer in report.layers
+        (layer.name, _describe_layer_need(layer.name), str(layer.state), escape_invisible(layer.detail))
+        for layer in report.layers
     ]
     return align_columns(rows)
 
 
-def _describe_need(layer: str) -> str:
+def _describe_layer_need(layer: str) -> str:
     return "required" if layer in REQUIRED_LAYERS else "further"
 
 

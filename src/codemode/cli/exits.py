@@ -32,11 +32,11 @@ def show_progress(text: str) -> Generator[Callable[[], None]]:
     """
     import asyncio  # late: most commands import it themselves, and help texts do not need it
 
-    def show() -> None:
+    def print_text() -> None:
         if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison] - pythonw
             print(text, file=sys.stderr, flush=True)
 
-    timer = asyncio.get_running_loop().call_later(PROGRESS_DELAY_SECONDS, show)
+    timer = asyncio.get_running_loop().call_later(PROGRESS_DELAY_SECONDS, print_text)
     try:
         yield timer.cancel
     finally:

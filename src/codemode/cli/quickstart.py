@@ -213,7 +213,7 @@ print(result.final_output)
 }
 
 
-def quickstart(options: argparse.Namespace) -> int:
+def write_quickstart_agent(options: argparse.Namespace) -> int:
     """Write the file. Raises `UsageError` for a file that exists or cannot be written."""
     path = Path(options.file)
     real, imports, body = _TEMPLATE_BY_FRAMEWORK[options.framework]

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CodeModeError, CodeModeSyntaxError
-from ..execution.outcome_texts import describe_failure, failure_text
+from ..execution.outcome_texts import describe_failure_without_console, failure_text
 from ..interrupts.approval import ApprovalRequest
 from ..interrupts.interrupt import Interrupt
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
-from ..trace.visible_text import format_count, one_line, visible
+from ..trace.visible_text import clip_to_visible_line, escape_invisible, format_count
 from .describe import create_tool_for_file
 from .exits import FAILED, PAUSED, SUCCEEDED, UsageError
 
 _YES_ANSWERS = ("y", "yes")
 
 
-class TerminalApprovals:
+class TerminalApprover:
     """Decides by ``--approve``. One question at a time, however many calls wait."""
 
     def __init__(self, mode: str) -> None:
@@ -69,8 +69,8 @@ async def _ask_yes_no(prompt: str) -> bool:
 
 
 def _describe_call(request: ApprovalRequest) -> str:
-    input_text = visible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
-    return f"\nThe program wants to call {visible(request.tool_name)} with\n{input_text}"
+    input_text = escape_invisible(json.dumps(request.input, indent=2, ensure_ascii=False), keep="\n")
+    return f"\nThe program wants to call {escape_invisible(request.tool_name)} with\n{input_text}"
 
 
 def _discard_typed_input() -> None:
@@ -95,13 +95,13 @@ async def _read_line() -> str:
     line_future: asyncio.Future[str] = loop.create_future()
     descriptor = sys.stdin.fileno()
 
-    def read() -> None:
+    def read_available_line() -> None:
         # A thread in a blocking read could not be ended by Ctrl-C.
         if not line_future.done():
             line_future.set_result(os.read(descriptor, 4096).decode(errors="replace"))
 
     try:
-        loop.add_reader(descriptor, read)
+        loop.add_reader(descriptor, read_available_line)
     except NotImplementedError:  # Windows
         return await asyncio.to_thread(sys.stdin.readline)
     try:
@@ -113,12 +113,12 @@ async def _read_line() -> str:
 _MAX_LINE_CHARACTERS = 120
 
 
-def run(options: argparse.Namespace) -> int:
+def run_program(options: argparse.Namespace) -> int:
     """Run the program and print what it returns."""
     js = read_program(options.program) if options.eval is None else options.eval
     printer = _ProgressPrinter()
     settings: dict[str, object] = {
-        "approval": {"on_approval_required": TerminalApprovals(options.approve)},
+        "approval": {"on_approval_required": TerminalApprover(options.approve)},
         "lifecycle": printer.create_hooks(),
     }
     if options.timeout_ms is not None:
@@ -156,17 +156,17 @@ class _ProgressPrinter:
 
     def _print_call(self, call: NestedToolCallEvent | FetchRequestEvent) -> None:
         value = json.dumps(call.input, ensure_ascii=False) if isinstance(call, NestedToolCallEvent) else ""
-        self._print_line(f"-> {one_line(f'{call.label} {value}', _MAX_LINE_CHARACTERS)}")
+        self._print_line(f"-> {clip_to_visible_line(f'{call.label} {value}', _MAX_LINE_CHARACTERS)}")
 
     def _print_result(self, result: NestedToolResultEvent | FetchResultEvent) -> None:
         size = "" if result.output_bytes is None else f", {format_count(result.output_bytes, 'byte')}"
-        label = one_line(result.label, _MAX_LINE_CHARACTERS)
+        label = clip_to_visible_line(result.label, _MAX_LINE_CHARACTERS)
         self._print_line(
             f"<- {label} {result.status} in {result.duration_ms:.1f} ms{size}{_describe_failure(result.error)}"
         )
 
     def _print_console_line(self, line: ConsoleEvent) -> None:
-        self._print_line(f"   {line.level}: {visible(line.text)}")
+        self._print_line(f"   {line.level}: {escape_invisible(line.text)}")
 
     def _store_trace(self, trace: Trace) -> None:
         self.trace = trace
@@ -181,7 +181,7 @@ def _describe_failure(error: BaseException | None) -> str:
     if error is None:
         return ""
     cause = error.__cause__ or error
-    return f": {one_line(f'{type(cause).__name__}: {cause}', _MAX_LINE_CHARACTERS)}"
+    return f": {clip_to_visible_line(f'{type(cause).__name__}: {cause}', _MAX_LINE_CHARACTERS)}"
 
 
 def read_program(program: str) -> str:
@@ -198,14 +198,16 @@ def read_program(program: str) -> str:
 def _print_result(result: Any, *, as_json: bool) -> int:
     if isinstance(result, Interrupt):
         print(json.dumps({"status": "interrupted", "interrupt": result.to_dict()}))
-        tool_names = ", ".join(one_line(request.tool_name, _MAX_LINE_CHARACTERS) for request in result.requests)
+        tool_names = ", ".join(
+            clip_to_visible_line(request.tool_name, _MAX_LINE_CHARACTERS) for request in result.requests
+        )
         print(f"paused: waits for {tool_names}", file=sys.stderr)
         return PAUSED
     if as_json:
         print(json.dumps({"status": "completed", "result": result}))
     else:
         text = result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
-        print(visible(text, keep="\n\t"))
+        print(escape_invisible(text, keep="\n\t"))
     return SUCCEEDED
 
 
@@ -215,4 +217,4 @@ def _print_failure(error: CodeModeError, js: str, *, as_json: bool) -> None:
         failure = {"name": type(error).__name__, "code": error.code, "message": error.message, "text": text}
         location = {key: error.details[key] for key in ("line", "column") if key in error.details}
         print(json.dumps({"status": "failed", "error": {**failure, **location}, "calls": error.calls}))
-    print(describe_failure(error, js), file=sys.stderr)
+    print(describe_failure_without_console(error, js), file=sys.stderr)

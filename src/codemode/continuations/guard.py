@@ -102,7 +102,7 @@ class GuardClock:
         """Return the wall clock, by which continuations expire."""
         return now_ms()
 
-    def seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         """Return a monotonic clock in seconds."""
         return time.monotonic()
 
@@ -161,7 +161,7 @@ class MemoryResumeGuard:
             row = self._rows.get(key)
             if row is None or row.has_outcome:
                 return False
-            row.renew(self._clock.seconds())
+            row.renew(self._clock.monotonic_seconds())
             return True
 
     async def record(self, key: str, outcome: str) -> str | None:
@@ -173,7 +173,7 @@ class MemoryResumeGuard:
             row.outcome, row.has_outcome = outcome, True
             self._outcome_bytes += len(outcome)
             self._rows_with_outcome.append(row)
-            self._trim_outcomes()
+            self._drop_oldest_outcomes()
             return outcome
 
     async def release(self, key: str) -> None:
@@ -184,12 +184,12 @@ class MemoryResumeGuard:
                 del self._rows[key]
 
     def _try_claim(self, claim: Claim, detector: LapseDetector) -> str | ClaimState | None:
-        now = self._clock.seconds()
+        now = self._clock.monotonic_seconds()
         with self._lock:
-            self._forget_expired()
+            self._delete_expired_claims()
             row = self._rows.get(claim.key)
             if row is None:
-                self._insert(claim, now)
+                self._insert_claim(claim, now)
                 return None
             require_same_answers(row.claim.answers, claim, row.outcome)
             if row.outcome is not None:
@@ -201,7 +201,7 @@ class MemoryResumeGuard:
             row.renew(now)
             return LAPSED
 
-    def _insert(self, claim: Claim, now: float) -> None:
+    def _insert_claim(self, claim: Claim, now: float) -> None:
         if len(self._rows) >= self._max_claims:
             raise CodeModeProtocolError("the resume guard is full: too many continuations are being resumed")
         self._rows[claim.key] = _ClaimRow(claim, now)
@@ -209,7 +209,7 @@ class MemoryResumeGuard:
         if len(self._by_expiry) > 2 * len(self._rows) + _MAX_RELEASED_CLAIMS:
             self._by_expiry = sorted((row.claim.expires_at_ms, key) for key, row in self._rows.items())
 
-    def _forget_expired(self) -> None:
+    def _delete_expired_claims(self) -> None:
         now_ms = self._clock.now_ms()
         while self._by_expiry:
             expires_at_ms, key = self._by_expiry[0]
@@ -225,7 +225,7 @@ class MemoryResumeGuard:
         while self._rows_with_outcome and self._rows_with_outcome[0].outcome is None:
             self._rows_with_outcome.popleft()
 
-    def _trim_outcomes(self) -> None:
+    def _drop_oldest_outcomes(self) -> None:
         while self._rows_with_outcome and self._outcome_bytes > self._max_outcome_bytes:
             self._drop_outcome(self._rows_with_outcome.popleft())
 
@@ -251,7 +251,7 @@ class LapseDetector:
 
     def has_lapsed(self, heartbeat: Heartbeat) -> bool:
         """Return True if there was no renewal for a minute."""
-        now = self._clock.seconds()
+        now = self._clock.monotonic_seconds()
         if heartbeat.number != self._last_number:
             self._last_number, self._watched_seconds = heartbeat.number, 0.0
         else:

@@ -14,8 +14,8 @@ _RUNNING_HOLD, _RUNNING_HOLD_MS = "run", 24 * 3_600_000
 _JOURNAL_HOLD_PREFIX = "journal "
 
 
-class MemoryContent:
-    """Content in memory, as `codemode.stores.journal.SqlContent` keeps it in a database."""
+class MemoryContentStore:
+    """Content in memory, as `codemode.stores.journal.SqlContentStore` keeps it in a database."""
 
     def __init__(self, clock: GuardClock) -> None:
         self._clock = clock
@@ -141,7 +141,7 @@ class _JournalRow:
     is_final: bool = False
 
 
-class MemoryJournal(MemoryContent):
+class MemoryJournal(MemoryContentStore):
     """Journals in the memory of this process, with the content of their programs.
 
     They stay until `purge`, and other processes do not see them.
@@ -174,7 +174,7 @@ class MemoryJournal(MemoryContent):
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
         with self._lock:
-            row = self._find_owned_row(opened)
+            row = self._touch_owned_row(opened)
             if row is None:
                 return False
             row.lines += lines
@@ -183,16 +183,16 @@ class MemoryJournal(MemoryContent):
     async def renew(self, opened: OpenedJournal) -> bool:
         """See `Journal.renew`."""
         with self._lock:
-            row = self._find_owned_row(opened)
+            row = self._touch_owned_row(opened)
             if row is None:
                 return False
-            row.lease_until = self._clock.seconds() + self.lease_ms / 1000
+            row.lease_until = self._clock.monotonic_seconds() + self.lease_ms / 1000
             return True
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
         """See `Journal.end`."""
         with self._lock:
-            row = self._find_owned_row(opened)
+            row = self._touch_owned_row(opened)
             if row is None:
                 return False
             row.outcome, row.is_final, row.lease_until = outcome, is_final, None
@@ -203,7 +203,7 @@ class MemoryJournal(MemoryContent):
     async def release(self, opened: OpenedJournal) -> bool:
         """See `Journal.release`."""
         with self._lock:
-            row = self._find_owned_row(opened)
+            row = self._touch_owned_row(opened)
             if row is None:
                 return False
             row.lease_until = None
@@ -212,7 +212,7 @@ class MemoryJournal(MemoryContent):
     async def purge(self, older_than: timedelta) -> int:
         """Delete journals without an owner that were not changed for so long; return their number."""
         with self._lock:
-            now = self._clock.seconds()
+            now = self._clock.monotonic_seconds()
             before = now - older_than.total_seconds()
             old = [
                 key
@@ -227,7 +227,7 @@ class MemoryJournal(MemoryContent):
     def _try_open(self, key: str, head: str, *, again: bool) -> OpenedJournal | None:
         """Return the journal; None while another owner has it."""
         with self._lock:
-            now = self._clock.seconds()
+            now = self._clock.monotonic_seconds()
             row = self._rows.get(key)
             if row is None:
                 row = self._rows[key] = _JournalRow(head, now)
@@ -240,10 +240,10 @@ class MemoryJournal(MemoryContent):
             row.changed_at_seconds, row.lease_until = now, now + self.lease_ms / 1000
             return OpenedJournal(key, row.number, row.head, tuple(row.lines), None, is_takeover)
 
-    def _find_owned_row(self, opened: OpenedJournal) -> _JournalRow | None:
+    def _touch_owned_row(self, opened: OpenedJournal) -> _JournalRow | None:
         """Return the row if this is its last opening, whether or not the lease is over."""
         row = self._rows.get(opened.key)
         if row is None or row.lease_until is None or row.number != opened.number:  # an ended journal has no owner
             return None
-        row.changed_at_seconds = self._clock.seconds()
+        row.changed_at_seconds = self._clock.monotonic_seconds()
         return row

@@ -41,7 +41,7 @@ def set_continuation_signing_key(
     _max_age_ms = checked.max_age_ms if checked.max_age_ms is not None else DEFAULT_MAX_AGE_MS
 
 
-def get_process_keys() -> tuple[bytes, ...]:
+def get_or_create_process_keys() -> tuple[bytes, ...]:
     """Return the secrets: the last one signs, any of them verifies."""
     if _configured_keys is not None:
         return _configured_keys
@@ -94,7 +94,7 @@ _has_warned = False
 _has_warned_of_random_key = False
 
 
-def warn_if_unshared(options: ContinuationOptions) -> None:
+def warn_if_guard_unshared(options: ContinuationOptions) -> None:
     """Log a warning once per process if a key is set and the guard is in this process's memory."""
     global _has_warned  # noqa: PLW0603 - once in a process
     is_set = options.keys is not None or get_configured_keys() is not None
@@ -112,15 +112,15 @@ def warn_if_unshared(options: ContinuationOptions) -> None:
     )
 
 
-def warn_if_random_key(*texts: str | None) -> None:
+def warn_if_signed_with_random_key(*texts: str | None) -> None:
     """Log a warning once per process if data that outlives it are signed with its random key."""
     global _has_warned_of_random_key  # noqa: PLW0603 - once in a process
     key = None if _has_warned_of_random_key else get_random_key()
     if key is None:
         return
-    from .signing import key_id
+    from .signing import compute_key_id
 
-    name = key_id(key)
+    name = compute_key_id(key)
     if not any(text is not None and name in text for text in texts):
         return
     _has_warned_of_random_key = True

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..data.json_shape import estimate_json_length
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
-from .keys import get_max_age_ms, get_process_keys
-from .signing import Auth, KeyRing
+from .keys import get_max_age_ms, get_or_create_process_keys
+from .signing import KeyRing, SignatureInfo
 
 # Everything is processed in chunks, so that no call into C holds the interpreter for long.
 
@@ -31,7 +31,9 @@ _KEY_ID_BYTES = 16
 _CHUNK_BYTES = 3 << 16  # a multiple of three bytes, so that base64 has no padding
 
 
-def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, binding: str | None = None) -> dict[str, Any]:
+def sign_continuation(
+    texts: Iterable[str], options: ContinuationOptions, now_ms: int, binding: str | None = None
+) -> dict[str, Any]:
     """Return a signed continuation with these texts. Raises `ImportError` when sealing without ``cryptography``.
 
     ``binding`` is a text that the signature covers in addition to the ``conversation_id`` of the options.
@@ -40,7 +42,7 @@ def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, bindin
     body = [*(texts if encoding == "json" else _encode_body(texts, encoding, options))]
     max_age_ms = options.max_age_ms if options.max_age_ms is not None else get_max_age_ms()
     head = {"version": _VERSION, "encoding": encoding}
-    signed = _make_key_ring(options, "continuation", binding).sign(
+    signed = _create_key_ring(options, "continuation", binding).sign(
         head,
         body,
         nonce=secrets.token_hex(16),
@@ -50,23 +52,23 @@ def pack(texts: Iterable[str], options: ContinuationOptions, now_ms: int, bindin
     return {**head, "body": body, "auth": signed["auth"]}
 
 
-def unpack(
+def verify_continuation(
     signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, binding: str | None = None
-) -> tuple[list[str], Auth]:
+) -> tuple[list[str], SignatureInfo]:
     """Return the texts of a valid continuation and its signature; with ``now_ms`` None, expired ones are accepted.
 
     Raises `CodeModeProtocolError` for any other value.
     """
     if set(signed) != {"version", "encoding", "body", "auth"} or signed["version"] != _VERSION:
         raise CodeModeProtocolError("the continuation is malformed or of another version")
-    body, encoding = _check_texts(signed["body"]), signed["encoding"]
+    body, encoding = _require_texts(signed["body"]), signed["encoding"]
     # Valid fields next to the body are short: refuse long ones before verifying.
     is_known = encoding == "json" or encoding in _ENCODINGS
     if not is_known or estimate_json_length(signed["auth"], _MAX_AUTH_CHARACTERS) >= _MAX_AUTH_CHARACTERS:
         raise CodeModeProtocolError("the continuation is malformed")
     # Nothing is parsed, decompressed or decrypted before the signature is verified.
     rest = {key: value for key, value in signed.items() if key != "body"}
-    auth = _make_key_ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
+    auth = _create_key_ring(options, "continuation", binding).verify(rest, body, now_ms=now_ms)
     if options.seal and not encoding.startswith("sealed"):
         raise CodeModeProtocolError("the continuation is not sealed, and this host requires sealed ones")
     if encoding == "json":
@@ -74,7 +76,7 @@ def unpack(
     return [*_decode_body(body, encoding, options, auth.key_id)], auth
 
 
-def _check_texts(body: object) -> list[str]:
+def _require_texts(body: object) -> list[str]:
     if not isinstance(body, list) or not all(isinstance(text, str) for text in cast("list[Any]", body)):
         raise CodeModeProtocolError("the continuation is malformed")
     return cast("list[str]", body)
@@ -85,7 +87,7 @@ def _encode_body(texts: Iterable[str], encoding: str, options: ContinuationOptio
     if options.compress:
         data = _deflate(data)
     if options.seal:
-        data = _encrypt(data, _make_key_ring(options, "seal").secret(), encoding)
+        data = _encrypt(data, _create_key_ring(options, "seal").get_secret(), encoding)
     return (urlsafe_b64encode(piece).decode() for piece in _rechunk(data))
 
 
@@ -93,7 +95,7 @@ def _decode_body(body: Iterable[str], encoding: str, options: ContinuationOption
     try:
         data = (urlsafe_b64decode(text) for text in body)
         if encoding.startswith("sealed"):
-            data = _decrypt(data, _make_key_ring(options, "seal").secret(key_id), encoding)
+            data = _decrypt(data, _create_key_ring(options, "seal").get_secret(key_id), encoding)
         if encoding.endswith("deflate"):
             data = _inflate(data)
         yield from _unframe_texts(data)
@@ -159,8 +161,8 @@ def _inflate(data: Iterable[bytes]) -> Iterator[bytes]:
         raise ValueError("cut off")
 
 
-def _make_key_ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
-    keys = options.keys if options.keys is not None else get_process_keys()
+def _create_key_ring(options: ContinuationOptions, purpose: str, binding: str | None = None) -> KeyRing:
+    keys = options.keys if options.keys is not None else get_or_create_process_keys()
     # Two separate texts: joined, one that a client chooses could imitate the other.
     bindings = [options.conversation_id, binding]
     return KeyRing(keys, purpose=purpose, binding=None if bindings == [None, None] else bindings)
@@ -168,7 +170,7 @@ def _make_key_ring(options: ContinuationOptions, purpose: str, binding: str | No
 
 def _encrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[bytes]:
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    encryptor = _cipher(secret, nonce).encryptor()
+    encryptor = _create_cipher(secret, nonce).encryptor()
     encryptor.authenticate_additional_data(encoding.encode())
     yield nonce
     for piece in data:
@@ -183,7 +185,7 @@ def _decrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[by
     for piece in data:
         rest += piece
         if decryptor is None and len(rest) >= _NONCE_BYTES:
-            decryptor = _cipher(secret, bytes(rest[:_NONCE_BYTES])).decryptor()
+            decryptor = _create_cipher(secret, bytes(rest[:_NONCE_BYTES])).decryptor()
             decryptor.authenticate_additional_data(encoding.encode())
             del rest[:_NONCE_BYTES]
         if decryptor is not None and len(rest) > _TAG_BYTES:
@@ -204,14 +206,14 @@ def _is_tag_valid(decryptor: Any, tag: bytes) -> bool:
     return True
 
 
-def seal_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
+def seal_text(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
     """Seal a text with the key of the continuation of ``auth``, bound to that continuation."""
-    return seal_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    return seal_with_secret(text, _create_key_ring(options, "outcome").get_secret(auth.key_id), auth.nonce)
 
 
-def open_text(text: str, options: ContinuationOptions, auth: Auth) -> str:
+def unseal_text(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
     """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` if it was not sealed this way."""
-    return open_with_secret(text, _make_key_ring(options, "outcome").secret(auth.key_id), auth.nonce)
+    return unseal_with_secret(text, _create_key_ring(options, "outcome").get_secret(auth.key_id), auth.nonce)
 
 
 def seal_with_secret(text: str, secret: bytes, name: str) -> str:
@@ -220,7 +222,7 @@ def seal_with_secret(text: str, secret: bytes, name: str) -> str:
     return "".join(urlsafe_b64encode(piece).decode() for piece in _rechunk(_encrypt(pieces, secret, name)))
 
 
-def open_with_secret(text: str, secret: bytes, name: str) -> str:
+def unseal_with_secret(text: str, secret: bytes, name: str) -> str:
     """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` if it was not sealed this way."""
     pieces = (urlsafe_b64decode(piece) for piece in _split_text(text, _CHUNK_BYTES))
     return b"".join(_decrypt(pieces, secret, name)).decode()
@@ -228,15 +230,15 @@ def open_with_secret(text: str, secret: bytes, name: str) -> str:
 
 def seal_content_part(description: str, data: bytes, options: ContinuationOptions, name: str) -> bytes:
     """Seal a part of content with a key of the options, bound to this name."""
-    ring, text = _make_key_ring(options, "content"), description.encode()
+    ring, text = _create_key_ring(options, "content"), description.encode()
     pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_split_bytes(data))
-    return ring.signing_id.encode() + b"".join(_encrypt(pieces, ring.secret(), name))
+    return ring.signing_id.encode() + b"".join(_encrypt(pieces, ring.get_secret(), name))
 
 
-def open_content_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
+def unseal_content_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
     """Return description and data. Raises `ValueError` or `CodeModeProtocolError` for any other value."""
     key_id, sealed = sealed_part[:_KEY_ID_BYTES].decode(), sealed_part[_KEY_ID_BYTES:]
-    opened = b"".join(_decrypt(_split_bytes(sealed), _make_key_ring(options, "content").secret(key_id), name))
+    opened = b"".join(_decrypt(_split_bytes(sealed), _create_key_ring(options, "content").get_secret(key_id), name))
     end = _LENGTH_BYTES + int.from_bytes(opened[:_LENGTH_BYTES])
     return opened[_LENGTH_BYTES:end].decode(), opened[end:]
 
@@ -250,21 +252,23 @@ def _split_text(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def digest_answers(text: str, options: ContinuationOptions, auth: Auth) -> str:
+def compute_answers_digest(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
     """Return a keyed digest of answers, which distinguishes answers without revealing them."""
-    return hmac.new(_make_key_ring(options, "answers").secret(auth.key_id), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(
+        _create_key_ring(options, "answers").get_secret(auth.key_id), text.encode(), hashlib.sha256
+    ).hexdigest()
 
 
 def require_cipher(options: ContinuationOptions) -> None:
     """Raise `ValueError` if continuations are to be sealed and no cipher is installed."""
     if options.seal:
         try:
-            _cipher(bytes(32), bytes(_NONCE_BYTES))
+            _create_cipher(bytes(32), bytes(_NONCE_BYTES))
         except ImportError as error:
             raise ValueError(str(error)) from error
 
 
-def _cipher(secret: bytes, nonce: bytes) -> Any:
+def _create_cipher(secret: bytes, nonce: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -279,7 +283,7 @@ def _cipher(secret: bytes, nonce: bytes) -> Any:
 # A text that was written for another invocation or position is refused.
 
 
-def journal_key(salt: str, seed: str) -> str:
+def compute_journal_key(salt: str, seed: str) -> str:
     """Return the key of an invocation's journal, which does not reveal salt and seed."""
     return hashlib.sha256(f"codemode journal:{salt}{seed}".encode()).hexdigest()
 
@@ -290,44 +294,44 @@ class JournalCodec:
     def __init__(self, options: ContinuationOptions, keys: tuple[bytes, ...], key: str, binding: str | None) -> None:
         self._ring = KeyRing(keys, purpose="journal")
         self._sealing = KeyRing(keys, purpose="journal seal") if options.seal else None
-        self._identity = canonical_json([key, options.conversation_id, binding])
+        self._identity = encode_canonical_json([key, options.conversation_id, binding])
         self._key_id = self._ring.signing_id
         self._hmacs: dict[str, tuple[Any, Any]] = {}  # by key: the hash states of an HMAC before any text
 
-    def encode(self, text: str, position: int | str) -> str:
+    def sign_and_seal(self, text: str, position: int | str) -> str:
         """Return the signed and optionally sealed text for the journal."""
         if self._sealing is not None:
-            text = seal_with_secret(text, self._sealing.secret(), self._label_position(position))
-        return f"{self._key_id}.{self._sign(self._key_id, text, position)}.{text}"
+            text = seal_with_secret(text, self._sealing.get_secret(), self._create_position_label(position))
+        return f"{self._key_id}.{self._compute_signature(self._key_id, text, position)}.{text}"
 
-    def decode(self, encoded: str, position: int | str) -> str:
+    def verify_and_unseal(self, encoded: str, position: int | str) -> str:
         """Return the text. Raises `CodeModeProtocolError` for a text of another journal or position."""
         key_id, _, rest = encoded.partition(".")
         signature, _, text = rest.partition(".")
         try:
-            expected = self._sign(key_id, text, position)
+            expected = self._compute_signature(key_id, text, position)
         except (CodeModeProtocolError, UnicodeEncodeError):
-            raise _make_journal_error("was signed with an unknown key, or not at all") from None
+            raise _journal_error("was signed with an unknown key, or not at all") from None
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
-            raise _make_journal_error("was changed, is cut off, or is not of this journal or this place")
+            raise _journal_error("was changed, is cut off, or is not of this journal or this place")
         if self._sealing is None:
             return text
         try:
-            return open_with_secret(text, self._sealing.secret(key_id), self._label_position(position))
+            return unseal_with_secret(text, self._sealing.get_secret(key_id), self._create_position_label(position))
         except (ValueError, CodeModeProtocolError):
-            raise _make_journal_error("is not sealed, and this host requires sealed entries") from None
+            raise _journal_error("is not sealed, and this host requires sealed entries") from None
 
-    def decode_all(self, lines: Sequence[str]) -> list[str]:
+    def verify_and_unseal_lines(self, lines: Sequence[str]) -> list[str]:
         """Return the texts of lines, from position 0."""
-        return [self.decode(line, position) for position, line in enumerate(lines)]
+        return [self.verify_and_unseal(line, position) for position, line in enumerate(lines)]
 
-    def _label_position(self, position: int | str) -> str:
+    def _create_position_label(self, position: int | str) -> str:
         return f"{self._identity}{position}"
 
-    def _sign(self, key_id: str, text: str, position: int | str) -> str:
+    def _compute_signature(self, key_id: str, text: str, position: int | str) -> str:
         hashes = self._hmacs.get(key_id)
         if hashes is None:
-            hashes = self._hmacs[key_id] = _prepare_hmac(self._ring.secret(key_id))
+            hashes = self._hmacs[key_id] = _prepare_hmac(self._ring.get_secret(key_id))
         inner, outer = hashes[0].copy(), hashes[1].copy()
         label = f"{self._identity}{position}"
         # With the length in front, no two pairs of position and text have the same bytes.
@@ -346,7 +350,7 @@ def _prepare_hmac(secret: bytes) -> tuple[Any, Any]:
     return inner, outer
 
 
-def _make_journal_error(reason: str) -> CodeModeProtocolError:
+def _journal_error(reason: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(
         f"the journal of this program cannot be used: an entry {reason}", details={"origin": "journal"}
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, cast
 
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeProtocolError
 from ..records import record
 
@@ -35,7 +35,7 @@ _OTHER_BINDING = (
 
 
 @record
-class Auth:
+class SignatureInfo:
     """The key and nonce of a signature, and its validity period."""
 
     key_id: str
@@ -52,8 +52,8 @@ class KeyRing:
     """
 
     def __init__(self, keys: tuple[bytes, ...], *, purpose: str, binding: Any = None) -> None:
-        self._keys = {key_id(key): _derive_secret(key, purpose) for key in keys}
-        self._signing_id = key_id(keys[-1])
+        self._keys = {compute_key_id(key): _derive_secret(key, purpose) for key in keys}
+        self._signing_id = compute_key_id(keys[-1])
         self._binding = binding
 
     @property
@@ -61,7 +61,7 @@ class KeyRing:
         """The id of the key that signs."""
         return self._signing_id
 
-    def secret(self, key_id: str | None = None) -> bytes:
+    def get_secret(self, key_id: str | None = None) -> bytes:
         """Return 32 derived bytes of a key, the signing one by default. Raises `CodeModeProtocolError` if unknown."""
         secret = self._keys.get(key_id if key_id is not None else self._signing_id)
         if secret is None:
@@ -83,7 +83,7 @@ class KeyRing:
             auth[_BINDINGS] = self._compute_binding_tags(self._signing_id, nonce)
         return {**value, "auth": {**auth, "signature": self._compute_signature(value, texts, auth)}}
 
-    def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> Auth:
+    def verify(self, signed: Mapping[str, Any], texts: Iterable[str] = (), *, now_ms: int | None) -> SignatureInfo:
         """Verify signature and times; without ``now_ms`` only the signature. Raises `CodeModeProtocolError`."""
         auth = signed.get("auth")
         if not isinstance(auth, dict) or set(cast("dict[str, Any]", auth)) - {_BINDINGS} != _AUTH_FIELDS:
@@ -95,7 +95,7 @@ class KeyRing:
         claimed = fields["signature"]
         unsigned = {key: item for key, item in fields.items() if key != "signature"}
         try:
-            self._require_binding(fields)
+            self._require_same_binding(fields)
             expected = self._compute_signature(value, texts, unsigned)
         except (TypeError, ValueError, RecursionError):
             raise CodeModeProtocolError("the continuation is not plain JSON") from None
@@ -106,11 +106,11 @@ class KeyRing:
             raise CodeModeProtocolError(
                 "the continuation's signature is wrong: it was changed, or is not for this host"
             )
-        return _check_times(fields, now_ms)
+        return _parse_unexpired_signature(fields, now_ms)
 
-    def _require_binding(self, fields: Mapping[str, Any]) -> None:
+    def _require_same_binding(self, fields: Mapping[str, Any]) -> None:
         """Raise `CodeModeProtocolError` if the value has another binding; the signature covers the binding too."""
-        self.secret(fields["keyId"])  # raises if the key is unknown
+        self.get_secret(fields["keyId"])  # raises if the key is unknown
         expected = None if self._binding is None else self._compute_binding_tags(fields["keyId"], fields["nonce"])
         claimed = fields.get(_BINDINGS)
         if claimed == expected:
@@ -124,14 +124,14 @@ class KeyRing:
         raise CodeModeProtocolError(message, details={"binding": kind})
 
     def _compute_binding_tags(self, key_id: str, nonce: object) -> list[str | None]:
-        secret, binding = self.secret(key_id), self._binding
+        secret, binding = self.get_secret(key_id), self._binding
         parts = cast("list[Any]", binding) if isinstance(binding, list) else [binding]
-        texts = [None if part is None else canonical_json([nonce, part]) for part in parts]
+        texts = [None if part is None else encode_canonical_json([nonce, part]) for part in parts]
         return [None if text is None else hmac.new(secret, text.encode(), "sha256").hexdigest()[:32] for text in texts]
 
     def _compute_signature(self, value: Mapping[str, Any], texts: Iterable[str], auth: Mapping[str, Any]) -> str:
-        mac = hmac.new(self.secret(auth["keyId"]), digestmod=hashlib.sha256)
-        head = canonical_json({"value": value, "auth": auth, "binding": self._binding})
+        mac = hmac.new(self.get_secret(auth["keyId"]), digestmod=hashlib.sha256)
+        head = encode_canonical_json({"value": value, "auth": auth, "binding": self._binding})
         for text in chain((head,), texts):
             covered = text.encode()
             # With the length in front of each, no two lists of texts have the same bytes.
@@ -140,16 +140,16 @@ class KeyRing:
         return urlsafe_b64encode(mac.digest()).rstrip(b"=").decode()
 
 
-def _check_times(fields: Mapping[str, Any], now_ms: int | None) -> Auth:
+def _parse_unexpired_signature(fields: Mapping[str, Any], now_ms: int | None) -> SignatureInfo:
     issued, expires = fields["issuedAtMs"], fields["expiresAtMs"]
     if now_ms is not None and now_ms >= expires:
         raise CodeModeProtocolError("the continuation has expired")
     if now_ms is not None and issued > now_ms + _MAX_CLOCK_SKEW_MS:
         raise CodeModeProtocolError("the continuation was issued in the future")
-    return Auth(fields["keyId"], fields["nonce"], issued, expires)
+    return SignatureInfo(fields["keyId"], fields["nonce"], issued, expires)
 
 
-def key_id(key: bytes) -> str:
+def compute_key_id(key: bytes) -> str:
     """Return the id of a key, as continuations name it."""
     return hashlib.sha256(b"codemode key id:" + key).hexdigest()[:16]
 

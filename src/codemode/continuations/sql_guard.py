@@ -54,7 +54,7 @@ class SqlResumeGuard(ABC):
             if not isinstance(result, Heartbeat):
                 return result
             if detector.has_lapsed(result) and await _run_in_guard_thread(
-                lambda beat=result: self._take_over_sync(claim, beat)
+                lambda beat=result: self._take_over_claim_sync(claim, beat)
             ):
                 return LAPSED
             await backoff.wait()
@@ -88,7 +88,7 @@ class SqlResumeGuard(ABC):
             row = connection.execute(
                 f"SELECT answers, beat, renewed_at_ms, outcome FROM {self.table} WHERE key = ?", (claim.key,)
             ).fetchone()
-            now_ms = self._now_ms(connection)
+            now_ms = self._read_now_ms(connection)
             if row is not None:
                 answers, number, renewed_at_ms, outcome = row
                 require_same_answers(answers, claim, outcome)
@@ -101,7 +101,7 @@ class SqlResumeGuard(ABC):
         self._heartbeats[claim.key] = 1
         return None
 
-    def _take_over_sync(self, claim: Claim, heartbeat: Heartbeat) -> bool:
+    def _take_over_claim_sync(self, claim: Claim, heartbeat: Heartbeat) -> bool:
         return self._renew_sync(claim.key, heartbeat.number)
 
     def _renew_sync(self, key: str, heartbeat: int | None) -> bool:
@@ -112,7 +112,7 @@ class SqlResumeGuard(ABC):
             f"UPDATE {self.table} SET beat = beat + 1, renewed_at_ms = ? WHERE key = ? AND beat = ? AND outcome IS NULL"
         )
         with self._transaction() as connection:
-            is_renewed = connection.execute(statement, (self._now_ms(connection), key, heartbeat)).rowcount == 1
+            is_renewed = connection.execute(statement, (self._read_now_ms(connection), key, heartbeat)).rowcount == 1
         if is_renewed:
             self._heartbeats[key] = heartbeat + 1
         return is_renewed
@@ -130,13 +130,13 @@ class SqlResumeGuard(ABC):
                 (key, heartbeat),
             )
 
-    def _now_ms(self, connection: StatementExecutor) -> int:
+    def _read_now_ms(self, connection: StatementExecutor) -> int:
         if self._test_clock is not None:
             return self._test_clock.now_ms()
-        return self._database_time(connection)
+        return self._read_database_time_ms(connection)
 
     @abstractmethod
-    def _database_time(self, connection: StatementExecutor) -> int: ...
+    def _read_database_time_ms(self, connection: StatementExecutor) -> int: ...
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[StatementExecutor]: ...

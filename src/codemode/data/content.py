@@ -122,7 +122,7 @@ class MediaContent:
         from pydantic_core import core_schema
 
         serializer = core_schema.plain_serializer_function_ser_schema(_serialize_content)
-        return core_schema.no_info_plain_validator_function(_validate_handle, serialization=serializer)
+        return core_schema.no_info_plain_validator_function(_resolve_handle, serialization=serializer)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _core: Any, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class ContentRegistry(Protocol):
     """The parts that one run was given."""
 
     @property
-    def tag(self) -> str:
+    def reference_key(self) -> str:
         """The key that marks an object as a reference to content."""
         ...
 
@@ -151,7 +151,7 @@ class ContentRegistry(Protocol):
         """Take a part, and return the object that stands for it."""
         ...
 
-    def replace_numbers(self, text: str | None) -> str | None:
+    def replace_names_with_ids(self, text: str | None) -> str | None:
         """Return JSON text with the ids of parts in place of their names in this run."""
         ...
 
@@ -192,11 +192,11 @@ def replace_with_references(
     ``part_of`` returns the content of other objects. Raises as the registry does.
     """
 
-    def reference_to(item: Any) -> Any:
+    def to_reference(item: Any) -> Any:
         content = item if isinstance(item, MediaContent) else None if part_of is None else part_of(item)
         return _UNCHANGED if content is None else registry.register(content)
 
-    return _replace_nested(value, reference_to, 0)
+    return _replace_nested_values(value, to_reference, 0)
 
 
 @record
@@ -237,7 +237,7 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
     numbers: DistinctContents[int] = DistinctContents()
     parts: list[MediaContent] = []
 
-    def describe(item: Any) -> Any:
+    def describe_content(item: Any) -> Any:
         if not isinstance(item, MediaContent):
             return _UNCHANGED
         number = numbers.find_name(item)
@@ -247,9 +247,9 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
         return {"content": number, **item.description}
 
     if not isinstance(value, ContentResult):
-        return _replace_nested(value, describe, 0) if may_hold_content(value) else value, parts
-    plain = _replace_nested(value.value, describe, 0)
-    _replace_nested(value.content, describe, 0)
+        return _replace_nested_values(value, describe_content, 0) if may_hold_content(value) else value, parts
+    plain = _replace_nested_values(value.value, describe_content, 0)
+    _replace_nested_values(value.content, describe_content, 0)
     return plain, parts
 
 
@@ -304,12 +304,12 @@ _UNCHANGED: Any = object()
 
 
 def _resolve_reference(item: Any, registry: ContentRegistry, convert: Callable[[MediaContent], Any]) -> Any:
-    if type(item) is not dict or registry.tag not in item:
+    if type(item) is not dict or registry.reference_key not in item:
         return item if isinstance(item, MediaContent) else _UNCHANGED
-    return convert(registry.get(cast("dict[str, Any]", item)[registry.tag]))
+    return convert(registry.get(cast("dict[str, Any]", item)[registry.reference_key]))
 
 
-def _replace_nested(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+def _replace_nested_values(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     """Return a value with some nested values replaced, also in objects. Unchanged parts stay the same objects."""
     if type(value) in SCALARS or depth > _MAX_DEPTH:
         return value
@@ -317,23 +317,23 @@ def _replace_nested(value: Any, replace: Callable[[Any], Any], depth: int) -> An
     if replacement is not _UNCHANGED:
         return replacement
     if is_mapping(value):
-        members = {key: _replace_nested(item, replace, depth + 1) for key, item in value.items()}
+        members = {key: _replace_nested_values(item, replace, depth + 1) for key, item in value.items()}
         is_same = all(members[key] is item for key, item in value.items())
         return value if is_same else members
     if isinstance(value, list | tuple):
-        items = [_replace_nested(item, replace, depth + 1) for item in cast("list[Any]", value)]
+        items = [_replace_nested_values(item, replace, depth + 1) for item in cast("list[Any]", value)]
         is_same = all(new is item for new, item in zip(items, cast("list[Any]", value), strict=True))
         return cast("Any", value) if is_same else items
-    return _replace_in_object(value, replace, depth)
+    return _replace_field_values(value, replace, depth)
 
 
-def _replace_in_object(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
+def _replace_field_values(value: Any, replace: Callable[[Any], Any], depth: int) -> Any:
     kind = cast("Any", type(value))
     fields: Any = getattr(kind, "__pydantic_fields__", None) or getattr(kind, "__dataclass_fields__", None)
     if not isinstance(fields, Mapping):
         return value
     members: dict[str, Any] = {name: getattr(value, name, None) for name in cast("Mapping[str, Any]", fields)}
-    replaced = {name: _replace_nested(item, replace, depth + 1) for name, item in members.items()}
+    replaced = {name: _replace_nested_values(item, replace, depth + 1) for name, item in members.items()}
     changed = {name: item for name, item in replaced.items() if item is not members[name]}
     if not changed:
         return value
@@ -352,12 +352,12 @@ def _sha256(data: bytes = b"") -> Any:
     return hashlib.sha256(data)
 
 
-def _validate_handle(value: Any) -> MediaContent:
+def _resolve_handle(value: Any) -> MediaContent:
     if isinstance(value, MediaContent):
         return value
     registry = current_registry.get()
-    if registry is not None and is_mapping(value) and registry.tag in value:
-        return registry.get(value[registry.tag])
+    if registry is not None and is_mapping(value) and registry.reference_key in value:
+        return registry.get(value[registry.reference_key])
     raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
 
 

@@ -33,14 +33,14 @@ def protect_integers(value: dict[str, Any]) -> dict[str, Any]:
         return value  # not JSON: not created by a host
     if _LONG_INTEGER_CLASSES not in text.encode().translate(_BYTE_CLASSES):
         return value
-    paths = list(_find_long_integers(value))
+    paths = list(_find_inexact_integer_paths(value))
     if not paths:
         return value
     plain = json.loads(text)
     for path in paths:
-        holder: Any = _get_at(plain, path[:-1])
+        holder: Any = _get_value_at(plain, path[:-1])
         holder[path[-1]] = str(holder[path[-1]])
-    return {**plain, POINTERS_KEY: ["".join(map(_format_step, path)) for path in paths]}
+    return {**plain, POINTERS_KEY: ["".join(map(_format_pointer_token, path)) for path in paths]}
 
 
 def restore_integers(value: Any, original: Any = _NOT_GIVEN) -> Any:
@@ -62,7 +62,7 @@ def restore_listed_integers(value: dict[str, Any]) -> dict[str, Any]:
     plain = json.loads(json.dumps({key: item for key, item in value.items() if key != POINTERS_KEY}))
     for pointer in dict.fromkeys(cast("list[str]", pointers)):
         path = _parse_pointer(pointer)
-        if not _make_integer(plain, path):
+        if not _replace_text_by_integer(plain, path):
             raise ValueError(f"{POINTERS_KEY} names {pointer[:100]!r}, where no integer is written as text")
     return plain
 
@@ -72,13 +72,13 @@ def restore_edited_integers(original: Any, edited: Any) -> Any:
 
     Raises `ValueError` where it has the number that a browser makes of such an integer, as the intention is ambiguous.
     """
-    paths = list(_find_long_integers(original))
+    paths = list(_find_inexact_integer_paths(original))
     if not paths:
         return edited
     holder = json.loads(json.dumps([edited]))
     for path in paths:
-        if not _make_integer(holder, (0, *path)):
-            old, new = _get_at(original, path), _get_at(holder, (0, *path))
+        if not _replace_text_by_integer(holder, (0, *path)):
+            old, new = _get_value_at(original, path), _get_value_at(holder, (0, *path))
             if type(new) in (int, float) and new != old and to_browser_number(new) == _round_like_browser(old):
                 raise ValueError(f"{old} became {new}, as in a browser: send it as text")
     return holder[0]
@@ -100,12 +100,12 @@ def _round_like_browser(integer: int) -> float | None:
         return None
 
 
-def is_beyond_exact(value: object) -> bool:
+def is_beyond_exact_range(value: object) -> bool:
     """Return True for an integer that a JavaScript number need not hold exactly."""
     return isinstance(value, int) and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER
 
 
-def _find_long_integers(value: Any) -> Iterable[_Path]:
+def _find_inexact_integer_paths(value: Any) -> Iterable[_Path]:
     pending: list[tuple[_Path, Any]] = [((), value)]
     while pending:
         path, item = pending.pop()
@@ -113,13 +113,13 @@ def _find_long_integers(value: Any) -> Iterable[_Path]:
             pending.extend(((*path, key), child) for key, child in item.items())
         elif is_sequence(item):
             pending.extend(((*path, index), child) for index, child in enumerate(item))
-        elif is_beyond_exact(item):
+        elif is_beyond_exact_range(item):
             yield path
 
 
-def _make_integer(value: Any, path: _Path) -> bool:
+def _replace_text_by_integer(value: Any, path: _Path) -> bool:
     """Convert the text at a path to an integer; False if there is no such text."""
-    holder: Any = _get_at(value, path[:-1]) if path else None
+    holder: Any = _get_value_at(value, path[:-1]) if path else None
     key = _find_key(holder, path[-1]) if path else None
     if key is None:
         return False
@@ -130,7 +130,7 @@ def _make_integer(value: Any, path: _Path) -> bool:
     return True
 
 
-def _get_at(value: Any, path: _Path) -> Any:
+def _get_value_at(value: Any, path: _Path) -> Any:
     for step in path:
         key = _find_key(value, step)
         if key is None:
@@ -149,7 +149,7 @@ def _find_key(holder: Any, step: str | int) -> Any:
     return step if 0 <= step < len(holder) else None
 
 
-def _format_step(step: str | int) -> str:
+def _format_pointer_token(step: str | int) -> str:
     return "/" + str(step).replace("~", "~0").replace("/", "~1")
 
 

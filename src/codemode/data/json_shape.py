@@ -25,7 +25,7 @@ _LEVEL_CHANGES = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))  # read as si
 Excess = Literal["depth", "containers", "values"]
 
 
-def find_excess(
+def find_exceeded_limit(
     text: str, *, max_depth: int = UNLIMITED, max_containers: int = UNLIMITED, max_values: int = UNLIMITED
 ) -> Excess | None:
     """Return the limit that a JSON text exceeds, if any.
@@ -37,7 +37,7 @@ def find_excess(
     values = brackets + 1 + (text.count(",") if len(text) >= 2 * max_values else 0)
     if brackets <= max_depth and brackets <= max_containers and (len(text) < 2 * max_values or values <= max_values):
         return None
-    return _ShapeCounter(max_depth, max_containers, max_values).find_excess(text)
+    return _ShapeCounter(max_depth, max_containers, max_values).find_exceeded_limit(text)
 
 
 class _ShapeCounter:
@@ -49,10 +49,10 @@ class _ShapeCounter:
         self._values = 1
         self._last_mark = b""  # last structural character of the previous slice
 
-    def find_excess(self, text: str) -> Excess | None:
+    def find_exceeded_limit(self, text: str) -> Excess | None:
         max_depth, max_containers, max_values = self._limits
-        for marks in _iter_structure(text):
-            if self._nests_deeper(marks, max_depth):
+        for marks in _iterate_structural_marks(text):
+            if self._update_depth_and_compare(marks, max_depth):
                 return "depth"
             containers = marks.count(b"[") + marks.count(b"{")
             joined = self._last_mark + marks
@@ -67,7 +67,7 @@ class _ShapeCounter:
                 return "values"
         return "values" if self._values > max_values else None
 
-    def _nests_deeper(self, marks: bytes, max_depth: int) -> bool:
+    def _update_depth_and_compare(self, marks: bytes, max_depth: int) -> bool:
         brackets = marks.translate(None, b',v0"')
         opened = brackets.count(b"[") + brackets.count(b"{")
         depth_before, self._depth = self._depth, self._depth + 2 * opened - len(brackets)
@@ -88,7 +88,7 @@ def has_long_integer(text: str, max_digits: int) -> bool:
     if not any(text[start : start + width].isdigit() for start in range(0, len(text) - width + 1, width)):
         return False
     run, trailing_digits = b"0" * (max_digits + 1), b""
-    for marks in _iter_structure(text):
+    for marks in _iterate_structural_marks(text):
         joined = trailing_digits + marks
         if run in joined:
             return True
@@ -96,7 +96,7 @@ def has_long_integer(text: str, max_digits: int) -> bool:
     return False
 
 
-def _iter_structure(text: str) -> Iterator[bytes]:
+def _iterate_structural_marks(text: str) -> Iterator[bytes]:
     """Yield what stands outside strings, slice by slice: brackets, commas, digits as ``0``, ``v`` for the rest."""
     start, in_string = 0, False
     while start < len(text):

@@ -12,20 +12,20 @@ from typing import Any, NoReturn, cast
 from ..cached_property import cached_property
 from ..errors import CodeModeSerializationError
 from ..host.steps import run_without_gc
-from .json_shape import estimate_json_length, find_excess, has_long_integer, has_more_values_than
+from .json_shape import estimate_json_length, find_exceeded_limit, has_long_integer, has_more_values_than
 from .plain_json import (
     MAX_DEPTH,
     MAX_INT_DIGITS,
     MAX_PLAIN_VALUES,
+    describe_encoding_failure,
     encode_small,
     encode_small_sorted,
     encode_with_pydantic,
-    explain_not_json,
     has_cycle,
-    is_plain,
-    write_in_chunks,
+    is_plain_json,
     write_json,
-    write_plain,
+    write_json_in_chunks,
+    write_plain_json,
 )
 
 _SMALL_CHARACTERS = 1 << 9
@@ -34,21 +34,21 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _SPLIT_PAIR_EXCESS = 8  # two escapes are written for what is four bytes
 _ESCAPE_CHARACTERS = 6
-_MAX_BYTES_PER_CHARACTER = 6  # as `utf8_length` counts
+_MAX_BYTES_PER_CHARACTER = 6  # as `count_utf8_bytes` counts
 # Some milliseconds, where every character is half a pair.
 _CHUNK_CHARACTERS = 1 << 14
 NOT_GIVEN: Any = object()
 """A missing argument, where None is a value."""
 
 
-def utf8_length(text: str) -> int:
+def count_utf8_bytes(text: str) -> int:
     """Count the UTF-8 bytes of ``text``; a lone surrogate counts six, as ``JSON.stringify`` escapes it."""
     if text.isascii():
         return len(text)
     if len(text) <= _LARGE_TEXT_CHARACTERS:
         return len(text.encode("utf-8", "backslashreplace"))
     pieces = (text[start : start + _LARGE_TEXT_CHARACTERS] for start in range(0, len(text), _LARGE_TEXT_CHARACTERS))
-    return sum(map(utf8_length, pieces))
+    return sum(map(count_utf8_bytes, pieces))
 
 
 def replace_lone_surrogates(text: str) -> str:
@@ -69,7 +69,7 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     if len(text) > max_depth and nests_deeper_than(text, max_depth):
         raise ValueError(f"JSON nests deeper than {max_depth} levels")
     try:
-        value = _decode(text) if len(text) <= MAX_INT_DIGITS else _decode_long(text)
+        value = _decode_text(text) if len(text) <= MAX_INT_DIGITS else _decode_long_text(text)
     except RecursionError:
         # The caller may already be deep in its own stack.
         raise ValueError("JSON nests too deeply for the current stack") from None
@@ -78,7 +78,7 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def decode_json_with_numbers(read_number: Callable[[str], Any], text: str) -> Any:
+def decode_json_replacing_numbers(read_number: Callable[[str], Any], text: str) -> Any:
     """Parse untrusted JSON text; ``read_number`` may return a replacement for a number, or None.
 
     It gets numbers with a fraction or an exponent. Lone surrogates stay.
@@ -87,23 +87,23 @@ def decode_json_with_numbers(read_number: Callable[[str], Any], text: str) -> An
         raise ValueError(f"JSON nests deeper than {MAX_DEPTH} levels")
     _refuse_long_integers(text)
 
-    def read(number: str) -> Any:
+    def decode_number(number: str) -> Any:
         replacement = read_number(number)
-        return _finite_float(number) if replacement is None else replacement
+        return _parse_finite_float(number) if replacement is None else replacement
 
-    decoder = json.JSONDecoder(parse_float=read, parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_float=decode_number, parse_constant=_refuse_constant)
     try:
         return decoder.decode(text)
     except RecursionError:
         raise ValueError("JSON nests too deeply for the current stack") from None
 
 
-def _decode_long(text: str) -> Any:
+def _decode_long_text(text: str) -> Any:
     _refuse_long_integers(text)
-    return _decode(text) if len(text) < _LARGE_TEXT_CHARACTERS else run_without_gc(lambda: _decode(text))
+    return _decode_text(text) if len(text) < _LARGE_TEXT_CHARACTERS else run_without_gc(lambda: _decode_text(text))
 
 
-def _decode(text: str) -> Any:
+def _decode_text(text: str) -> Any:
     # Most texts have no surrounding white space, which the decoder would look for first.
     try:
         value, end = _scan_once(text, 0)
@@ -114,24 +114,24 @@ def _decode(text: str) -> Any:
 
 def nests_deeper_than(text: str, max_depth: int) -> bool:
     """Tell whether JSON text nests deeper than ``max_depth``, in linear time and without recursion."""
-    return len(text) > max_depth and find_excess(text, max_depth=max_depth) is not None
+    return len(text) > max_depth and find_exceeded_limit(text, max_depth=max_depth) is not None
 
 
-def require_max_values(text: str, max_values: int, what: str) -> None:
+def require_max_text_values(text: str, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a JSON text of more than ``max_values`` containers and scalars.
 
     Each of them costs some thirty times its text once it is decoded, so this comes first.
     """
     # Two characters at the least for each value.
-    if len(text) > 2 * max_values and find_excess(text, max_values=max_values) is not None:
+    if len(text) > 2 * max_values and find_exceeded_limit(text, max_values=max_values) is not None:
         raise create_too_many_values_error(max_values, what)
 
 
-def require_max_size(text: str, max_bytes: int, max_values: int, what: str) -> None:
+def require_max_text_size(text: str, max_bytes: int, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a JSON text of more than ``max_bytes`` or ``max_values``."""
     if _MAX_BYTES_PER_CHARACTER * len(text) > max_bytes:
-        require_max_bytes(utf8_length(text), max_bytes, what)
-    require_max_values(text, max_values, what)
+        require_max_bytes(count_utf8_bytes(text), max_bytes, what)
+    require_max_text_values(text, max_values, what)
 
 
 def create_too_many_values_error(max_values: int, what: str) -> CodeModeSerializationError:
@@ -153,7 +153,7 @@ def _replace_nested_surrogates(value: Any) -> Any:
     return json.loads(_LONE_SURROGATE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
 
 
-def _finite_float(text: str) -> float:
+def _parse_finite_float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError("JSON holds a number too large for a double")
@@ -164,7 +164,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite_float, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_float=_parse_finite_float, parse_constant=_refuse_constant)
 _scan_once = cast("Callable[[str, int], tuple[Any, int]]", vars(_DECODER)["scan_once"])
 
 # --- encoding ---
@@ -174,23 +174,23 @@ class CachedJsonObject(dict[str, Any]):
     """A plain JSON object that does not change any more: its canonical text is computed once."""
 
     @cached_property
-    def text(self) -> str:
-        """What `canonical_json` gives of it."""
-        return canonical_json({**self})
+    def canonical_text(self) -> str:
+        """What `encode_canonical_json` gives of it."""
+        return encode_canonical_json({**self})
 
 
-def canonical_object(members: Mapping[str, Any]) -> str:
-    """Encode an object as `canonical_json` does, with the cached text of a `CachedJsonObject`."""
+def encode_canonical_object(members: Mapping[str, Any]) -> str:
+    """Encode an object as `encode_canonical_json` does, with the cached text of a `CachedJsonObject`."""
     if CachedJsonObject not in map(type, members.values()):
-        return canonical_json(members)
+        return encode_canonical_json(members)
     texts: list[str] = []
     for key, value in sorted(members.items()):
-        text = value.text if type(value) is CachedJsonObject else canonical_json(value)
-        texts.append(f"{canonical_json(key)}:{text}")
+        text = value.canonical_text if type(value) is CachedJsonObject else encode_canonical_json(value)
+        texts.append(f"{encode_canonical_json(key)}:{text}")
     return f"{{{','.join(texts)}}}"
 
 
-def canonical_json(value: Any) -> str:
+def encode_canonical_json(value: Any) -> str:
     """Encode plain JSON in the form that is signed and compared: sorted keys, ASCII, no spaces.
 
     Raises `ValueError` for NaN and infinities, `TypeError` for values that are not plain JSON.
@@ -225,12 +225,12 @@ def encode_json(
     try:
         if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
             text = encode_small(value)
-        elif is_plain(value, MAX_PLAIN_VALUES if max_values is None else max_values) if plain is None else plain:
-            text = write_plain(value, max_depth=MAX_DEPTH)
+        elif is_plain_json(value, MAX_PLAIN_VALUES if max_values is None else max_values) if plain is None else plain:
+            text = write_plain_json(value, max_depth=MAX_DEPTH)
         else:
             if max_values is not None:
-                require_max_value_count(value, max_values, what)
-            text = write_in_chunks(value, max_depth=MAX_DEPTH)
+                require_max_host_values(value, max_values, what)
+            text = write_json_in_chunks(value, max_depth=MAX_DEPTH)
     except (TypeError, ValueError, RecursionError):
         text = _encode_with_pydantic(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
@@ -238,11 +238,11 @@ def encode_json(
     return text
 
 
-def require_max_value_count(value: Any, max_values: int, what: str) -> None:
+def require_max_host_values(value: Any, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a host value of more than ``max_values`` containers and scalars."""
     if has_more_values_than(value, max_values):
         if has_cycle(value):
-            raise CodeModeSerializationError(f"{what} is not JSON: {explain_not_json(value, ValueError())}.")
+            raise CodeModeSerializationError(f"{what} is not JSON: {describe_encoding_failure(value, ValueError())}.")
         raise create_too_many_values_error(max_values, what)
 
 
@@ -256,7 +256,7 @@ def count_json_bytes(text: str) -> int:
         text_with_surrogates = piece.encode("ascii").decode("raw_unicode_escape")
         combined = text_with_surrogates.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         escapes = piece.replace("\\\\", "")  # what stays behind a backslash stays an escape
-        length += utf8_length(combined) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
+        length += count_utf8_bytes(combined) + 5 * (escapes.count("\\u000") + escapes.count("\\u001"))
         if last_character >= "\ud800" and _SURROGATE_PAIR.match(last_character + combined[0]):
             length -= _SPLIT_PAIR_EXCESS
         last_character = combined[-1]
@@ -289,12 +289,12 @@ def _encode_with_pydantic(value: Any, max_values: int | None, what: str) -> str:
     try:
         text = encode_with_pydantic(value)
         if max_values is not None:
-            require_max_values(text, max_values, what)
+            require_max_text_values(text, max_values, what)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     except CodeModeSerializationError:
         raise
     except Exception as error:
         # Serialisers are the tool author's code and may raise anything.
-        raise CodeModeSerializationError(f"{what} is not JSON: {explain_not_json(value, error)}.") from error
+        raise CodeModeSerializationError(f"{what} is not JSON: {describe_encoding_failure(value, error)}.") from error
     return text

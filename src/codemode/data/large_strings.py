@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 from ..records import record
-from .json_values import decode_json_with_numbers, replace_lone_surrogates
+from .json_values import decode_json_replacing_numbers, replace_lone_surrogates
 from .narrowing import is_array, is_object
 
 _SLICE_CHARACTERS = 1 << 16
@@ -21,7 +21,7 @@ _MAX_BACKSLASHES = 64  # before a quote, which may be escaped by the last of the
 _ESCAPE_CHARACTERS = 6
 
 
-def _no_size(_text: str) -> None:
+def _return_no_size(_text: str) -> None:
     return None
 
 
@@ -41,7 +41,7 @@ class LargeStrings:
 
 
 def extract_large_strings(
-    text: str, min_bytes: int, size_of: Callable[[str], int | None] = _no_size
+    text: str, min_bytes: int, size_of: Callable[[str], int | None] = _return_no_size
 ) -> LargeStrings | None:
     """Extract strings of at least ``min_bytes`` UTF-8 bytes from compact ASCII JSON, or return None.
 
@@ -73,30 +73,30 @@ def may_have_references(text: str | None) -> bool:
     return text is not None and _REFERENCE_PREFIX in text
 
 
-def decode_with_strings(text: str, string_at: Callable[[int], str]) -> Any:
+def decode_json_with_large_strings(text: str, string_at: Callable[[int], str]) -> Any:
     """Decode hostile JSON text with the large strings in their places."""
 
-    def read_number(number: str) -> str | None:
+    def resolve_reference_number(number: str) -> str | None:
         digits = number[2:]
         is_reference = number.startswith(_REFERENCE_PREFIX) and digits.isdigit() and len(digits) <= _MAX_DIGITS
         return string_at(int(digits)) if is_reference else None
 
-    value = decode_json_with_numbers(read_number, text)
+    value = decode_json_replacing_numbers(resolve_reference_number, text)
     return _replace_nested_surrogates(value) if "\\ud" in text or "\\uD" in text else value
 
 
 def expand_references(text: str, text_at: Callable[[int], str]) -> str:
     """Return a JSON text with the JSON texts of large strings in their places."""
 
-    def expand(match: re.Match[str]) -> str:
+    def expand_match(match: re.Match[str]) -> str:
         return match[0] if match[1] is None else text_at(int(match[1]))
 
-    return _string_or_reference().sub(expand, text)
+    return _get_string_or_reference_pattern().sub(expand_match, text)
 
 
-def find_references(text: str) -> Iterator[int]:
+def iterate_reference_numbers(text: str) -> Iterator[int]:
     """Yield the numbers of the places in a JSON text, in their order."""
-    for match in _string_or_reference().finditer(text):
+    for match in _get_string_or_reference_pattern().finditer(text):
         if match[1] is not None:
             yield int(match[1])
 
@@ -160,7 +160,7 @@ def _trim_partial_escape(chunk: str) -> str:
 
 
 @cache
-def _string_or_reference() -> re.Pattern[str]:
+def _get_string_or_reference_pattern() -> re.Pattern[str]:
     # A string is gone over as a whole, so that what stands in one is no number.
     return re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<![0-9.+-])0E([0-9]{1,9})(?![0-9.eE+-])')
 
@@ -182,8 +182,8 @@ def _find_long_strings(text: str, min_characters: int) -> Iterator[tuple[int, in
     start, opening_quote = 0, -1
     while start < len(text):
         if opening_quote >= 0:
-            start = _skip_to_quote(text, start)
-        piece = _mask_escapes(text, start)
+            start = _find_quote_search_start(text, start)
+        piece = _read_masked_slice(text, start)
         parts = piece.split('"')
         lengths = [*map(len, parts)]
         if opening_quote >= 0 or max(lengths) >= min_characters:
@@ -203,7 +203,7 @@ def _find_long_strings(text: str, min_characters: int) -> Iterator[tuple[int, in
         start += len(piece)
 
 
-def _skip_to_quote(text: str, start: int) -> int:
+def _find_quote_search_start(text: str, start: int) -> int:
     """Return from where on there is to be looked for the end of the string in which ``start`` is."""
     quote = text.find('"', start, start + _MAX_SEARCH_CHARACTERS)
     end = min(start + _MAX_SEARCH_CHARACTERS, len(text)) if quote < 0 else quote
@@ -212,7 +212,7 @@ def _skip_to_quote(text: str, start: int) -> int:
     return start if backslashes == len(last) else end - backslashes
 
 
-def _mask_escapes(text: str, start: int) -> str:
+def _read_masked_slice(text: str, start: int) -> str:
     """Return a slice as long as it is in the text, with no escape cut in two and no quote that ends no string."""
     end = start + _SLICE_CHARACTERS
     chunk = text[start:end]

@@ -81,11 +81,15 @@ def write_json(value: Any, *, sort_keys: bool = False) -> str:
     Raises `TypeError` for what is no JSON, and `ValueError` for NaN, infinities, integers of too many digits and what
     holds itself.
     """
-    return write_plain(value, sort_keys=sort_keys) if is_plain(value) else write_in_chunks(value, sort_keys=sort_keys)
+    return (
+        write_plain_json(value, sort_keys=sort_keys)
+        if is_plain_json(value)
+        else write_json_in_chunks(value, sort_keys=sort_keys)
+    )
 
 
-def is_plain(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
-    """Return True if `write_plain` may write a value: of so many values at most, each of which `json` writes alike.
+def is_plain_json(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
+    """Return True if `write_plain_json` may write a value: at most ``max_values`` values that `json` writes alike.
 
     orjson takes enums and UUIDs, writes NaN as null, and its versions differ in very large and very small numbers.
     """
@@ -95,10 +99,12 @@ def is_plain(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
         batch = pending[-_BATCH_VALUES:]
         del pending[-_BATCH_VALUES:]
         kinds = {*map(type, batch)}
-        if not kinds <= _PLAIN_TYPES or (float in kinds and not _have_portable_text(_select_type(float, batch, kinds))):
+        if not kinds <= _PLAIN_TYPES or (
+            float in kinds and not _have_portable_text(_select_values_of_type(float, batch, kinds))
+        ):
             return False
         for kind in kinds - _PLAIN_SCALAR_TYPES:
-            containers = _select_type(kind, batch, kinds)
+            containers = _select_values_of_type(kind, batch, kinds)
             count += sum(map(len, containers))
             if count > max_values or (
                 kind is dict and not _TEXT_TYPES.issuperset(map(type, chain.from_iterable(containers)))
@@ -108,7 +114,7 @@ def is_plain(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
     return True
 
 
-def _select_type(kind: type, batch: list[Any], kinds: set[type]) -> list[Any]:
+def _select_values_of_type(kind: type, batch: list[Any], kinds: set[type]) -> list[Any]:
     return batch if len(kinds) == 1 else [item for item in batch if type(item) is kind]
 
 
@@ -118,24 +124,24 @@ def _have_portable_text(numbers: list[float]) -> bool:
     return not sizes or (max(sizes) < 1e16 and min(sizes) >= 1e-4 and isfinite(sum(sizes)))
 
 
-def write_plain(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
+def write_plain_json(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
     """Write a value of which `is_plain` is true. Raises `ValueError` for one that nests deeper than ``max_depth``."""
     import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
 
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:  # nests deeper than 254, an integer of more than 64 bits, a lone surrogate
-        return write_in_chunks(value, sort_keys=sort_keys, max_depth=max_depth)
+        return write_json_in_chunks(value, sort_keys=sort_keys, max_depth=max_depth)
     if data.isascii() and b"\x7f" not in data:
         return data.decode()
     return (encode_small_sorted if sort_keys else encode_small)(value)  # which escapes faster than what is written
 
 
-def write_in_chunks(
+def write_json_in_chunks(
     value: Any, *, sort_keys: bool = False, nan_as_null: bool = False, max_depth: int = UNLIMITED
 ) -> str:
     """Write any value that `json` can write, a little at a time."""
-    return "".join(_ChunkWriter(sort_keys, nan_as_null).write(value, max_depth))
+    return "".join(_ChunkWriter(sort_keys, nan_as_null).iterate_pieces(value, max_depth))
 
 
 class _ChunkWriter:
@@ -146,7 +152,7 @@ class _ChunkWriter:
         self._sort_keys = sort_keys
         self._nan_as_null = nan_as_null
 
-    def write(self, value: Any, max_depth: int) -> Iterator[str]:
+    def iterate_pieces(self, value: Any, max_depth: int) -> Iterator[str]:
         """Yield the pieces of the text."""
         open_containers: dict[int, tuple[Iterator[tuple[str, Any]], str]] = {}
         members, bracket = iter([("", value)]), ""
@@ -175,7 +181,7 @@ class _ChunkWriter:
         if not isinstance(holder, dict):
             for start in range(0, len(holder), _BATCH_MEMBERS):
                 piece = holder[start : start + _BATCH_MEMBERS]
-                if (text := self._write_flat(piece, piece)) is not None:
+                if (text := self._write_scalar_members(piece, piece)) is not None:
                     yield comma + text, _ALREADY_WRITTEN
                     comma = ","
                     continue
@@ -185,7 +191,7 @@ class _ChunkWriter:
             return
         members = cast("dict[Any, Any]", holder)
         if len(members) <= _BATCH_MEMBERS and _TEXT_TYPES.issuperset(map(type, members)):
-            text = self._write_flat(members, members.values())
+            text = self._write_scalar_members(members, members.values())
             if text is not None:
                 yield text, _ALREADY_WRITTEN
                 return
@@ -193,7 +199,7 @@ class _ChunkWriter:
             yield f"{comma}{self._write_key(key)}:", members[key]
             comma = ","
 
-    def _write_flat(self, holder: Any, items: Collection[Any]) -> str | None:
+    def _write_scalar_members(self, holder: Any, items: Collection[Any]) -> str | None:
         """Write the inside of what holds plain scalars alone; None if it holds anything else."""
         if not _PLAIN_SCALAR_TYPES.issuperset(map(type, items)) or any(
             is_long_integer(item) for item in items if type(item) is int
@@ -239,31 +245,31 @@ _COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView
 def encode_with_pydantic(value: Any) -> str:
     """Encode with pydantic, NaN and infinities as null. Errors of serializers pass through."""
     try:
-        return write_in_chunks(value, nan_as_null=True)
+        return write_json_in_chunks(value, nan_as_null=True)
     except TypeError:
         from pydantic_core import to_jsonable_python
 
-        return write_in_chunks(to_jsonable_python(value, fallback=_path_to_text), nan_as_null=True)
+        return write_json_in_chunks(to_jsonable_python(value, fallback=_path_like_to_text), nan_as_null=True)
 
 
-def _path_to_text(value: Any) -> str:
+def _path_like_to_text(value: Any) -> str:
     """Return the text of a path-like object. Raises `TypeError`; pydantic itself only writes `pathlib` paths."""
     return os.fsdecode(cast("str | bytes", os.fspath(value)))
 
 
-def explain_not_json(value: Any, error: Exception) -> str:
+def describe_encoding_failure(value: Any, error: Exception) -> str:
     """Return the first place of a value that cannot be written, and why; else how writing it failed."""
-    for path, reason in _find_problems(value):
+    for path, reason in _find_unencodable_values(value):
         return f"{reason} at {path}" if path else reason
     # The text of an error that cannot be placed is the tool author's and may say anything; this goes to the guest.
     return f"writing it raised {type(error).__name__}"
 
 
-def _find_problems(value: Any) -> Iterator[tuple[str, str]]:
+def _find_unencodable_values(value: Any) -> Iterator[tuple[str, str]]:
     pending: list[tuple[str, Any, tuple[int, ...]]] = [("", value, ())]
     while pending:
         path, item, ancestors = pending.pop()
-        children = _children(item)
+        children = _list_children(item)
         if children is None:
             if isinstance(item, int) and is_long_integer(item):
                 yield path, f"more than {MAX_INT_DIGITS} digits in a value of type builtins.int"
@@ -284,14 +290,14 @@ def read_encodable_part(value: Any, max_values: int) -> tuple[Any, list[tuple[st
     As in `JSON.stringify`, such a part is dropped from an object and null in a list. Bytes that are not UTF-8 become
     base64. Raises `ValueError` if nothing can be written, or if there are more than ``max_values`` values.
     """
-    reader = _PartReader(max_values)
+    reader = _EncodablePartReader(max_values)
     result = reader.read(value, "", ())
     if result is _LEFT_OUT or not reader.parts:
         raise ValueError("nothing of it can be written as JSON")
     return result, [(path.removeprefix("."), reason) for path, reason in reader.problems]
 
 
-class _PartReader:
+class _EncodablePartReader:
     """Reads a value; ``parts`` counts what was readable, ``problems`` lists what was not."""
 
     def __init__(self, max_values: int) -> None:
@@ -303,15 +309,15 @@ class _PartReader:
         if self._remaining_values < 0:
             raise ValueError("it holds too many values")
         if id(value) in ancestors:
-            return self._leave_out(path, "a circular reference")
+            return self._omit_value(path, "a circular reference")
         if len(ancestors) >= _MAX_READ_DEPTH:
-            return self._leave_out(path, "nesting that is too deep")
+            return self._omit_value(path, "nesting that is too deep")
         child_ancestors = (*ancestors, id(value))
         if isinstance(value, dict | list | tuple) and not value:
             self.parts += 1
-        if (members := _get_members(value)) is not None:
+        if (members := _get_mapping_members(value)) is not None:
             read_members = {
-                self._read_key(key, path): self.read(member, path + _path_step(key), child_ancestors)
+                self._read_key(key, path): self.read(member, path + _format_path_step(key), child_ancestors)
                 for key, member in members.items()
             }
             return {
@@ -333,13 +339,13 @@ class _PartReader:
         try:
             return next(iter(json.loads(encode_with_pydantic({key: None}))))
         except FAILURES:
-            return self._leave_out(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
+            return self._omit_value(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
 
     def _read_leaf(self, value: Any, path: str) -> Any:
         from ..host.cancellation import FAILURES
 
         if isinstance(value, int) and is_long_integer(value):
-            return self._leave_out(path, f"more than {MAX_INT_DIGITS} digits")
+            return self._omit_value(path, f"more than {MAX_INT_DIGITS} digits")
         try:
             text = encode_with_pydantic(value)
         except FAILURES:  # serialisers are the tool author's code
@@ -347,11 +353,11 @@ class _PartReader:
                 self.parts += 1
                 self._add_problem(path, "bytes that are no text, written as base64")
                 return base64.b64encode(bytes(cast("bytes", value))).decode()
-            return self._leave_out(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
+            return self._omit_value(path, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
         self.parts += 1
         return json.loads(text)
 
-    def _leave_out(self, path: str, reason: str) -> Any:
+    def _omit_value(self, path: str, reason: str) -> Any:
         self._add_problem(path, f"{reason}, left out")
         return _LEFT_OUT
 
@@ -360,7 +366,7 @@ class _PartReader:
             self.problems.append((path, message))
 
 
-def _get_members(value: Any) -> Mapping[Any, Any] | None:
+def _get_mapping_members(value: Any) -> Mapping[Any, Any] | None:
     """Return the members of a mapping, and of a model or dataclass that pydantic cannot write as a whole."""
     if isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value)
@@ -381,16 +387,16 @@ def _has_custom_serializers(kind: type[Any]) -> bool:
     return bool(getattr(decorators, "model_serializers", None) or getattr(decorators, "field_serializers", None))
 
 
-def _path_step(key: Any) -> str:
+def _format_path_step(key: Any) -> str:
     if not isinstance(key, str | int | float | None):
         return f"[{type(key).__name__}]"  # its own repr may fail
     return f".{key}" if str(key).isidentifier() else f"[{key!r}]"
 
 
-def _children(item: Any) -> list[tuple[str, Any]] | None:
+def _list_children(item: Any) -> list[tuple[str, Any]] | None:
     if isinstance(item, Mapping):
         mapping = cast("Mapping[Any, Any]", item)
-        return [(_path_step(key), mapping[key]) for key in mapping]
+        return [(_format_path_step(key), mapping[key]) for key in mapping]
     if isinstance(item, list | tuple | set | frozenset):
         return [(f"[{index}]", child) for index, child in enumerate(cast("list[Any]", item))]
     return None

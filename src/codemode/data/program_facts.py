@@ -13,7 +13,7 @@ class ProgramProblem(TypedDict):
     column: int
 
 
-class CallFact(TypedDict):
+class ToolCallFact(TypedDict):
     """A call of a tool by its literal name. ``input`` describes its literal argument."""
 
     name: str
@@ -38,7 +38,7 @@ class LoopFact(TypedDict):
     column: int
 
 
-class ReadFact(TypedDict):
+class ResultFieldRead(TypedDict):
     """A field of a tool's result that the program reads.
 
     ``asked``: fields of the same result that the program tests; ``doubtful``: it may test, or catches the failure.
@@ -52,7 +52,7 @@ class ReadFact(TypedDict):
     doubtful: NotRequired[bool]
 
 
-class NamedCallFact(TypedDict):
+class ToolNameArgument(TypedDict):
     """A call that passes a tool's literal name as text. ``caught``: the program may continue if it fails."""
 
     name: str
@@ -92,7 +92,7 @@ class ModuleFacts(TypedDict):
     last: NotRequired[list[int]]
 
 
-class Facts(TypedDict, total=False):
+class ProgramFacts(TypedDict, total=False):
     """Facts about a program. ``shadowed``: it declares ``tools`` itself, or uses it in an unknown way.
 
     ``lists``: it reads the names on ``tools``. The other facts are there if they were requested. ``names``: all names
@@ -100,14 +100,14 @@ class Facts(TypedDict, total=False):
     the literal arguments of `getTool`. ``last``: the UTF-16 offsets of the expression that is the last statement.
     """
 
-    calls: list[CallFact]
+    calls: list[ToolCallFact]
     modules: list[ModuleUse]
     shadowed: bool
     lists: bool
-    reads: list[ReadFact]
+    reads: list[ResultFieldRead]
     names: dict[str, list[int]] | None
     loops: list[LoopFact]
-    named_calls: list[NamedCallFact]
+    named_calls: list[ToolNameArgument]
     definitions: list[str]
     last: list[int]
     module: ModuleFacts

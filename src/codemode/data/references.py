@@ -21,7 +21,7 @@ _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z")
 _MISSING: Any = object()
 
 
-class LocalReferences:
+class LocalReferenceResolver:
     """Turns the references of one document into pointers, and pointers into schemas."""
 
     def __init__(self, root: Any) -> None:
@@ -38,7 +38,7 @@ class LocalReferences:
             return None
         if fragment and not fragment.startswith("/"):
             return self._find_anchor(fragment)
-        pointer = tuple(_decode_part(part) for part in fragment.split("/")[1:])
+        pointer = tuple(_decode_pointer_part(part) for part in fragment.split("/")[1:])
         return None if self.lookup(pointer) is _MISSING else pointer
 
     def lookup(self, pointer: Pointer) -> Any:
@@ -48,18 +48,18 @@ class LocalReferences:
             value = _get_child(value, part)
         return value
 
-    def target(self, reference: Any) -> Any:
+    def find_target(self, reference: Any) -> Any:
         """The schema that ``reference`` names, or ``None``."""
         pointer = self.resolve(reference) if isinstance(reference, str) else None
         return None if pointer is None else self.lookup(pointer)
 
-    def follow_chain(self, schema: Any) -> Any:
+    def follow_reference_chain(self, schema: Any) -> Any:
         """The schema behind a chain of references, or ``None`` where it leads nowhere or in circles."""
         for _ in range(MAX_REFERENCE_CHAIN):
             rules = mapping_or_empty(schema)
             if "$ref" not in rules:
                 return schema
-            schema = self.target(rules["$ref"])
+            schema = self.find_target(rules["$ref"])
         return None
 
     def _find_anchor(self, name: str) -> Pointer | None:
@@ -73,10 +73,10 @@ class LocalReferences:
 
 def resolve_reference(schema: Any, root: Any) -> Any:
     """Return the schema behind a ``$ref`` into ``root``; None where it leads nowhere or in circles."""
-    return LocalReferences(root).follow_chain(schema)
+    return LocalReferenceResolver(root).follow_reference_chain(schema)
 
 
-def _decode_part(part: str) -> str:
+def _decode_pointer_part(part: str) -> str:
     if "%" in part:
         from urllib.parse import unquote
 

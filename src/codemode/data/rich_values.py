@@ -43,7 +43,7 @@ def using_rich_values(enabled: bool) -> Generator[None, None, None]:
         is_rich.reset(token)
 
 
-def is_tag_key(value: Mapping[Any, Any]) -> bool:
+def is_tag_object(value: Mapping[Any, Any]) -> bool:
     """Return True for an object that is a tag, or data that was escaped for it looks like one."""
     if len(value) != 1:
         return False
@@ -51,7 +51,7 @@ def is_tag_key(value: Mapping[Any, Any]) -> bool:
     return type(key) is str and _TAG_KEY.fullmatch(key) is not None
 
 
-def to_tagged(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES, what: str = "a value") -> Any:
+def to_tagged_json(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES, what: str = "a value") -> Any:
     """Return a host value with tags in place of its dates, bytes and sets; all else is left as it is.
 
     ``escapes`` False is for JSON that has tags already. Raises `CodeModeSerializationError` for what nests too deeply,
@@ -60,7 +60,7 @@ def to_tagged(value: Any, *, escapes: bool = True, max_values: int = MAX_VALUES,
     """
     tagging = _Tagger(escapes, max_values, what)
     try:
-        return tagging.tag(value, 0)
+        return tagging.tag_value(value, 0)
     except RecursionError:
         raise tagging.create_too_deep_error() from None
 
@@ -71,14 +71,14 @@ class _Tagger:
         self._what = what
         self._values_left = self._max_values = max_values
 
-    def tag(self, value: Any, depth: int) -> Any:
+    def tag_value(self, value: Any, depth: int) -> Any:
         kind = cast("Any", type(value))
         if kind in _SCALARS:
             return value
         if depth > _MAX_DEPTH:
             raise self.create_too_deep_error()
         if isinstance(value, datetime | date):
-            return {TAG: ["Date", self._date_text(value)]}
+            return {TAG: ["Date", self._format_date(value)]}
         if isinstance(value, bytes | bytearray | memoryview):
             return {TAG: ["Uint8Array", b64encode(bytes(cast("bytes", value))).decode()]}
         if isinstance(value, set | frozenset):
@@ -92,13 +92,13 @@ class _Tagger:
 
     def _tag_items(self, items: Any, depth: int) -> list[Any]:
         self._count_values(len(items))
-        return [item if type(item) in _SCALARS else self.tag(item, depth + 1) for item in items]
+        return [item if type(item) in _SCALARS else self.tag_value(item, depth + 1) for item in items]
 
     def _tag_members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
         self._count_values(len(members))
-        is_escaped = self._escapes and is_tag_key(members)
+        is_escaped = self._escapes and is_tag_object(members)
         return {
-            "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.tag(item, depth + 1)
+            "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.tag_value(item, depth + 1)
             for key, item in members.items()
         }
 
@@ -107,7 +107,7 @@ class _Tagger:
         if self._values_left < 0:
             raise create_too_many_values_error(self._max_values, self._what)
 
-    def _date_text(self, value: date) -> str:
+    def _format_date(self, value: date) -> str:
         if not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
         try:
@@ -139,52 +139,52 @@ def _get_public_fields(value: Any) -> dict[str, Any] | None:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
 
 
-def from_tagged(value: Any) -> Any:
+def from_tagged_json(value: Any) -> Any:
     """Return plain JSON with the Python values that its tags stand for.
 
     Raises `ValueError` for a tag that is not as a program writes it: its date may be no date.
     """
-    return _untag_all(value, is_plain=False)
+    return _untag_value(value, is_plain=False)
 
 
-def to_plain(value: Any) -> Any:
-    """Return tagged JSON without tags: dates as ISO text, bytes as base64, sets as arrays. Raises as `from_tagged`."""
-    return _untag_all(value, is_plain=True)
+def tagged_to_plain_json(value: Any) -> Any:
+    """Return tagged JSON without tags: ISO dates, base64 for bytes, arrays for sets. Raises as `from_tagged_json`."""
+    return _untag_value(value, is_plain=True)
 
 
-def _untag_all(value: Any, *, is_plain: bool) -> Any:
+def _untag_value(value: Any, *, is_plain: bool) -> Any:
     try:
-        return _untag(value, is_plain=is_plain)
+        return _untag_nested_value(value, is_plain=is_plain)
     except RecursionError:
         raise ValueError("nests too deeply for the current stack") from None
 
 
-def _untag(value: Any, *, is_plain: bool) -> Any:
+def _untag_nested_value(value: Any, *, is_plain: bool) -> Any:
     if type(value) is list:
         items: list[Any] = []
         for item in cast("list[Any]", value):
-            items.append(_untag(item, is_plain=is_plain))  # noqa: PERF401 - as above
+            items.append(_untag_nested_value(item, is_plain=is_plain))  # noqa: PERF401 - as above
         return items
     if type(value) is not dict:
         return value
     members = cast("dict[str, Any]", value)
-    if is_tag_key(members):
+    if is_tag_object(members):
         ((key, inner),) = members.items()
-        return _read_tag(inner, is_plain) if key == TAG else {key[1:]: _untag(inner, is_plain=is_plain)}
+        return _decode_tag(inner, is_plain) if key == TAG else {key[1:]: _untag_nested_value(inner, is_plain=is_plain)}
     read: dict[str, Any] = {}
     for key, item in members.items():
-        read[key] = _untag(item, is_plain=is_plain)
+        read[key] = _untag_nested_value(item, is_plain=is_plain)
     return read
 
 
-def _read_tag(tagged: Any, is_plain: bool) -> Any:
+def _decode_tag(tagged: Any, is_plain: bool) -> Any:
     match tagged:
         case ["Date", str(text)]:
             return text if is_plain else _read_date(text)
         case ["Uint8Array", str(text)]:
             return text if is_plain else _read_bytes(text)
         case ["Set", [*_]]:
-            return _read_set(_untag(tagged[1], is_plain=is_plain), is_plain)
+            return _read_set(_untag_nested_value(tagged[1], is_plain=is_plain), is_plain)
         case _:
             raise ValueError("a tagged value of no known kind")
 

@@ -18,18 +18,18 @@ def find_nearest_names(name: str, known: Iterable[str], cutoff: float = _CUTOFF)
 
     ``cutoff`` is how like they must be, as `difflib` has it: from 0.8 on, one letter in five may be another.
     """
-    pairs, max_length = _character_pairs(name), _MAX_LENGTH_RATIO * len(name)
+    pairs, max_length = _get_character_pairs(name), _MAX_LENGTH_RATIO * len(name)
 
-    def similarity(other: str) -> float:
+    def compute_similarity(other: str) -> float:
         if len(other) > max_length:
             return 0.0
-        other_pairs = _cached_character_pairs(other)
+        other_pairs = _get_cached_character_pairs(other)
         return len(pairs & other_pairs) / (len(pairs) + len(other_pairs) or 1)
 
     from difflib import get_close_matches  # late: most names are known
 
     # A real comparison takes up to a fifth of a millisecond, and a thousand tools are no rarity.
-    candidates = nlargest(_MAX_COMPARED, known, key=similarity)
+    candidates = nlargest(_MAX_COMPARED, known, key=compute_similarity)
     return get_close_matches(name, candidates, n=MAX_NEAREST, cutoff=cutoff)
 
 
@@ -38,10 +38,10 @@ def format_suggestion(near: Sequence[str]) -> str:
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def _character_pairs(text: str) -> frozenset[str]:
+def _get_character_pairs(text: str) -> frozenset[str]:
     """Return the pairs of neighbouring characters, the edges included."""
     padded = f" {text} "
     return frozenset(padded[index : index + 2] for index in range(len(padded) - 1))
 
 
-_cached_character_pairs = lru_cache(maxsize=2048)(_character_pairs)
+_get_cached_character_pairs = lru_cache(maxsize=2048)(_get_character_pairs)

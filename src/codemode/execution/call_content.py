@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
-from ..continuations.sealing import open_content_part, seal_content_part
+from ..continuations.sealing import seal_content_part, unseal_content_part
 from ..data.content import DistinctContents, MediaContent, current_registry, replace_references, replace_with_references
 from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_bounded
 from ..data.rich_values import using_rich_values
@@ -20,7 +20,7 @@ from ..errors import CodeModeProtocolError
 from ..host.steps import WorkLimitError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
-from ..protocol.continuation import describe_part, make_part
+from ..protocol.continuation import describe_content_part, make_content_part
 from ..protocol.ledger import Fulfilled, Ledger
 from ..protocol.references import ContentRegistry, get_content_tag
 
@@ -46,7 +46,7 @@ def get_content_store(options: ContinuationOptions) -> Any:
     return guard_store if hasattr(guard_store, "put_content") else None
 
 
-def names_parts_by_id(options: ContinuationOptions) -> bool:
+def should_name_parts_by_id(options: ContinuationOptions) -> bool:
     """Return True if parts are named by their ids.
 
     stores look them up by id, and a journal may lose parts but not names.
@@ -56,11 +56,11 @@ def names_parts_by_id(options: ContinuationOptions) -> bool:
     return options.journal is not None or get_content_store(options) is not None
 
 
-async def save_new_parts(contents: ContentRegistry, tag: str, options: ContinuationOptions) -> None:
+async def store_new_media_parts(contents: ContentRegistry, tag: str, options: ContinuationOptions) -> None:
     """Store new parts under this tag, sealed if continuations are."""
     store = get_content_store(options)
     for part in [candidate for candidate in contents if candidate.id not in contents.stored_names]:
-        description, data = json.dumps(describe_part(part)), part.data
+        description, data = json.dumps(describe_content_part(part)), part.data
         if options.seal:
             sealing = partial(seal_content_part, description, data, options, _make_part_key(tag, part.id))
             description, data = SEALED_DESCRIPTION, await run_check(len(data), sealing)
@@ -68,43 +68,47 @@ async def save_new_parts(contents: ContentRegistry, tag: str, options: Continuat
         contents.stored_names.add(part.id)
 
 
-async def hold_content(interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions) -> None:
+async def retain_content_until_expiry(
+    interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions
+) -> None:
     """Keep the content of a program in the store for as long as its pause is valid."""
     store = get_content_store(options)
     if store is None or ledger.contents is None or not len(ledger.contents):
         return
-    await save_new_parts(ledger.contents, get_content_tag(salt), options)  # carried by another continuation before
+    await store_new_media_parts(
+        ledger.contents, get_content_tag(salt), options
+    )  # carried by another continuation before
     if hasattr(store, "hold_content"):
         auth = interrupt.continuation["auth"]
         await store.hold_content(get_content_tag(salt), nonce=auth["nonce"], until_ms=auth["expiresAtMs"])
 
 
-async def load_content(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
+async def load_outcome_content(outcome: RunOutcome, options: ContinuationOptions) -> RunOutcome:
     """Return a recorded outcome with the content that the store still has."""
     contents, store = None if outcome.ledger is None else outcome.ledger.contents, get_content_store(options)
     if contents is not None and store is not None:
         for part_id in contents.unloaded_ids:
-            part = await _fetch_part(contents.tag, part_id, options)
+            part = await _fetch_part(contents.reference_key, part_id, options)
             if part is not None:
-                contents.add(part)
+                contents.add_admitted_part(part)
         contents.unloaded_ids = ()
     return outcome
 
 
-def replace_names_with_ids(ledger: Ledger) -> Ledger:
+def replace_part_names_in_ledger(ledger: Ledger) -> Ledger:
     """Return a ledger with ids in place of the numbers that a continuation carried."""
     contents = ledger.contents
     if contents is None or all(name == part.id for name, part in contents.items()):
         return ledger
     renamed = ContentRegistry()
     for part in contents:
-        renamed.add(part)
-    renamed.tag = contents.tag
+        renamed.add_admitted_part(part)
+    renamed.reference_key = contents.reference_key
     entries = [
         entry._replace(
-            input_json=contents.replace_numbers(entry.input_json),
-            executed_input_json=contents.replace_numbers(entry.executed_input_json),
-            outcome=Fulfilled(contents.replace_numbers(outcome.value_json), outcome.large)
+            input_json=contents.replace_names_with_ids(entry.input_json),
+            executed_input_json=contents.replace_names_with_ids(entry.executed_input_json),
+            outcome=Fulfilled(contents.replace_names_with_ids(outcome.value_json), outcome.large)
             if isinstance(outcome := entry.outcome, Fulfilled)
             else outcome,
         )
@@ -113,7 +117,7 @@ def replace_names_with_ids(ledger: Ledger) -> Ledger:
     return replace(ledger, entries=entries, contents=renamed)
 
 
-async def load_recorded_contents(ledger: Ledger, salt: str, options: ContinuationOptions) -> ContentRegistry | None:
+async def load_ledger_content(ledger: Ledger, salt: str, options: ContinuationOptions) -> ContentRegistry | None:
     """Return the content that a recorded ledger names, from its store.
 
     Raises `CodeModeProtocolError` for a part that is missing or changed.
@@ -128,7 +132,7 @@ async def load_recorded_contents(ledger: Ledger, salt: str, options: Continuatio
         part = await _fetch_part(tag, part_id, options)
         if part is None:
             raise CodeModeProtocolError("the store no longer has the content that this program was given")
-        contents.add(part)
+        contents.add_admitted_part(part)
         contents.stored_names.add(part_id)
     return contents
 
@@ -148,8 +152,8 @@ def _decode_part(
     """Decode a stored part; None if it is not valid, because others may write to the store."""
     try:
         if description == SEALED_DESCRIPTION:
-            description, data = open_content_part(bytes(data), options, _make_part_key(tag, part_id))
-        part = make_part(json.loads(description), bytes(data))
+            description, data = unseal_content_part(bytes(data), options, _make_part_key(tag, part_id))
+        part = make_content_part(json.loads(description), bytes(data))
     except (CodeModeProtocolError, ValueError, KeyError, TypeError):
         return None
     return part if part.id == part_id else None
@@ -165,7 +169,7 @@ def _find_part_ids(ledger: Ledger, tag: str) -> list[str]:
     return list(dict.fromkeys(part_id for text in texts if text and tag in text for part_id in pattern.findall(text)))
 
 
-class CallContent:
+class InvocationContent:
     """The content of one invocation. ``contents`` is None for programs without content."""
 
     def __init__(
@@ -186,14 +190,14 @@ class CallContent:
     def _lock(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    async def restore_parts(self, validated: ValidatedInput) -> Any:
+    async def replace_handles_with_parts(self, validated: ValidatedInput) -> Any:
         """Return the input of a tool with parts in place of handles."""
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
         return await run_bounded(validated.value, lambda: replace_references(validated.value, contents))
 
-    async def extract_parts(self, output: Any) -> Any:
+    async def save_and_replace_parts(self, output: Any) -> Any:
         """Return an output with handles in place of parts, which are stored.
 
         Raises `CodeModeSerializationError` for too many.
@@ -202,14 +206,14 @@ class CallContent:
         if contents is None or not MediaContent.exist:
             return output
         if type(output) not in SCALARS:
-            output = await self._replace_parts(output, contents)
+            output = await self._replace_parts_with_handles(output, contents)
         if self._store is not None and len(contents) > len(
             contents.stored_names
         ):  # a plugin may have registered parts itself
             await self._save_parts(contents)
         return output
 
-    async def _replace_parts(self, output: Any, contents: ContentRegistry) -> Any:
+    async def _replace_parts_with_handles(self, output: Any, contents: ContentRegistry) -> Any:
         size = estimate_json_length(output, LARGE_CHARACTERS)
         parts = await run_check(size, lambda: _find_new_parts(output, contents))
         if not parts:
@@ -220,23 +224,23 @@ class CallContent:
 
     async def _save_parts(self, contents: ContentRegistry) -> None:
         async with self._lock:  # calls run concurrently, and a part may be half stored
-            await save_new_parts(contents, contents.tag, self._options)
+            await store_new_media_parts(contents, contents.reference_key, self._options)
             key = None if self._journal_key is None else self._journal_key()
             if key is not None and hasattr(self._store, "hold_content"):
-                await self._store.hold_content(contents.tag, journal=key)
+                await self._store.hold_content(contents.reference_key, journal=key)
                 self._journal_key = None
 
 
 class _PartCollector:
     """Collects every part of a value without counting against limits."""
 
-    tag = ""
+    reference_key = ""
 
     def __init__(self, max_values: int) -> None:
         self.parts_by_identity: dict[int, MediaContent] = {}  # by identity: a part may occur a hundred thousand times
         self._remaining = max_values
 
-    def count_value(self, _one: Any) -> None:
+    def count_value(self, _value: Any) -> None:
         """Count a value. Raises `WorkLimitError`."""
         self._remaining -= 1
         if self._remaining < 0:
@@ -245,7 +249,7 @@ class _PartCollector:
     def get(self, part_id: object) -> MediaContent:
         raise NotImplementedError(part_id)
 
-    def replace_numbers(self, text: str | None) -> str | None:
+    def replace_names_with_ids(self, text: str | None) -> str | None:
         return text
 
     def register(self, part: MediaContent) -> dict[str, Any]:
@@ -269,7 +273,7 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
         if distinct.find_name(part) is None:
             distinct.add(part, len(new))
             new.append(part)
-            for hashed in contents.parts_to_hash(part):
+            for hashed in contents.list_parts_to_hash(part):
                 _ = hashed.id  # compute the digest here
             if limits is not None and len(new) > limits.max_content_parts:
                 break
@@ -277,7 +281,9 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
 
 
 @contextmanager
-def using_contents(contents: ContentRegistry | None, *, has_rich_values: bool = False) -> Generator[None, None, None]:
+def using_content_registry(
+    contents: ContentRegistry | None, *, has_rich_values: bool = False
+) -> Generator[None, None, None]:
     """Make handles and the form of values known to schemas in the block."""
     token = current_registry.set(contents)
     try:
@@ -287,18 +293,20 @@ def using_contents(contents: ContentRegistry | None, *, has_rich_values: bool = 
         current_registry.reset(token)
 
 
-def with_media_ids(text: str) -> str:
+def replace_part_names_in_json(text: str) -> str:
     """Return JSON text of this host with ids in place of run-specific names of parts."""
     parts = current_registry.get()
-    return text if parts is None else parts.replace_numbers(text) or text
+    return text if parts is None else parts.replace_names_with_ids(text) or text
 
 
-def restore_handles(value: Any, text: str | None) -> Any:
+def restore_handle_descriptions(value: Any, text: str | None) -> Any:
     """Return plain JSON of a program with the host's own descriptions of its handles.
 
     Raises `CodeModeSerializationError` for content that the program did not receive.
     """
     parts = current_registry.get()
-    if parts is None or text is None or (parts.tag not in text and "\\u" not in text):  # a worker may escape it
+    if (
+        parts is None or text is None or (parts.reference_key not in text and "\\u" not in text)
+    ):  # a worker may escape it
         return value
     return replace_references(value, parts, parts.register)

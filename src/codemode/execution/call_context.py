@@ -63,7 +63,7 @@ class CallContext:
 _EMPTY_CONTEXT = CallContext()
 
 
-def require_call_context(call: CallContext | None) -> CallContext:
+def call_context_or_empty(call: CallContext | None) -> CallContext:
     """Return the context of a call, an empty one for None. Raises `ValueError` for any other type."""
     if call is None:
         return _EMPTY_CONTEXT
@@ -135,7 +135,7 @@ class MappingBackend:
         self._mapping = mapping
 
     @property
-    def shared(self) -> object:
+    def shared_mapping(self) -> object:
         """The object by which backends of the same mapping are recognised."""
         return self._mapping
 

@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..data.json_shape import estimate_json_length, run_bounded
 from ..data.json_values import (
-    canonical_json,
     decode_json,
+    encode_canonical_json,
     encode_json,
     require_max_bytes,
-    require_max_size,
-    require_max_value_count,
-    require_max_values,
+    require_max_host_values,
+    require_max_text_size,
+    require_max_text_values,
 )
 from ..data.narrowing import is_array, is_object, mapping_or_empty
-from ..data.plain_json import is_plain, read_encodable_part
-from ..data.rich_values import is_rich, to_tagged
+from ..data.plain_json import is_plain_json, read_encodable_part
+from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
-from ..interrupts.resolutions import Answer, Approval, runs_tool
+from ..interrupts.resolutions import Answer, ApprovalAnswer, runs_tool
 from ..options.parts import ExecutionPolicy
 from ..protocol.continuation import Continuation
 from ..protocol.ledger import Fulfilled, LedgerEntry, get_displayed_input_json
-from ..protocol.references import Sidecar
+from ..protocol.references import LargeStringRegistry
 from ..records import record
-from ..schemas.compiled import MAX_PROBLEMS, Problem, ValidatedInput, merge_changed_defaults, merge_defaults
+from ..schemas.compiled import MAX_PROBLEMS, SchemaProblem, ValidatedInput, merge_changed_defaults, merge_defaults
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
-from ..tools.prepared import MISSING, PreparedTool, ReadOutput
+from ..tools.prepared import MISSING, ConvertedOutput, PreparedTool
 from ..tools.running import require_no_iterators
-from .call_content import restore_handles, with_media_ids
+from .call_content import replace_part_names_in_json, restore_handle_descriptions
 
 if TYPE_CHECKING:
     from ..fetch.fetcher import FetchRequest
@@ -72,7 +72,7 @@ def _validate_displayed_input(tool: PreparedTool, entry: LedgerEntry, displayed_
     Defaults may differ per validation, and validators may not be idempotent.
     """
     previous = displayed = decode_json(displayed_input_json)
-    issued, displayed_json, reason = _decode_issued_input(entry), canonical_json(displayed), ""
+    issued, displayed_json, reason = _decode_issued_input(entry), encode_canonical_json(displayed), ""
     issued_value: Any = {} if issued is MISSING else issued
     candidates: tuple[Callable[[Any], Any], ...] = (
         lambda _: issued,
@@ -100,11 +100,11 @@ def _decode_issued_input(entry: LedgerEntry) -> Any:
     text = entry.input_json
     if text is None:
         return MISSING
-    return restore_handles(decode_json(text) if entry.sidecar is None else entry.decode_full_input(), text)
+    return restore_handle_descriptions(decode_json(text) if entry.sidecar is None else entry.decode_full_input(), text)
 
 
 def _validate_edited_input(tool: PreparedTool, edited_json: str) -> ValidatedInput:
-    edited = restore_handles(decode_json(edited_json), edited_json)
+    edited = restore_handle_descriptions(decode_json(edited_json), edited_json)
     try:
         validated = tool.validate_input(edited)
     except CodeModeToolError as error:
@@ -136,12 +136,12 @@ def _changes_when_revalidated(tool: PreparedTool, value: Any, get_part: Callable
         again = tool.validate_input(value).json_value
     except CodeModeToolError:
         return False
-    return canonical_json(get_part(again)) != canonical_json(expected)
+    return encode_canonical_json(get_part(again)) != encode_canonical_json(expected)
 
 
 def to_displayed_json(validated: ValidatedInput) -> str:
     """Return the text of an input for display: an answer to it is bound to the bytes of its content."""
-    return with_media_ids(canonical_json(validated.json_value))
+    return replace_part_names_in_json(encode_canonical_json(validated.json_value))
 
 
 def validate_answered_inputs(
@@ -157,7 +157,9 @@ def validate_answered_inputs(
         if entry.kind != "tool" or answer is None or tool is None or not runs_tool(answer):
             continue
         try:
-            validated = validate_input_to_run(tool, entry, answer.input_json if isinstance(answer, Approval) else None)
+            validated = validate_input_to_run(
+                tool, entry, answer.input_json if isinstance(answer, ApprovalAnswer) else None
+            )
             inputs[entry.id] = CheckedInput(validated, to_displayed_json(validated))
         except ValueError as error:
             raise CodeModeProtocolError(f"the input of tool {entry.name!r} cannot be read: {error}") from error
@@ -177,7 +179,7 @@ class AnsweredPause:
     answers: Mapping[int, Answer]
     inputs: Mapping[int, CheckedInput]
 
-    def require_tools(self, catalog: ToolCatalog[PreparedTool]) -> None:
+    def require_approved_tools(self, catalog: ToolCatalog[PreparedTool]) -> None:
         """Raise `CodeModeProtocolError` if an answer allows a tool that this host lacks and the pause is in a store.
 
         Another host may have it, and the answer must not be used up. Without a store there is no other host:
@@ -224,24 +226,24 @@ def validate_call_input(
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
         # A shorter text is neither too large nor holds too many values.
         if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
-            require_max_size(text, policy.max_tool_input_bytes, policy.max_values, label)
+            require_max_text_size(text, policy.max_tool_input_bytes, policy.max_values, label)
         try:
             validated = validate_input_to_run(tool, entry)
             return CheckedInput(validated, to_displayed_json(validated) if is_displayed else None)
         except ValueError as error:
             raise CodeModeSerializationError(f"{label} cannot be read: {error}") from None
     except CodeModeSerializationError as error:
-        _set_reason(error, "validation")
+        _set_default_error_reason(error, "validation")
         raise
 
 
-def _set_reason(error: CodeModeSerializationError, reason: str) -> None:
+def _set_default_error_reason(error: CodeModeSerializationError, reason: str) -> None:
     """Set the reason of an error about a value that is too large or not JSON."""
     if error.code == error.default_code:
         error.reason = reason
 
 
-class OutputText(NamedTuple):
+class EncodedOutput(NamedTuple):
     """The JSON of an output; ``text`` None is undefined.
 
     ``problems``: violations of its schema and parts that JSON cannot express. ``failure``: an exception of the code
@@ -249,11 +251,11 @@ class OutputText(NamedTuple):
     """
 
     text: str | None
-    problems: Sequence[Problem] = ()
+    problems: Sequence[SchemaProblem] = ()
     failure: BaseException | None = None
 
 
-async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
+async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> EncodedOutput:
     """Validate the output of a tool and encode it as JSON.
 
     Raises `CodeModeToolError` for an output that violates its schema under strict validation,
@@ -261,7 +263,7 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
     iterators.
     """
     if output is None and not tool.has_output_schema:
-        return OutputText(None)
+        return EncodedOutput(None)
     size = estimate_json_length(output, LARGE_CHARACTERS)
     try:
         # Not closures: a closure keeps the value alive as long as an error refers to it.
@@ -269,29 +271,31 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
             return await run_check(size, partial(_validate_and_encode_output, tool, output, policy, weight=size))
         return await run_check(size, partial(_encode_large_output, tool, output, policy))
     except CodeModeSerializationError as error:
-        _set_reason(error, "output")
+        _set_default_error_reason(error, "output")
         raise
 
 
-def _encode_large_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> OutputText:
-    plain, is_declared = is_plain(output, policy.max_values), tool.output_json_schema is not None
+def _encode_large_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> EncodedOutput:
+    plain, is_declared = is_plain_json(output, policy.max_values), tool.output_json_schema is not None
     if not plain:
         # Counted first: a validator would copy the value, and a value that is too large is not read further.
         try:
-            require_max_value_count(output, policy.max_values, tool.output_what)
+            require_max_host_values(output, policy.max_values, tool.output_what)
         except CodeModeSerializationError as error:
             if (
                 _LIMIT_DETAILS & error.details.keys()
                 or (tool.output_validation or policy.output_validation) == "strict"
             ):
                 raise
-            return _encode_circular_output(tool, output, policy, error)
+            return _encode_without_circular_parts(tool, output, policy, error)
         # Small values and plain JSON hold no iterators.
         require_no_iterators(output, is_declared=is_declared)
     return _validate_and_encode_output(tool, output, policy, plain=plain)
 
 
-def _encode_circular_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception) -> OutputText:
+def _encode_without_circular_parts(
+    tool: PreparedTool, output: Any, policy: ExecutionPolicy, error: Exception
+) -> EncodedOutput:
     """Encode an output that contains itself, without the circular parts."""
     require_no_iterators(output, is_declared=tool.output_json_schema is not None)
     try:
@@ -299,28 +303,32 @@ def _encode_circular_output(tool: PreparedTool, output: Any, policy: ExecutionPo
     except ValueError:
         raise error from None
     text = _validate_and_encode_output(tool, part, policy)
-    return text._replace(problems=[*text.problems, *_make_problems(left_out)])
+    return text._replace(problems=[*text.problems, *_make_omission_problems(left_out)])
 
 
-def _validate_and_encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any) -> OutputText:
+def _validate_and_encode_output(
+    tool: PreparedTool, output: Any, policy: ExecutionPolicy, **known: Any
+) -> EncodedOutput:
     """Encode an output; ``known`` is its weight, or whether it is plain."""
     what = tool.output_what
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.has_output_schema:
         if policy.max_values < LARGE_CHARACTERS:
-            require_max_value_count(output, policy.max_values, what)
+            require_max_host_values(output, policy.max_values, what)
         known = {}
     if (tool.output_validation or policy.output_validation) == "strict":
         validated = tool.validate_output(output)
-        return OutputText(
-            _encode_tagged(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known)
+        return EncodedOutput(
+            _encode_as_tagged_json(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known)
         )
     read = tool.read_output(output)
     if read.problems and tool.declares_container and isinstance(output, str):
         read = _parse_json_output(tool, output, policy) or read
     try:
-        text = _encode_tagged(read.value, limits) if is_rich.get() else encode_json(read.value, **limits, **known)
-        return OutputText(text, read.problems, read.failure)
+        text = (
+            _encode_as_tagged_json(read.value, limits) if is_rich.get() else encode_json(read.value, **limits, **known)
+        )
+        return EncodedOutput(text, read.problems, read.failure)
     except FAILURES as error:  # serialisers are code of the tool's author
         is_ours = isinstance(error, CodeModeError)
         if is_ours and (_LIMIT_DETAILS & error.details.keys() or not isinstance(error, CodeModeSerializationError)):
@@ -332,52 +340,52 @@ def _validate_and_encode_output(tool: PreparedTool, output: Any, policy: Executi
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: encoding it failed") from error
     problems = read.problems or tool.read_output(value).problems
-    text = _encode_tagged(value, limits) if is_rich.get() else encode_json(value, **limits)
-    return OutputText(text, [*problems, *_make_problems(left_out)], read.failure)
+    text = _encode_as_tagged_json(value, limits) if is_rich.get() else encode_json(value, **limits)
+    return EncodedOutput(text, [*problems, *_make_omission_problems(left_out)], read.failure)
 
 
-def _encode_tagged(value: Any, limits: Mapping[str, Any]) -> str:
-    return encode_json(to_tagged(value, max_values=limits["max_values"], what=limits["what"]), **limits)
+def _encode_as_tagged_json(value: Any, limits: Mapping[str, Any]) -> str:
+    return encode_json(to_tagged_json(value, max_values=limits["max_values"], what=limits["what"]), **limits)
 
 
-def _make_problems(left_out: list[tuple[str, str]]) -> list[Problem]:
+def _make_omission_problems(left_out: list[tuple[str, str]]) -> list[SchemaProblem]:
     return [{"path": path, "message": reason} for path, reason in left_out[:MAX_PROBLEMS]]
 
 
-def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> ReadOutput | None:
+def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy) -> ConvertedOutput | None:
     """Parse a text output as the declared object or array; None for any other text."""
     if len(output) > policy.max_tool_output_bytes:
         return None
     try:
-        require_max_values(output, policy.max_values, tool.output_what)
+        require_max_text_values(output, policy.max_values, tool.output_what)
         parsed = decode_json(output)
     except (ValueError, CodeModeSerializationError):
         return None
     return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else None
 
 
-async def make_fulfilled(text: str | None, sidecar: Sidecar) -> Fulfilled:
+async def make_fulfilled_outcome(text: str | None, sidecar: LargeStringRegistry) -> Fulfilled:
     """Return the outcome of a call with this text. Raises `CodeModeSerializationError` for too large a string."""
     if text is None:
         return Fulfilled(text)
-    return Fulfilled(text, await run_check(len(text), lambda: sidecar.extract(text)))
+    return Fulfilled(text, await run_check(len(text), lambda: sidecar.extract_strings(text)))
 
 
-async def encode_payload(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
+async def encode_interrupt_payload(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
     """Encode the interrupt payload of a paused call as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
     return await run_bounded(payload, partial(encode_json, payload, **limits, what=what))
 
 
-async def decode_json_text(text: str) -> Any:
+async def decode_json_async(text: str) -> Any:
     """Decode JSON text of this host."""
     return await run_check(len(text), lambda: decode_json(text))
 
 
 async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
     """Decode a fetch request. Raises `CodeModeFetchError`, `CodeModeSerializationError` or `CodeModeProtocolError`."""
-    from ..fetch.fetcher import read_request
+    from ..fetch.fetcher import parse_fetch_request
 
     what = "the request of fetch"
     text = entry.input_json
@@ -386,14 +394,14 @@ async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> F
     if text is None:
         raise CodeModeProtocolError("the worker sent a fetch without a request")
 
-    def read() -> FetchRequest:
-        require_max_size(text, policy.max_tool_input_bytes, policy.max_values, what)
-        return read_request(text)
+    def read_checked_request() -> FetchRequest:
+        require_max_text_size(text, policy.max_tool_input_bytes, policy.max_values, what)
+        return parse_fetch_request(text)
 
-    return await run_check(len(text), read)
+    return await run_check(len(text), read_checked_request)
 
 
-def read_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
+def decode_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
     """Return the argument of a catalog request, or None.
 
     Raises `CodeModeSerializationError` for an argument that is too large or not JSON.
@@ -404,10 +412,10 @@ def read_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
             require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, what)
         if text is None:
             return None
-        require_max_values(text, policy.max_values, what)
+        require_max_text_values(text, policy.max_values, what)
         return decode_json(text)
     except CodeModeSerializationError as error:
-        _set_reason(error, "validation")
+        _set_default_error_reason(error, "validation")
         raise
     except ValueError as error:
         raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ..data.json_values import (
     NOT_GIVEN,
     count_json_bytes,
+    count_utf8_bytes,
     decode_json,
     encode_json,
     replace_lone_surrogates,
-    utf8_length,
 )
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
@@ -43,40 +43,40 @@ _PLAIN_SCALARS = frozenset({str, int, bool, type(None)})
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def to_engine_texts(value: Any) -> tuple[str, str]:
+def to_engine_json_and_literal(value: Any) -> tuple[str, str]:
     """Return a value as the engine's JSON, which a replay compares, and as a JavaScript literal.
 
     In the literal a large integer is a BigInt, and ``__proto__`` an ordinary key.
     """
-    text = _encode(value, is_literal=False)
-    return text, _encode(value, is_literal=True) if _DIFFERENT_IN_LITERAL.search(text) else text
+    text = _encode_for_engine(value, is_literal=False)
+    return text, _encode_for_engine(value, is_literal=True) if _DIFFERENT_IN_LITERAL.search(text) else text
 
 
-def _encode(value: Any, *, is_literal: bool) -> str:
+def _encode_for_engine(value: Any, *, is_literal: bool) -> str:
     parts: list[str] = []
-    _write(value, parts.append, is_literal=is_literal)
+    _append_encoded_value(value, parts.append, is_literal=is_literal)
     return "".join(parts)
 
 
-def _write(value: Any, append: Callable[[str], object], *, is_literal: bool) -> None:
+def _append_encoded_value(value: Any, append: Callable[[str], object], *, is_literal: bool) -> None:
     if is_object(value) and not (
         _are_plain_scalars(value.values(), is_literal=is_literal) and _is_in_engine_order(value)
     ):
         append("{")
-        for index, key in enumerate(_sort_keys(value)):
-            key_text = quote_string(key)
+        for index, key in enumerate(_sort_keys_in_engine_order(value)):
+            key_text = quote_js_string(key)
             append(f"{',' if index else ''}{f'[{key_text}]' if is_literal and key == '__proto__' else key_text}:")
-            _write(value[key], append, is_literal=is_literal)
+            _append_encoded_value(value[key], append, is_literal=is_literal)
         append("}")
     elif is_array(value) and not _are_plain_scalars(value, is_literal=is_literal):
         append("[")
         for index, item in enumerate(value):
             if index:
                 append(",")
-            _write(item, append, is_literal=is_literal)
+            _append_encoded_value(item, append, is_literal=is_literal)
         append("]")
     elif isinstance(value, float):
-        append(_format_number(value))
+        append(_format_ecmascript_number(value))
     elif is_literal and type(value) is int and abs(value) > _MAX_SAFE_INTEGER:
         append(f"{value}n")
     else:
@@ -98,7 +98,7 @@ def _is_in_engine_order(value: Mapping[str, Any]) -> bool:
     return "__proto__" not in value and not any(map(str.isdigit, value))
 
 
-def _sort_keys(value: Mapping[str, Any]) -> list[str]:
+def _sort_keys_in_engine_order(value: Mapping[str, Any]) -> list[str]:
     """Return the keys in the engine's order: array indices first, by number."""
     indices = [key for key in value if _is_array_index(key)]
     return sorted(indices, key=int) + [key for key in value if not _is_array_index(key)] if indices else list(value)
@@ -109,12 +109,12 @@ def _is_array_index(key: str) -> bool:
     return is_plain and len(key) <= 10 and int(key) <= _MAX_ARRAY_INDEX
 
 
-def quote_string(text: str) -> str:
+def quote_js_string(text: str) -> str:
     """Return a text as a JSON string, which is also a JavaScript string."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def _format_number(value: float) -> str:
+def _format_ecmascript_number(value: float) -> str:
     """Format a number as ECMAScript does (Number::toString), from the digits of Python."""
     mantissa, has_exponent, exponent_text = repr(value).partition("e")
     if not has_exponent:
@@ -151,20 +151,20 @@ class DirectCall:
         """
         if value is NOT_GIVEN:
             name = replace_lone_surrogates(name)
-            return cls(f"return await callTool({quote_string(name)})", name, None)
+            return cls(f"return await callTool({quote_js_string(name)})", name, None)
         return cls.from_json(name, encode_json(value, what=f"the input of tool {name!r}"))
 
     @classmethod
     def from_json(cls, name: str, text: str, max_bytes: int | None = None) -> DirectCall:
         """Return the call with an input encoded by `encode_json`. An input far too large is not read."""
         name = replace_lone_surrogates(name)
-        if max_bytes is not None and (size := _measure_if_longer(text, max_bytes)) is not None:
-            return cls(f"return await callTool({quote_string(name)}, {text})", name, None, size)
-        text, literal = to_engine_texts(decode_json(text))
-        return cls(f"return await callTool({quote_string(name)}, {literal})", name, text)
+        if max_bytes is not None and (size := _measure_if_too_long(text, max_bytes)) is not None:
+            return cls(f"return await callTool({quote_js_string(name)}, {text})", name, None, size)
+        text, literal = to_engine_json_and_literal(decode_json(text))
+        return cls(f"return await callTool({quote_js_string(name)}, {literal})", name, text)
 
 
-def _measure_if_longer(text: str, max_characters: int) -> int | None:
+def _measure_if_too_long(text: str, max_characters: int) -> int | None:
     """Return the UTF-8 bytes of an input that is surely too long; a script sends only its size."""
     max_length = max_characters if "\\u" not in text else _MAX_BYTES_PER_CHARACTER * max_characters
     if len(text) <= max_length:
@@ -212,9 +212,9 @@ class DirectCallWorker:
                 self._max_input_bytes = settings["max_tool_input_bytes"]
             case DeliverValue():
                 text = message.guest_json
-                self._emit(ProgramReturned(text, text is None, None, ()))
+                self._emit_message(ProgramReturned(text, text is None, None, ()))
             case DeliverError(request_id, _, name, text, code):
-                self._emit(ProgramThrew(name, text, code, "", "program", request_id, None))
+                self._emit_message(ProgramThrew(name, text, code, "", "program", request_id, None))
             case _:
                 raise CodeModeProtocolError("a call without a script is neither analysed nor run")
 
@@ -224,9 +224,9 @@ class DirectCallWorker:
             return
         text, size = self._call.input_json, self._call.input_bytes
         if text is not None and _count_utf16_units(text) > self._max_input_bytes:
-            text, size = None, utf8_length(text)
-        self._emit(CallRequested(1, "tool", self._call.name, text, size))
-        self._emit(TurnEnded(1))
+            text, size = None, count_utf8_bytes(text)
+        self._emit_message(CallRequested(1, "tool", self._call.name, text, size))
+        self._emit_message(TurnEnded(1))
 
     def take_unread_frame(self) -> None:
         """Return None: there is no worker."""
@@ -235,11 +235,11 @@ class DirectCallWorker:
         """Emit nothing more."""
         self._on_message = None
 
-    def _emit(self, message: WorkerMessage) -> None:
+    def _emit_message(self, message: WorkerMessage) -> None:
         if self._on_message is not None:
             self._on_message(message)
 
-    def refill(self, wanted: int | None = None) -> None:
+    def refill_spares(self, wanted: int | None = None) -> None:
         """Do nothing: no worker was taken."""
 
     def mark_reusable(self, frame: bytes) -> None:
@@ -254,7 +254,7 @@ class DirectCallWorker:
 
     def release(self) -> None:
         """Release it once no tool runs in its threads."""
-        self._threads.call_when_idle(self._end_scope)
+        self._threads.call_when_idle(self._release_slot)
 
-    def _end_scope(self) -> None:
+    def _release_slot(self) -> None:
         self.slot.is_held = False

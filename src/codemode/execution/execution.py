@@ -17,14 +17,14 @@ from ..data.json_shape import run_bounded
 from ..data.json_values import (
     MAX_DEPTH,
     NOT_GIVEN,
-    canonical_json,
+    count_utf8_bytes,
     decode_json,
+    encode_canonical_json,
     nests_deeper_than,
-    require_max_values,
-    utf8_length,
+    require_max_text_values,
 )
 from ..data.large_strings import may_have_references
-from ..data.rich_values import TAG_START, from_tagged, to_plain
+from ..data.rich_values import TAG_START, from_tagged_json, tagged_to_plain_json
 from ..errors import (
     CallSummary,
     CodeModeAbortedError,
@@ -35,9 +35,9 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, UsingThreads, current_threads, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, current_threads, run_check
 from ..interrupts.interrupt import Interrupt
-from ..observe.call_events import CallRecord, measure_source
+from ..observe.call_events import CallRecord, measure_and_hash_source
 from ..observe.reporter import InvocationReporter
 from ..options.parts import CodeModeOptions, ExecutionPolicy
 from ..profile import SurfaceSettings
@@ -45,71 +45,86 @@ from ..protocol import events
 from ..protocol.call_status import summarize_calls
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Ledger
-from ..protocol.references import ContentRegistry, Sidecar
-from ..protocol.settings import Settings
+from ..protocol.references import ContentRegistry, LargeStringRegistry
+from ..protocol.settings import InvocationSettings
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.events import ConsoleEvent
-from ..workers.lease import Lease, nesting_depth
-from ..workers.pool import WorkerPool, pool_or_default
-from .call_content import CallContent
+from ..workers.lease import PooledWorkerLease, compute_nesting_depth
+from ..workers.pool import WorkerPool, get_pool_or_default
+from .call_content import InvocationContent
 from .call_context import OuterCall
 from .call_values import AnsweredPause
 from .direct_call import DirectCall, DirectCallWorker
-from .identity import AlreadyEnded, has_other_recovery, make_identify
+from .identity import ProgramAlreadyEnded, continues_elsewhere, make_salt_and_seed_deriver
 from .nested_call import NestedCalls
 from .optional_parts import NO_PARTS, make_optional_parts
 from .outcome import RunOutcome
-from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, accept_checked_program, check_source
-from .recovery import Recovery, RecoveryPoint, build_started_ledger, make_lapsed_error, reads_only
+from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, accept_checked_program, validate_source
+from .recovery import (
+    RecoveryLedgerBuilder,
+    RecoveryPoint,
+    build_ledger_with_started_calls,
+    is_read_only_call,
+    make_lapsed_resume_error,
+)
 from .runner import Runner
 
 if TYPE_CHECKING:
-    from .journal_opening import Journaling
+    from .journal_opening import RunJournaling
 
 
 _RESULT_LABEL = "the program's result"
 _MAX_INLINE_CHARACTERS = 4096
 
 
-async def read_result(text: str | None, max_values: int, ledger: Ledger) -> tuple[Any, int | None]:
+async def decode_and_measure_result(text: str | None, max_values: int, ledger: Ledger) -> tuple[Any, int | None]:
     """Return a program's value and its bytes of JSON; None is undefined. Raises `CodeModeSerializationError`."""
     if text is None:
         return None, None
     sidecar, contents = ledger.sidecar, ledger.contents
-    if contents is not None and contents.parts and (contents.tag in text or "\\u" in text):
-        return await run_check(len(text), lambda: _restore_content(text, max_values, contents)), utf8_length(text)
+    if contents is not None and contents.parts and (contents.reference_key in text or "\\u" in text):
+        return await run_check(len(text), lambda: _decode_with_content(text, max_values, contents)), count_utf8_bytes(
+            text
+        )
     if sidecar is None or not may_have_references(text):
         if len(text) <= _MAX_INLINE_CHARACTERS:
-            return decode_value(text, max_values), utf8_length(text)
-        return await run_check(len(text), lambda: decode_value(text, max_values)), utf8_length(text)
-    return await run_check(LARGE_CHARACTERS, lambda: (decode_value(text, max_values, sidecar), sidecar.measure(text)))
+            return decode_program_value(text, max_values), count_utf8_bytes(text)
+        return await run_check(len(text), lambda: decode_program_value(text, max_values)), count_utf8_bytes(text)
+    return await run_check(
+        LARGE_CHARACTERS,
+        lambda: (decode_program_value(text, max_values, sidecar), sidecar.measure_restored_bytes(text)),
+    )
 
 
-def _restore_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
-    return replace_references(decode_value(text, max_values), contents, contents.register)
+def _decode_with_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
+    return replace_references(decode_program_value(text, max_values), contents, contents.register)
 
 
-def decode_value(text: str, max_values: int, sidecar: Sidecar | None = None, label: str = _RESULT_LABEL) -> Any:
+def decode_program_value(
+    text: str, max_values: int, sidecar: LargeStringRegistry | None = None, label: str = _RESULT_LABEL
+) -> Any:
     """Decode a value of the program from its JSON text.
 
     Raises `CodeModeSerializationError` for a value that is too deep or too large, `CodeModeProtocolError` for text
     that is not JSON.
     """
     if len(text) > min(MAX_DEPTH, max_values):  # a shorter text is neither too deep nor too large
-        require_max_values(text, max_values, label)
+        require_max_text_values(text, max_values, label)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{label} nests deeper than {MAX_DEPTH} levels")
     try:
-        return decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.decode(text, label)
+        return (
+            decode_json(text, max_depth=len(text)) if sidecar is None else sidecar.decode_json_with_strings(text, label)
+        )
     except ValueError as error:
         raise CodeModeProtocolError(f"{label} cannot be read: {error}") from error
 
 
-def _convert_tags(read: Callable[[Any], Any], value: Any) -> Any:
+def _convert_tagged_value(convert: Callable[[Any], Any], value: Any) -> Any:
     """Convert the tags of a result. Raises `CodeModeSerializationError` for an unknown tag."""
     try:
-        return read(value)
+        return convert(value)
     except ValueError as error:
         raise CodeModeSerializationError(f"{_RESULT_LABEL} cannot be read: {error}") from None
 
@@ -117,7 +132,7 @@ def _convert_tags(read: Callable[[Any], Any], value: Any) -> Any:
 _SALT_SLICE, _SEED_SLICE = slice(16, 32), slice(32, None)
 
 
-def make_invocation(
+def make_invocation_and_id(
     machine_type: type[Invocation],
     profile: SurfaceSettings,
     catalog: ToolCatalog[PreparedTool],
@@ -131,22 +146,24 @@ def make_invocation(
     random = secrets.token_hex(32)
     invocation_id = "code-mode-" + random[:16]
     calls_directly = invocation_data is not None and is_direct_call(invocation_data)
-    settings = Settings(
+    settings = InvocationSettings(
         outer_tool_call_id=call.tool_call_id if call.tool_call_id is not None else invocation_id,
         salt=random[_SALT_SLICE],
         seed=random[_SEED_SLICE],
         started_ms=call.started_at_ms or now_ms(),
         limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
-        profile=_adapt_profile(profile) if calls_directly else profile,
-        language_names=catalog.language_names,
+        profile=_with_uncut_result(profile) if calls_directly else profile,
+        language_names=catalog.implicitly_read_names,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
         # Each program gets invocation data of its own.
-        invocation_data_json=canonical_json(invocation_data) if calls_directly else None,
+        invocation_data_json=encode_canonical_json(invocation_data) if calls_directly else None,
     )
     if answered_pause is None:
-        identify = make_identify(options.continuation, call, invocation_data) if call.tool_call_id else None
+        identify = (
+            make_salt_and_seed_deriver(options.continuation, call, invocation_data) if call.tool_call_id else None
+        )
         return machine_type(settings, identify=identify), invocation_id
     continuation = answered_pause.continuation
     resolved = answered_pause.answers.keys()
@@ -159,7 +176,7 @@ def is_direct_call(invocation_data: Mapping[str, Any]) -> bool:
     return invocation_data.get("source") == "invoke"
 
 
-def _adapt_profile(profile: SurfaceSettings) -> SurfaceSettings:
+def _with_uncut_result(profile: SurfaceSettings) -> SurfaceSettings:
     """Return the profile for one call: no script has seen its output, so nothing of it is cut."""
     return replace(profile, guest=replace(profile.guest, result="json"))
 
@@ -194,7 +211,7 @@ class Execution:
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
         invocation_data: Mapping[str, Any] | None = None,
-        journaling: Journaling | None = None,
+        journaling: RunJournaling | None = None,
     ) -> None:
         self._profile = profile
         self._invocation_data = invocation_data if answered is None else answered.continuation.invocation_data
@@ -214,15 +231,22 @@ class Execution:
         self._outer = outer
         self._answered = answered
         self._claim_renewal: ClaimRenewal | None = None
-        self._pool = pool_or_default(None) if pool is None else pool
-        self._threads = InvocationThreads(self._pool.threads, nesting_depth())
+        self._pool = get_pool_or_default(None) if pool is None else pool
+        self._threads = InvocationThreads(self._pool.threads, compute_nesting_depth())
         self._optional_parts = parts = NO_PARTS
         if options.uses_optional_parts or outer.call.state is not None:
             self._optional_parts = parts = make_optional_parts(
                 options, outer, catalog, profile, is_direct=self._is_direct
             )
         self._make_machine = partial(
-            make_invocation, self._machine_type, profile, catalog, options, outer, answered, self._invocation_data
+            make_invocation_and_id,
+            self._machine_type,
+            profile,
+            catalog,
+            options,
+            outer,
+            answered,
+            self._invocation_data,
         )
         self._machine, invocation_id = self._make_machine()
         self._direct_worker: DirectCallWorker | None = None  # of a call without a program
@@ -238,14 +262,14 @@ class Execution:
         """Run a program. Raises `ValueError` if it is not text; errors of the program are in the outcome."""
         policy = self._options.execution_policy
         try:
-            check = partial(check_source, js, policy)
+            check = partial(validate_source, js, policy)
             is_large = isinstance(js, str) and len(js) > LARGE_SOURCE_CHARACTERS  # pyright: ignore[reportUnnecessaryIsInstance]
             source = await self._run_in_thread(check) if is_large else check()
         except CodeModeError as error:
-            return await self._run(js, error)
-        return await self._run(source)
+            return await self._run_and_report(js, error)
+        return await self._run_and_report(source)
 
-    async def call(self, name: str, value: Any = NOT_GIVEN, *, text: str | None = None) -> RunOutcome:
+    async def call_tool(self, name: str, value: Any = NOT_GIVEN, *, text: str | None = None) -> RunOutcome:
         """Make one call with a plain JSON input, as if a program returned its result. It takes no worker.
 
         ``text`` is an input encoded by `encode_json`. Raises `CodeModeSerializationError` for an input that is
@@ -258,27 +282,35 @@ class Execution:
         make_call = make_call if text is None else partial(DirectCall.from_json, name, text, max_bytes)
         call = await run_bounded((value, text), make_call)
         self._direct_worker = DirectCallWorker(call, self._threads)
-        return await self._run(call.js)
+        return await self._run_and_report(call.js)
 
     async def resume(self, renewal: ClaimRenewal | None = None) -> RunOutcome:
         """Resume the paused program. With ``renewal``, no call starts unless this host still owns the claim."""
         self._claim_renewal = renewal
-        return await self._run(self._pause.continuation.js)
+        return await self._run_and_report(self._answered_pause.continuation.js)
 
-    async def recover_lapsed(self) -> RunOutcome:
+    async def recover_lapsed_resume(self) -> RunOutcome:
         """Return the outcome of a resume whose host is gone, with the interrupt to continue from."""
-        continuation, inputs, settings = self._pause.continuation, self._pause.inputs, self._machine.settings
-        started = build_started_ledger(self._pause, self._options.approval, now_ms(), self._profile.host_errors)
+        continuation, inputs, settings = (
+            self._answered_pause.continuation,
+            self._answered_pause.inputs,
+            self._machine.settings,
+        )
+        started = build_ledger_with_started_calls(
+            self._answered_pause, self._options.approval, now_ms(), self._profile.host_errors
+        )
         displayed_inputs = {
             request_id: checked.displayed_input_json
             for request_id, checked in inputs.items()
             if checked.displayed_input_json is not None
         }
-        recovery = Recovery(self._catalog, displayed_inputs, settings.has_rich_values)
-        error = make_lapsed_error()
+        recovery = RecoveryLedgerBuilder(self._catalog, displayed_inputs, settings.has_rich_values)
+        error = make_lapsed_resume_error()
         error.calls = self._summarize_calls(started)
-        ledger = partial(recovery.ledger, started, settings.salt)
-        error.recovery = await self._recovery_point.at(continuation.js, settings, ledger, continuation.engine)
+        ledger = partial(recovery.build_ledger, started, settings.salt)
+        error.recovery = await self._recovery_point.get_or_create_interrupt(
+            continuation.js, settings, ledger, continuation.engine
+        )
         return self.make_failed_outcome(error)
 
     @cached_property
@@ -291,7 +323,7 @@ class Execution:
         return self._initial_warnings if self._program is None else (*self._initial_warnings, *self._program.repairs)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> InvocationSettings:
         """The settings under which it runs."""
         return self._machine.settings
 
@@ -304,10 +336,10 @@ class Execution:
     def has_progressed(self) -> bool:
         """True once a tool started, a timer fired or a recovery exists: the resumed pause is used up."""
         ledger = self._machine.ledger
-        has_started_call = self._recovery_point.exists or any(entry.is_started for entry in ledger.entries)
-        return has_started_call or ledger.timers_fired > self._pause.continuation.ledger.timers_fired
+        has_started_call = self._recovery_point.has_interrupt or any(entry.is_started for entry in ledger.entries)
+        return has_started_call or ledger.fired_timer_count > self._answered_pause.continuation.ledger.fired_timer_count
 
-    async def find_recovery(self) -> Interrupt | None:
+    async def create_recovery_interrupt(self) -> Interrupt | None:
         """Return the interrupt to continue from or to repeat the result; finished calls do not run again."""
         machine = self._machine
         if machine.js is None:
@@ -316,10 +348,13 @@ class Execution:
             return self._answered.interrupt
         settings, ledger = machine.settings, machine.ledger
         ledger = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries])
-        recovery = Recovery(self._catalog, self._saved_inputs, settings.has_rich_values)
+        recovery = RecoveryLedgerBuilder(self._catalog, self._saved_inputs, settings.has_rich_values)
         with suppress(CodeModeError):  # more content than a continuation carries
-            return await self._recovery_point.at(
-                machine.js, settings, lambda: recovery.ledger(ledger, settings.salt), size=_estimate_size(machine)
+            return await self._recovery_point.get_or_create_interrupt(
+                machine.js,
+                settings,
+                lambda: recovery.build_ledger(ledger, settings.salt),
+                size=_estimate_invocation_size(machine),
             )
         return None
 
@@ -327,25 +362,27 @@ class Execution:
         """Return the outcome of a run that ended with this error."""
         return RunOutcome("failed", *self._outcome_fields, error=error, trace=error.trace, **self._warning_fields)
 
-    async def _run(self, source: str, refused: CodeModeError | None = None) -> RunOutcome:
+    async def _run_and_report(self, source: str, refusal: CodeModeError | None = None) -> RunOutcome:
         displayed_source, kind = source, "invoke" if self._is_direct else "script"
         if len(source) > LARGE_SOURCE_CHARACTERS:
             hashes = self._reporter.is_watched and not self._is_direct
-            displayed_source = await self._run_in_thread(partial(measure_source, source, hashes=hashes))
+            displayed_source = await self._run_in_thread(partial(measure_and_hash_source, source, hashes=hashes))
         self._reporter.report_start(displayed_source, source=kind, resumed=self._answered is not None)
         token = current_threads.set(self._threads)
         try:
-            if refused is not None:  # a refused program is reported as failed
-                return self.make_failed_outcome(await self._report_error(refused))
+            if refusal is not None:  # a refused program is reported as failed
+                return self.make_failed_outcome(await self._report_error(refusal))
             if self._journaling is not None:
-                return await self._run_journaled(lambda: self._run_to_end(source), self._journaling)
+                return await self._run_with_journal(lambda: self._run_to_end(source), self._journaling)
             return await self._run_to_end(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
             # The cancellation arrived while async hooks ran. The record of finished calls must not be lost with the
             # caller.
-            raise cancelled from await self._add_recovery(CodeModeAbortedError("the invocation was cancelled"))
+            raise cancelled from await self._add_calls_and_recovery(
+                CodeModeAbortedError("the invocation was cancelled")
+            )
         finally:
             try:  # noqa: SIM105 - each run comes here, and a context manager is four calls more
                 current_threads.reset(token)
@@ -354,24 +391,26 @@ class Execution:
 
     async def _run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text in a thread."""
-        with UsingThreads(self._threads):
+        with InvocationThreadsScope(self._threads):
             return await run_check(LARGE_CHARACTERS, work)
 
-    async def _run_journaled(self, work: Callable[[], Awaitable[RunOutcome]], journaling: Journaling) -> RunOutcome:
+    async def _run_with_journal(
+        self, work: Callable[[], Awaitable[RunOutcome]], journaling: RunJournaling
+    ) -> RunOutcome:
         try:
-            return await journaling.run(work, lambda: self.is_suspended, self._reset_machine)
-        except AlreadyEnded as before:
+            return await journaling.run_and_record_outcome(work, lambda: self.is_suspended, self._reset_machine)
+        except ProgramAlreadyEnded as before:
             await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome
         except CodeModeAbortedError as error:  # the program has ended, and its outcome could not be written
-            return self.make_failed_outcome(await self._add_recovery(error))
+            return self.make_failed_outcome(await self._add_calls_and_recovery(error))
 
     def _reset_machine(self) -> None:
         self._machine, _ = self._make_machine()
 
     async def _run_to_end(self, source: str) -> RunOutcome:
         try:
-            ending = await self._drive(source)
+            ending = await self._run_on_worker(source)
         except asyncio.CancelledError as cancelled:
             raise cancelled from await self._report_error(CodeModeAbortedError("the invocation was cancelled"))
         except CodeModeError as error:  # there was no worker
@@ -382,16 +421,16 @@ class Execution:
             return await self._make_interrupted_outcome()
         return await self._make_completed_outcome(ending)
 
-    async def _drive(self, source: str) -> events.Ending:
+    async def _run_on_worker(self, source: str) -> events.Ending:
         machine = self._machine
         lease = self._direct_worker if self._direct_worker is not None else await self._acquire_worker()
         try:
-            program = self._make_checker(source, lease)
-            first = None if program is not None else self._accept_unchecked(source)
+            program = self._make_program_checker(source, lease)
+            first = None if program is not None else self._accept_unchecked_program(source)
             if self._journaling is not None and self._answered is None:
                 self._journaling.waits_without_worker = first is None
                 first = None if first is None else await self._journaling.open_for_program(machine, first)
-            check = (accept_checked_program, None) if program is None else (program.check, program.preparation)
+            check = (accept_checked_program, None) if program is None else (program.check, program.prepare_tools)
             runner = Runner(machine, lease, self._make_nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
             lease.kill_and_release()
@@ -400,33 +439,37 @@ class Execution:
         try:
             # The next invocation finds one spare worker; the others start after this one.
             if lease.needs_spare:
-                loop.call_soon(lease.refill, 1)
-            runner.start(self._first_effects(source, program) if first is None else machine.receive(first))
+                loop.call_soon(lease.refill_spares, 1)
+            runner.start(self._make_first_effects(source, program) if first is None else machine.receive(first))
             return await runner.ended
         finally:
             await runner.close()
             if not loop.is_closed():
-                loop.call_soon(lease.refill)
+                loop.call_soon(lease.refill_spares)
 
-    def _first_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
+    def _make_first_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
         """Return the first effects: check the program, unless an earlier check still holds."""
-        if program is not None and self._journaling is None and (accepted := program.accepted_before()) is not None:
+        if (
+            program is not None
+            and self._journaling is None
+            and (accepted := program.find_earlier_acceptance()) is not None
+        ):
             return self._machine.receive(accepted)
         known = None if program is None else program.known
         check = None if known is None else events.CheckProgram(known.js, known.facts)
         return self._machine.start(source, analysis_ms=self._profile.static_rules.analysis_ms, known=check)
 
-    def _accept_unchecked(self, js: str) -> events.ProgramAccepted:
+    def _accept_unchecked_program(self, js: str) -> events.ProgramAccepted:
         """Accept a program that needs no check: it was checked before, or is a direct call."""
         return events.ProgramAccepted(js, reports_locations=self._catalog.may_ask)
 
-    async def _acquire_worker(self) -> Lease:
+    async def _acquire_worker(self) -> PooledWorkerLease:
         policy, limits = self._options.execution_policy, self._machine.settings.limits
         lease = await self._pool.acquire(limits.memory_limit_bytes, policy.on_saturation, limits.timeout_ms)
         lease.threads = self._threads
         if self._reporter.is_watched:
             try:
-                self._reporter.report_worker()
+                self._reporter.report_worker_taken()
             except BaseException:
                 lease.kill_and_release()
                 raise
@@ -435,12 +478,15 @@ class Execution:
     async def _make_completed_outcome(self, ending: events.Completed) -> RunOutcome:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
-            value, result_bytes = await read_result(text, max_values, self._machine.ledger)
+            value, result_bytes = await decode_and_measure_result(text, max_values, self._machine.ledger)
             has_tags = text is not None and TAG_START in text and self._machine.settings.has_tagged_result
             if has_tags and not self._profile.returns_rich_values:
-                value, has_tags = await run_check(len(text or ""), partial(_convert_tags, to_plain, value)), False
+                value, has_tags = (
+                    await run_check(len(text or ""), partial(_convert_tagged_value, tagged_to_plain_json, value)),
+                    False,
+                )
             elif has_tags:
-                await run_check(len(text or ""), partial(_convert_tags, from_tagged, value))
+                await run_check(len(text or ""), partial(_convert_tagged_value, from_tagged_json, value))
         except CodeModeError as error:
             return self.make_failed_outcome(await self._report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)
@@ -463,12 +509,14 @@ class Execution:
     async def _make_interrupted_outcome(self) -> RunOutcome:
         machine = self._machine
         try:
-            ledger, size = machine.ledger, _estimate_size(machine)
-            interrupt = await self._recovery_point.at(machine.js or "", machine.settings, lambda: ledger, size=size)
+            ledger, size = machine.ledger, _estimate_invocation_size(machine)
+            interrupt = await self._recovery_point.get_or_create_interrupt(
+                machine.js or "", machine.settings, lambda: ledger, size=size
+            )
         except CodeModeError as error:
             return self.make_failed_outcome(await self._report_error(error))
         for entry in machine.ledger.waiting_entries:
-            self._reporter.report_still_waiting(entry)
+            self._reporter.report_still_waiting_call(entry)
         self._reporter.report_interrupt(interrupt)
         trace = await self._reporter.report_end(interrupted_by=interrupt)
         summaries = self._summarize_calls(machine.ledger)
@@ -476,17 +524,19 @@ class Execution:
 
     async def _report_error(self, error: CodeModeError) -> CodeModeError:
         self._reporter.notes = (*self._warnings, *self._output_warnings)
-        error.trace = await self._reporter.report_end(error=await self._add_recovery(error))
+        error.trace = await self._reporter.report_end(error=await self._add_calls_and_recovery(error))
         return error
 
-    async def _add_recovery(self, error: CodeModeError) -> CodeModeError:
+    async def _add_calls_and_recovery(self, error: CodeModeError) -> CodeModeError:
         """Add the calls so far and the recovery, if any, to the error."""
         error.calls = self._summarize_calls(self._machine.ledger)
         if self._answered is not None:
             error.details["is_resumed"] = True
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
             error.recovery = (
-                None if has_other_recovery(error, is_resumed=self._answered is not None) else await self.find_recovery()
+                None
+                if continues_elsewhere(error, is_resumed=self._answered is not None)
+                else await self.create_recovery_interrupt()
             )
         return error
 
@@ -495,7 +545,7 @@ class Execution:
         entries, answered = ledger.entries, self._answered
         if answered is not None:
             entries = [*entries, *answered.continuation.ledger.entries[len(entries) :]]
-        harmless = partial(reads_only, self._catalog)
+        harmless = partial(is_read_only_call, self._catalog)
         return summarize_calls(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
 
     @property
@@ -508,10 +558,10 @@ class Execution:
         return {"warnings": self._warnings, "output_warnings": tuple(self._output_warnings)}
 
     @property
-    def _pause(self) -> AnsweredPause:
+    def _answered_pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
-    def _make_checker(self, source: str, lease: Lease | DirectCallWorker) -> ProgramChecker | None:
+    def _make_program_checker(self, source: str, lease: PooledWorkerLease | DirectCallWorker) -> ProgramChecker | None:
         if self._answered is not None or isinstance(lease, DirectCallWorker):
             return None  # checked before the pause, or nothing to check
         flags = {"checks_tools": self._options.execution_policy.check_program, "is_trusted": not lease.has_run_program}
@@ -535,13 +585,13 @@ class Execution:
             machine=machine,
             answers={} if answered is None else answered.answers,
             threads=self._threads,
-            fetches=self._optional_parts.fetches,
+            fetcher=self._optional_parts.fetcher,
             saved_inputs=self._saved_inputs,
             checked={} if answered is None else answered.inputs,
             source="invoke" if self._is_direct else "script",
             host_errors=self._profile.host_errors,
             sidecar=machine.ledger.sidecar,
-            content=CallContent(
+            content=InvocationContent(
                 machine.ledger.contents, continuation_options, partial(getattr, self._journaling, "key", None)
             ),
             renewal=self._claim_renewal,
@@ -549,6 +599,6 @@ class Execution:
         )
 
 
-def _estimate_size(machine: Invocation) -> int:
+def _estimate_invocation_size(machine: Invocation) -> int:
     """Estimate the characters of the program and ledger of an invocation."""
     return len(machine.js or "") + machine.ledger_bytes

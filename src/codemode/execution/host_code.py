@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from ..data.content import current_registry
 from ..data.json_shape import estimate_json_length, run_bounded
 from ..data.json_values import decode_json, encode_json
-from ..data.rich_values import is_rich, to_tagged
+from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import (
     HOST_BRIDGE_ERROR,
     HOST_FETCH_ERROR,
@@ -21,7 +21,7 @@ from ..errors import (
     CodeModeProtocolError,
     CodeModeSerializationError,
     CodeModeToolError,
-    parse_http_fields,
+    parse_http_error_fields,
 )
 from ..host.cancellation import FAILURES, is_cancelled_from_outside
 from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_check
@@ -31,10 +31,10 @@ from ..options.parts import CodeModeOptions
 from ..protocol.ledger import LedgerEntry
 from ..protocol.references import ContentRegistry
 from ..tools.context import PIPELINE_NULL, PipelineCall, ToolCallContext
-from ..tools.prepared import PreparedTool, create_tool_failure, redact_values
+from ..tools.prepared import PreparedTool, create_tool_failed_error, redact_error_values
 from ..tools.running import UnreadIteratorError, run_hook
-from ..tools.tool_result import ToolResult, describe_failure, get_blocks, unwrap_result
-from .call_values import CheckedInput, decode_json_text, to_displayed_json
+from ..tools.tool_result import ToolResult, format_failure_message, to_plain_blocks, to_program_value
+from .call_values import CheckedInput, decode_json_async, to_displayed_json
 
 if TYPE_CHECKING:
     from ..host.threads import InvocationThreads
@@ -61,7 +61,7 @@ async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in its approval rule")
-        raise HostCodeError(hide_error(entry, misplaced)) from pause
+        raise HostCodeError(make_hidden_error(entry, misplaced)) from pause
 
 
 async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -71,13 +71,13 @@ async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     except HostCodeError as failure:
         error = failure.error
         if not isinstance(error, CodeModeToolError):
-            raise HostCodeError(hide_hook_error(entry, error)) from error
+            raise HostCodeError(make_hidden_hook_error(entry, error)) from error
         if error.code == HOST_TOOL_ERROR:
             error.details["origin"] = PIPELINE_ORIGIN
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in the pipeline around it")
-        raise HostCodeError(hide_hook_error(entry, misplaced)) from pause
+        raise HostCodeError(make_hidden_hook_error(entry, misplaced)) from pause
 
 
 async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -91,19 +91,19 @@ async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         pause = find_interrupt_request(error)
         if pause is not None:
             raise pause from None
-        raise HostCodeError(hide_error(entry, error)) from error
+        raise HostCodeError(make_hidden_error(entry, error)) from error
     except (asyncio.CancelledError, GeneratorExit) as error:
         if is_cancelled_from_outside(task):
             raise
         # Not a cancellation of this call: the tool itself raised it.
-        raise HostCodeError(hide_error(entry, error)) from error
+        raise HostCodeError(make_hidden_error(entry, error)) from error
     except BaseExceptionGroup as group:
         pause = find_interrupt_request(group)
         if pause is not None:
             raise pause from None
         if group.split(FAILURES)[1] is not None or is_cancelled_from_outside(task):
             raise
-        raise HostCodeError(hide_error(entry, group)) from group
+        raise HostCodeError(make_hidden_error(entry, group)) from group
 
 
 def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
@@ -112,13 +112,13 @@ def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeErro
         fields: tuple[Any, ...] = (error.message, error.code, error.details)
         has_plain_fields = all(map(isinstance, fields, (str, str, dict)))
         if has_plain_fields:
-            _make_plain(error)
+            _convert_fields_to_plain_types(error)
     except Exception:  # noqa: BLE001 - they may be properties, or missing
         has_plain_fields = False
-    return error if has_plain_fields else hide_error(entry, error)
+    return error if has_plain_fields else make_hidden_error(entry, error)
 
 
-def _make_plain(error: CodeModeError) -> None:
+def _convert_fields_to_plain_types(error: CodeModeError) -> None:
     """Replace instances of subclasses by plain values: their methods are host code too."""
     if type(error.message) is not str:
         error.message = str.__str__(error.message)
@@ -128,19 +128,19 @@ def _make_plain(error: CodeModeError) -> None:
         error.details = dict(error.details)
 
 
-def hide_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+def make_hidden_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program sees instead of what host code raised, with that as its cause."""
-    return create_tool_failure(entry.name, error, tool_call_id=entry.tool_call_id)
+    return create_tool_failed_error(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
-def hide_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+def make_hidden_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program sees instead of a mistake of a pipeline hook."""
-    failed = hide_error(entry, error)
+    failed = make_hidden_error(entry, error)
     failed.details["origin"] = PIPELINE_ORIGIN
     return failed
 
 
-async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
+async def unwrap_tool_result(entry: LedgerEntry, result: ToolResult) -> Any:
     """Return the value of a tool's answer in the form of an MCP result.
 
     Raises `HostCodeError` if it is an error and `CodeModeSerializationError` for too much content.
@@ -149,23 +149,23 @@ async def unwrap_output(entry: LedgerEntry, result: ToolResult) -> Any:
     try:
         if not result.is_error:
             parts = current_registry.get()
-            room = parts.require_room if isinstance(parts, ContentRegistry) else None
-            return await run_check(size, partial(unwrap_result, result, room))
-        text, blocks = await run_check(size, partial(_read_failure, result, entry.name))
+            room = parts.require_within_limits if isinstance(parts, ContentRegistry) else None
+            return await run_check(size, partial(to_program_value, result, room))
+        text, blocks = await run_check(size, partial(_describe_failed_result, result, entry.name))
     except CodeModeSerializationError:
         raise
     except Exception as error:
-        raise HostCodeError(hide_error(entry, error)) from error
+        raise HostCodeError(make_hidden_error(entry, error)) from error
     details: dict[str, Any] = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
     if result.has_structured_content:
         details["structured_content"] = result.structured_content
-    fields = parse_http_fields(result.structured_content)
+    fields = parse_http_error_fields(result.structured_content)
     error_class = CodeModeHttpError if fields else CodeModeToolError
     raise HostCodeError(error_class(text, details={**details, **fields}))
 
 
-def _read_failure(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
-    return describe_failure(result, tool_name), get_blocks(result)
+def _describe_failed_result(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
+    return format_failure_message(result, tool_name), to_plain_blocks(result)
 
 
 _FAILED_CODES = {"fetch": HOST_FETCH_ERROR, "catalog": HOST_BRIDGE_ERROR}
@@ -178,7 +178,7 @@ def to_call_error(entry: LedgerEntry, error: BaseException) -> CodeModeError:
     if isinstance(error, CodeModeError):
         clear_error_frames(error)
         return error
-    failed = hide_error(entry, error)  # validators and serialisers are host code too
+    failed = make_hidden_error(entry, error)  # validators and serialisers are host code too
     failed.code = _FAILED_CODES.get(entry.kind, failed.code)
     return failed
 
@@ -214,16 +214,16 @@ class CallPipeline:
         self._make_call = make_call
 
     @property
-    def judges_inputs(self) -> bool:
+    def may_replace_inputs(self) -> bool:
         """True if hooks may replace inputs."""
         return self._hooks.before is not None
 
     @property
-    def judges_outputs(self) -> bool:
+    def may_replace_outputs(self) -> bool:
         """True if hooks may replace outputs."""
         return self._hooks.after is not None
 
-    async def check_without_quotes(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
+    async def check_without_quoting_value(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
         """Await a check; while a hook has not judged the value, its error must not quote it."""
         if (self._hooks.before if side == "input" else self._hooks.after) is None:
             return await check
@@ -232,33 +232,43 @@ class CallPipeline:
         except (CodeModeProtocolError, HostCodeError, UnreadIteratorError):
             raise
         except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
-            raise await run_check(LARGE_CHARACTERS, partial(redact_values, error, self._tool, side)) from None
+            raise await run_check(LARGE_CHARACTERS, partial(redact_error_values, error, self._tool, side)) from None
 
-    async def replace_input(self, checked: CheckedInput) -> CheckedInput:
+    async def apply_before_hook(self, checked: CheckedInput) -> CheckedInput:
         """Return the input that the call runs with. Raises the error of a refusal."""
-        replacement = await self._call_hook(self._hooks.before, await self._copy_call(checked.displayed_input_json))
-        return checked if replacement is None else await self._run_off_loop(replacement, self._validate_replacement)
+        replacement = await self._call_hook(
+            self._hooks.before, await self._copy_pipeline_call(checked.displayed_input_json)
+        )
+        return (
+            checked
+            if replacement is None
+            else await self._convert_replacement_off_loop(replacement, self._validate_replacement)
+        )
 
-    async def validate_edited(self, value: Any) -> CheckedInput:
+    async def validate_edited_input(self, value: Any) -> CheckedInput:
         """Validate an input that a person edited during the call, when the tool itself asked."""
-        return await self.check_without_quotes("input", self._run_off_loop(value, self._validate_replacement))
+        return await self.check_without_quoting_value(
+            "input", self._convert_replacement_off_loop(value, self._validate_replacement)
+        )
 
-    async def require_allowed(self, checked: CheckedInput) -> None:
+    async def require_input_allowed(self, checked: CheckedInput) -> None:
         """Ask the hooks about an edited input, which they cannot change any more; raise a refusal."""
-        allowed = await self.replace_input(checked)
+        allowed = await self.apply_before_hook(checked)
         if allowed.displayed_input_json != checked.displayed_input_json:
             raise CodeModeToolError(
                 f"the edited input of tool {self._tool.name!r} is refused: the host would not run it unchanged",
                 details={"tool_name": self._tool.name, "tool_call_id": self._entry.tool_call_id},
             )
 
-    async def replace_output(self, checked: CheckedInput, text: str | None) -> str | None:
+    async def apply_after_hook(self, checked: CheckedInput, text: str | None) -> str | None:
         """Return the JSON text of the output for the program; None is undefined."""
-        output = None if text is None else await decode_json_text(text)
+        output = None if text is None else await decode_json_async(text)
         replacement = await self._call_hook(
-            self._hooks.after, await self._copy_call(checked.displayed_input_json), output
+            self._hooks.after, await self._copy_pipeline_call(checked.displayed_input_json), output
         )
-        return text if replacement is None else await self._run_off_loop(replacement, self._encode_output)
+        return (
+            text if replacement is None else await self._convert_replacement_off_loop(replacement, self._encode_output)
+        )
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *arguments: Any) -> Any:
         if hook is None:
@@ -266,10 +276,10 @@ class CallPipeline:
         work = run_hook(hook, arguments, self._threads, self._tool.name, self._entry.tool_call_id or "")
         return await await_hook(self._entry, work)
 
-    async def _copy_call(self, displayed_input_json: str | None) -> PipelineCall:
-        return self._make_call(None if displayed_input_json is None else await decode_json_text(displayed_input_json))
+    async def _copy_pipeline_call(self, displayed_input_json: str | None) -> PipelineCall:
+        return self._make_call(None if displayed_input_json is None else await decode_json_async(displayed_input_json))
 
-    async def _run_off_loop(self, replacement: Any, work: Callable[[Any], Any]) -> Any:
+    async def _convert_replacement_off_loop(self, replacement: Any, work: Callable[[Any], Any]) -> Any:
         value = None if replacement is PIPELINE_NULL else replacement
         return await run_bounded(value, partial(work, value))
 
@@ -279,16 +289,16 @@ class CallPipeline:
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
         try:
             if is_rich.get():
-                value = to_tagged(value, escapes=False, max_values=policy.max_values, what=label)
+                value = to_tagged_json(value, escapes=False, max_values=policy.max_values, what=label)
             text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=label)
             plain = decode_json(text)
         except (CodeModeSerializationError, ValueError) as error:
-            raise HostCodeError(hide_hook_error(self._entry, error)) from error
+            raise HostCodeError(make_hidden_hook_error(self._entry, error)) from error
         validated = self._tool.validate_input(plain)
         return CheckedInput(validated, to_displayed_json(validated))
 
     def _encode_output(self, value: Any) -> str:
         label, policy = f"the output of tool {self._tool.name!r}", self._policy
         if is_rich.get():
-            value = to_tagged(value, escapes=False, max_values=policy.max_values, what=label)
+            value = to_tagged_json(value, escapes=False, max_values=policy.max_values, what=label)
         return encode_json(value, max_bytes=policy.max_tool_output_bytes, max_values=policy.max_values, what=label)

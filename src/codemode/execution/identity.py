@@ -13,24 +13,24 @@ from typing import Any, TypeGuard
 
 from ..continuations.keys import get_configured_keys
 from ..continuations.signing import KeyRing
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import get_replay_settings
-from ..protocol.settings import Settings
+from ..protocol.settings import InvocationSettings
 from .call_context import CallContext
 from .outcome import RunOutcome
 
 # An outer tool call id alone identifies nothing, because models repeat ``call_1``: a conversation must name it, and a
 # key must keep the derived numbers secret.
 
-Identify = Callable[[Settings, str], Settings]
+Identify = Callable[[InvocationSettings, str], InvocationSettings]
 _SALT_CHARACTERS = 16
 _SEED_CHARACTERS = 32
 _REMARK_KEYS = ("warnings", "notes")  # remarks of the host in the invocation data
 
 
-def make_identify(
+def make_salt_and_seed_deriver(
     options: ContinuationOptions,
     call: CallContext,
     invocation_data: Mapping[str, Any] | None = None,
@@ -47,10 +47,10 @@ def make_identify(
     keys = options.keys if options.keys is not None else get_configured_keys()
     if not keys:
         return None
-    key = _identity_key(keys[0])
+    key = _derive_identity_key(keys[0])
     binding = [options.conversation_id, call.conversation_id]
 
-    def identify(settings: Settings, js: str) -> Settings:
+    def derive_salt_and_seed(settings: InvocationSettings, js: str) -> InvocationSettings:
         invocation_data_json = settings.invocation_data_json
         if options.journal is None:
             replayed = get_replay_settings(replace(settings, salt="", seed="", started_ms=0))
@@ -61,20 +61,20 @@ def make_identify(
             "settings": replayed,
             "binding": binding,
             "started_at_ms": call.started_at_ms,
-            "program": _digest(js),
+            "program": _hash_text(js),
         }
         if invocation_data_json is not None:
-            identity["given"] = _digest(invocation_data_json)
-        digest = hmac.new(key, canonical_json(identity).encode(), hashlib.sha256).hexdigest()
+            identity["given"] = _hash_text(invocation_data_json)
+        digest = hmac.new(key, encode_canonical_json(identity).encode(), hashlib.sha256).hexdigest()
         salt, rest = digest[:_SALT_CHARACTERS], digest[_SALT_CHARACTERS:]
         return replace(settings, salt=salt, seed=rest[:_SEED_CHARACTERS])
 
-    return identify
+    return derive_salt_and_seed
 
 
 @lru_cache(8)
-def _identity_key(key: bytes) -> bytes:
-    return KeyRing((key,), purpose="identity").secret()
+def _derive_identity_key(key: bytes) -> bytes:
+    return KeyRing((key,), purpose="identity").get_secret()
 
 
 def _encode_identifying_data(invocation_data: Mapping[str, Any] | None) -> str | None:
@@ -83,10 +83,10 @@ def _encode_identifying_data(invocation_data: Mapping[str, Any] | None) -> str |
         if invocation_data is None
         else {name: value for name, value in invocation_data.items() if name not in _REMARK_KEYS}
     )
-    return canonical_json(identifying) if identifying else None
+    return encode_canonical_json(identifying) if identifying else None
 
 
-def _digest(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -94,7 +94,7 @@ JOURNAL_ORIGIN = "journal"
 _MIN_OPENING_SECONDS = 1.0
 
 
-class AlreadyEnded(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
+class ProgramAlreadyEnded(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
     """The program has ended or paused on an earlier host: there is nothing to run."""
 
     def __init__(self, outcome: RunOutcome) -> None:
@@ -123,7 +123,7 @@ def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedErro
     return CodeModeAbortedError(message, details={"origin": JOURNAL_ORIGIN, "is_lost": is_lost})
 
 
-def get_opening_seconds(wait_ms: int | None) -> float | None:
+def get_journal_wait_seconds(wait_ms: int | None) -> float | None:
     """Return how long a run waits for its journal, by its wait limit for tools; None: no limit.
 
     At least a second: a store takes time, and a shorter wait would end programs that no other host has.
@@ -150,7 +150,7 @@ def is_journal_error(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
     return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == JOURNAL_ORIGIN
 
 
-def has_other_recovery(error: CodeModeError, *, is_resumed: bool) -> bool:
+def continues_elsewhere(error: CodeModeError, *, is_resumed: bool) -> bool:
     """True if the program continues on another host or by the same resume: this run offers no recovery."""
     return is_journal_error(error) and (is_resumed or bool(error.details["is_lost"]))
 

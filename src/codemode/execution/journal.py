@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from ..continuations.journal import Journal, OpenedJournal
 from ..continuations.keys import get_configured_keys
-from ..continuations.sealing import JournalCodec, journal_key
-from ..continuations.signing import Auth
-from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
+from ..continuations.sealing import JournalCodec, compute_journal_key
+from ..continuations.signing import SignatureInfo
+from ..data.json_values import MAX_DEPTH, decode_json, encode_canonical_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_to_end
 from ..host.clock import monotonic_seconds, now_ms
@@ -23,26 +23,26 @@ from ..protocol.continuation import REPLAY_VERSION, Continuation, get_replay_set
 from ..protocol.events import CallSettled
 from ..protocol.journal_entries import (
     ClaimRecord,
-    Step,
-    decode_lines,
-    encode_line,
-    issue_step,
-    make_undelivered_step,
-    notice_step,
-    settle_step,
-    start_step,
+    JournalStep,
+    decode_journal_lines,
+    encode_journal_line,
+    make_issue_step,
+    make_notification_count_step,
+    make_outcome_step,
+    make_start_step,
+    make_undelivered_outcome_step,
 )
 from ..protocol.ledger import Ledger, ProgramProgress
-from ..protocol.settings import Settings
+from ..protocol.settings import InvocationSettings
 from ..records import record
-from ..workers.image import engine_version
-from .call_content import load_content
+from ..workers.image import find_engine_version
+from .call_content import load_outcome_content
 from .call_context import CallContext
 from .identity import JOURNAL_ORIGIN, journal_error, journal_unavailable_error
 from .outcome import OutcomeCodec, RunOutcome
 
 _HEAD_POSITION, _OUTCOME_POSITION = "head", "outcome"
-_NO_AUTH = Auth("", "", 0, 0)  # a journal seals whole entries, so outcomes need no seal of their own
+_NO_AUTH = SignatureInfo("", "", 0, 0)  # a journal seals whole entries, so outcomes need no seal of their own
 
 
 @record
@@ -58,7 +58,7 @@ class RecordedRun:
 
 
 @record
-class EndedRun:
+class RecordedOutcome:
     """The recorded outcome of an invocation. ``claims`` are the resumes that led to it, in order.
 
     ``has_expired``: it is a pause whose continuation has expired.
@@ -70,7 +70,7 @@ class EndedRun:
     has_expired: bool
 
 
-class JournalAccess:
+class JournalReader:
     """Opens, reads and writes the journal of one invocation."""
 
     def __init__(
@@ -78,7 +78,7 @@ class JournalAccess:
         options: ContinuationOptions,
         call: CallContext,
         js: str,
-        settings: Settings,
+        settings: InvocationSettings,
         *,
         keeps_output: bool,
     ) -> None:
@@ -88,7 +88,7 @@ class JournalAccess:
         self._head = ""
         self._allows_any_engine = options.any_engine
         keys = options.keys if options.keys is not None else cast("tuple[bytes, ...]", get_configured_keys())
-        self.key = journal_key(settings.salt, settings.seed)
+        self.key = compute_journal_key(settings.salt, settings.seed)
         self._codec = JournalCodec(options, keys, self.key, call.conversation_id)
         outer_id = settings.outer_tool_call_id
         self._outcomes = OutcomeCodec(options, _NO_AUTH, False, outer_id, keeps_output)
@@ -97,11 +97,11 @@ class JournalAccess:
         """Open the journal. Raises `CodeModeAbortedError` if it cannot be used."""
         head = {
             "replayVersion": REPLAY_VERSION,
-            "engine": engine or await run_check(0, engine_version),
+            "engine": engine or await run_check(0, find_engine_version),
             "settings": get_replay_settings(self.settings),
             "given": self.settings.invocation_data_json,
         }
-        self._head = self._codec.encode(canonical_json(head), _HEAD_POSITION)
+        self._head = self._codec.sign_and_seal(encode_canonical_json(head), _HEAD_POSITION)
         try:
             return await self.journal.open(self.key, self._head, again=again)
         except CodeModeProtocolError:
@@ -109,21 +109,21 @@ class JournalAccess:
         except Exception as error:
             raise journal_unavailable_error("opened", error) from error
 
-    def is_new(self, opened: OpenedJournal) -> bool:
+    def is_newly_created(self, opened: OpenedJournal) -> bool:
         """True if the journal has nothing but the head written here."""
         return not opened.lines and opened.outcome is None and opened.head == self._head
 
-    def line(self, position: int, steps: Sequence[Step]) -> str:
+    def encode_line(self, position: int, steps: Sequence[JournalStep]) -> str:
         """Return the encoded line at this position."""
-        return self._codec.encode(encode_line(steps), position)
+        return self._codec.sign_and_seal(encode_journal_line(steps), position)
 
-    async def read(self, opened: OpenedJournal) -> RecordedRun:
+    async def read_recorded_run(self, opened: OpenedJournal) -> RecordedRun:
         """Return the recorded run. Raises `CodeModeProtocolError` if this host cannot continue it."""
         size = sum(map(len, opened.lines))
         try:
-            written = await run_check(size, lambda: self._read(opened))
+            written = await run_check(size, lambda: self._decode_recorded_run(opened))
             if not self._allows_any_engine and written.continuation.engine != (
-                engine := await run_check(0, engine_version)
+                engine := await run_check(0, find_engine_version)
             ):
                 raise CodeModeProtocolError(
                     f"the program started on version {written.continuation.engine} of the engine, and this host has"
@@ -134,10 +134,10 @@ class JournalAccess:
             raise
         return written
 
-    def _read(self, opened: OpenedJournal) -> RecordedRun:
+    def _decode_recorded_run(self, opened: OpenedJournal) -> RecordedRun:
         begun = Continuation.from_dict(
             {
-                **_decode_object(self._codec.decode(opened.head, _HEAD_POSITION)),
+                **_decode_object(self._codec.verify_and_unseal(opened.head, _HEAD_POSITION)),
                 "js": self._js,
                 "source": self.settings.source,
                 "ledger": [],
@@ -147,29 +147,29 @@ class JournalAccess:
                 "progress": list(ProgramProgress()),
             }
         )
-        ledger, claims, ended = decode_lines(
-            self._codec.decode_all(opened.lines), begun.replay_settings["outer_tool_call_id"]
+        ledger, claims, ended = decode_journal_lines(
+            self._codec.verify_and_unseal_lines(opened.lines), begun.replay_settings["outer_tool_call_id"]
         )
         return RecordedRun(replace(begun, ledger=ledger), claims, ended)
 
     async def encode_outcome(self, outcome: RunOutcome, claims: Sequence[ClaimRecord]) -> str:
         """Encode the outcome of the invocation."""
         expires = None if outcome.interrupt is None else outcome.interrupt.continuation["auth"]["expiresAtMs"]
-        head = canonical_json({"claims": list(claims), "expires": expires})
+        head = encode_canonical_json({"claims": list(claims), "expires": expires})
         return await run_check(
-            0, lambda: self._codec.encode(f"{head}\n{self._outcomes.encode_outcome(outcome)}", _OUTCOME_POSITION)
+            0, lambda: self._codec.sign_and_seal(f"{head}\n{self._outcomes.encode_outcome(outcome)}", _OUTCOME_POSITION)
         )
 
-    async def read_outcome(self, opened: OpenedJournal) -> EndedRun:
+    async def read_outcome(self, opened: OpenedJournal) -> RecordedOutcome:
         """Return the recorded outcome. Raises `CodeModeProtocolError` if no host wrote it for this invocation."""
         text = opened.outcome or ""
         ended = await run_check(len(text), lambda: self._decode_outcome(text))
-        await load_content(ended.outcome, self._outcomes.options)
+        await load_outcome_content(ended.outcome, self._outcomes.options)
         return ended
 
-    def _decode_outcome(self, text: str) -> EndedRun:
+    def _decode_outcome(self, text: str) -> RecordedOutcome:
         try:
-            head, _, recorded = self._codec.decode(text, _OUTCOME_POSITION).partition("\n")
+            head, _, recorded = self._codec.verify_and_unseal(text, _OUTCOME_POSITION).partition("\n")
             fields = _decode_object(head)
             claims, expires = [(key, answers) for key, answers in fields["claims"]], fields["expires"]
             outcome = self._outcomes.decode_outcome(recorded)
@@ -178,7 +178,7 @@ class JournalAccess:
                 f"the recorded outcome of this program cannot be read: {error}", details={"origin": JOURNAL_ORIGIN}
             ) from error
         has_expired = expires is not None and now_ms() >= expires
-        return EndedRun(outcome, text, claims, has_expired)
+        return RecordedOutcome(outcome, text, claims, has_expired)
 
 
 def _decode_object(text: str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ _MAX_INLINE_LINE_CHARACTERS = 4 * LARGE_CHARACTERS  # written, but not read
 class _QueuedStep:
     """A step to write and a callback for when it is written; ``may_start`` is set if a call waits for it to start."""
 
-    step: Step
+    step: JournalStep
     on_written: Callable[[], None] | None = None
     may_start: asyncio.Future[None] | None = None
 
@@ -214,8 +214,8 @@ class InvocationJournal:
     and sets ``failure``.
     """
 
-    def __init__(self, access: JournalAccess, opened: OpenedJournal) -> None:
-        self._access = access
+    def __init__(self, access: JournalReader, opened: OpenedJournal) -> None:
+        self._reader = access
         self._journal = access.journal
         self._opened = opened
         self.claims: list[ClaimRecord] = []
@@ -236,9 +236,9 @@ class InvocationJournal:
         self._is_only_call: Callable[[], bool] = _always_false
         self._write_at_once = getattr(self._journal, "write_at_once", None)
         self._writer_task = self._loop.create_task(self._run_writer())
-        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_renewal)
+        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_lease_renewal)
 
-    def mark_written(self, recorded: Ledger, claims: Iterable[ClaimRecord] = ()) -> None:
+    def mark_ledger_written(self, recorded: Ledger, claims: Iterable[ClaimRecord] = ()) -> None:
         """Treat this ledger and these resumes as written."""
         self._written_requests, self._written_notices = len(recorded.entries), recorded.notice_count
         self.claims += claims
@@ -254,63 +254,63 @@ class InvocationJournal:
         if self.failure is not None:
             on_failure(self.failure)
 
-    def write_start(
+    def write_call_start(
         self, request_id: int, executed_input_json: str | None, *, is_approved: bool, on_written: Callable[[], None]
     ) -> Awaitable[None] | None:
         """Write that a call starts.
 
         Returns None if it may start now, else an awaitable, which never completes after a failure.
         """
-        step = start_step(request_id, executed_input_json, is_approved=is_approved)
+        step = make_start_step(request_id, executed_input_json, is_approved=is_approved)
         if self._try_write_now(step):
             on_written()
             return None
         may_start = self._loop.create_future()
-        self._enqueue(_QueuedStep(step, on_written, may_start))
+        self._enqueue_step(_QueuedStep(step, on_written, may_start))
         return may_start
 
     def has_settled(self, request_id: int) -> bool:
         """True if the outcome of a call is written or queued; a later outcome is ignored."""
         return request_id in self._settled_ids
 
-    def write_outcome(self, event: CallSettled, deliver: Callable[[CallSettled], None]) -> None:
+    def write_call_outcome(self, event: CallSettled, deliver: Callable[[CallSettled], None]) -> None:
         """Write the outcome of a request, then deliver it."""
 
-        def deliver_and_check() -> None:
+        def deliver_and_record_withdrawal() -> None:
             deliver(event)
             ledger = self._ledger
             if event.id in ledger and ledger[event.id].is_withdrawn and ledger.deliveries[-1:] != [event.id]:
-                self._enqueue(_QueuedStep(make_undelivered_step(event.id)))
+                self._enqueue_step(_QueuedStep(make_undelivered_outcome_step(event.id)))
 
         self._settled_ids.add(event.id)
         if self.failure is not None or self._is_closed:
-            deliver_and_check()
+            deliver_and_record_withdrawal()
             return
-        step = settle_step(event)
+        step = make_outcome_step(event)
         if self._try_write_now(step):
-            deliver_and_check()
+            deliver_and_record_withdrawal()
         else:
-            self._enqueue(_QueuedStep(step, deliver_and_check))
+            self._enqueue_step(_QueuedStep(step, deliver_and_record_withdrawal))
 
-    def note(self, *steps: Step) -> None:
+    def queue_steps(self, *steps: JournalStep) -> None:
         """Queue steps for which nothing waits."""
         for step in steps:
-            self._enqueue(_QueuedStep(step))
+            self._enqueue_step(_QueuedStep(step))
 
-    async def write(self, *steps: Step) -> None:
+    async def write_steps(self, *steps: JournalStep) -> None:
         """Write steps and wait for it. Raises `CodeModeAbortedError` if they cannot be written."""
-        self.note(*steps)
+        self.queue_steps(*steps)
         await self._wait_until_written()
         if self.failure is not None:
             raise self.failure
 
-    async def end(self, outcome: RunOutcome, *, is_final: bool) -> None:
+    async def record_outcome_and_release(self, outcome: RunOutcome, *, is_final: bool) -> None:
         """Record the outcome of the invocation and release the journal. Raises `CodeModeAbortedError`."""
-        await shield_to_end(self._end(outcome, is_final=is_final))
+        await shield_to_end(self._record_outcome_and_release(outcome, is_final=is_final))
 
-    async def restore_outcome(self, text: str) -> None:
+    async def restore_pause_outcome(self, text: str) -> None:
         """Write the outcome of the pause back, as nothing ran since. Never raises."""
-        if self._close():
+        if self._close_if_open():
             await shield_to_end(self._run_and_log_failure(self._journal.end(self._opened, text, is_final=False)))
 
     async def release(self) -> None:
@@ -318,10 +318,10 @@ class InvocationJournal:
         if not self._is_closed:
             await shield_to_end(self._release())
 
-    async def _end(self, outcome: RunOutcome, *, is_final: bool) -> None:
-        text = await self._access.encode_outcome(outcome, self.claims)
+    async def _record_outcome_and_release(self, outcome: RunOutcome, *, is_final: bool) -> None:
+        text = await self._reader.encode_outcome(outcome, self.claims)
         await self._wait_until_written()
-        if self._close() and self.failure is None:
+        if self._close_if_open() and self.failure is None:
             try:
                 if not await self._journal.end(self._opened, text, is_final=is_final):
                     self.failure = journal_error(_LEASE_LOST, is_lost=True)
@@ -332,7 +332,7 @@ class InvocationJournal:
 
     async def _release(self) -> None:
         await self._wait_until_written()
-        if self._close() and self.failure is None:
+        if self._close_if_open() and self.failure is None:
             await self._run_and_log_failure(self._journal.release(self._opened))
 
     async def _run_and_log_failure(self, work: Awaitable[Any]) -> None:
@@ -344,7 +344,7 @@ class InvocationJournal:
             )
             self.failure = journal_unavailable_error("given up", error)
 
-    def _close(self) -> bool:
+    def _close_if_open(self) -> bool:
         if self._is_closed:
             return False
         self._is_closed = True
@@ -354,7 +354,7 @@ class InvocationJournal:
 
     # -- the writer task
 
-    def _try_write_now(self, step: Step) -> bool:
+    def _try_write_now(self, step: JournalStep) -> bool:
         """Write a step now if neither the journal nor another step makes it wait; returns whether it did."""
         write = self._write_at_once
         if write is None or self._queue or self.failure is not None:
@@ -366,18 +366,20 @@ class InvocationJournal:
             return False
         previous_counts = self._written_requests, self._written_notices
         try:
-            is_written = write(self._opened, [self._access.line(self._line_count, [*self._make_new_steps(), step])])
+            is_written = write(
+                self._opened, [self._reader.encode_line(self._line_count, [*self._take_new_ledger_steps(), step])]
+            )
         except Exception as error:  # noqa: BLE001 - a journal is host code
-            self._fail(journal_unavailable_error("written", error))
+            self._fail_run(journal_unavailable_error("written", error))
             return False
         if is_written is None:
             self._written_requests, self._written_notices = previous_counts
             return False
-        self._check_owned(is_written)
+        self._fail_unless_owned(is_written)
         self._line_count += is_written
         return is_written
 
-    def _enqueue(self, queued: _QueuedStep) -> None:
+    def _enqueue_step(self, queued: _QueuedStep) -> None:
         if self.failure is not None or self._is_closed:
             return
         self._queue.append(queued)
@@ -394,14 +396,14 @@ class InvocationJournal:
         if self.failure is None and not self._is_closed:
             await self._is_idle.wait()
 
-    def _request_renewal(self) -> None:
+    def _request_lease_renewal(self) -> None:
         """Request a renewal; fail if the journal has not answered for the length of its lease."""
         self._unanswered_renewals += 1
         if self._unanswered_renewals > 3:
-            self._fail(journal_error("the journal of this program has not answered for the length of its lease"))
+            self._fail_run(journal_error("the journal of this program has not answered for the length of its lease"))
             self._writer_task.cancel()
             return
-        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_renewal)
+        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_lease_renewal)
         self._is_renewal_due = True
         self._wake_writer()
 
@@ -410,27 +412,27 @@ class InvocationJournal:
             while self.failure is None:
                 if self._is_renewal_due:
                     self._is_renewal_due = False
-                    self._check_owned(await self._journal.renew(self._opened))
+                    self._fail_unless_owned(await self._journal.renew(self._opened))
                 elif self._queue:
-                    await self._write_group()
+                    await self._write_queued_steps()
                 else:
                     self._is_idle.set()
                     self._wake = self._loop.create_future()
                     await self._wake
         except Exception as error:  # noqa: BLE001 - a journal is host code, and the run must not wait for ever
-            self._fail(journal_unavailable_error("written", error))
+            self._fail_run(journal_unavailable_error("written", error))
         finally:
-            self._deliver_queued()
+            self._deliver_queued_outcomes()
 
-    async def _write_group(self) -> None:
+    async def _write_queued_steps(self) -> None:
         queued = [entry for entry in self._queue if entry.may_start is None or not entry.may_start.cancelled()]
         self._queue.clear()
-        steps = [*self._make_new_steps(), *(entry.step for entry in queued)]
+        steps = [*self._take_new_ledger_steps(), *(entry.step for entry in queued)]
         if not steps:
             return
         try:
             size = sum(map(_count_characters, steps))
-            work = partial(self._access.line, self._line_count, steps)
+            work = partial(self._reader.encode_line, self._line_count, steps)
             line = work() if size < _MAX_INLINE_LINE_CHARACTERS else await run_check(size, work)
             await self._write_line(line)
         except BaseException:
@@ -449,35 +451,35 @@ class InvocationJournal:
 
     async def _write_line(self, line: str) -> None:
         asked_at = monotonic_seconds()
-        self._check_owned(await self._journal.write(self._opened, [line]))
+        self._fail_unless_owned(await self._journal.write(self._opened, [line]))
         # If this host was suspended, another may own the journal now: start no call.
         if monotonic_seconds() - asked_at > self._journal.lease_ms / 3000:
-            self._check_owned(await self._journal.renew(self._opened))
+            self._fail_unless_owned(await self._journal.renew(self._opened))
 
-    def _make_new_steps(self) -> list[Step]:
+    def _take_new_ledger_steps(self) -> list[JournalStep]:
         """Return the steps for requests and notices since the last line."""
         ledger = self._ledger
-        steps: list[Step] = []
+        steps: list[JournalStep] = []
         if len(ledger.entries) > self._written_requests:
-            steps += [issue_step(entry) for entry in ledger.entries[self._written_requests :]]
+            steps += [make_issue_step(entry) for entry in ledger.entries[self._written_requests :]]
             self._written_requests = len(ledger.entries)
         if ledger.notice_count > self._written_notices:
             self._written_notices = ledger.notice_count
-            steps.append(notice_step(self._written_notices))
+            steps.append(make_notification_count_step(self._written_notices))
         return steps
 
-    def _check_owned(self, is_ours: bool) -> None:
+    def _fail_unless_owned(self, is_ours: bool) -> None:
         self._unanswered_renewals = 0
         if not is_ours:
-            self._fail(journal_error(_LEASE_LOST, is_lost=True))
+            self._fail_run(journal_error(_LEASE_LOST, is_lost=True))
 
-    def _fail(self, error: CodeModeAbortedError) -> None:
+    def _fail_run(self, error: CodeModeAbortedError) -> None:
         if self.failure is None:
             self.failure = error
             self._timer.cancel()
             self._on_failure(error)
 
-    def _deliver_queued(self) -> None:
+    def _deliver_queued_outcomes(self) -> None:
         """Deliver queued outcomes after writing has ended; start nothing."""
         queued, self._queue = self._queue, []
         for entry in queued:
@@ -486,7 +488,7 @@ class InvocationJournal:
         self._is_idle.set()
 
 
-def _count_characters(step: Step) -> int:
+def _count_characters(step: JournalStep) -> int:
     size = 0
     for text in step.texts:
         if text is not None:

@@ -8,36 +8,36 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..continuations.journal import OpenedJournal
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeProtocolError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
 from ..profile import SurfaceSettings
 from ..protocol.continuation import Continuation
 from ..protocol.events import CallSettled, ProgramAccepted
-from ..protocol.invocation import Invocation, restore_references
-from ..protocol.journal_entries import Step, settle_step
-from ..protocol.ledger import Ledger, Waiting, get_called_tools
-from ..protocol.references import Sidecar, get_content_tag
-from ..protocol.settings import Settings
+from ..protocol.invocation import Invocation, restore_large_strings
+from ..protocol.journal_entries import JournalStep, make_outcome_step
+from ..protocol.ledger import Ledger, Waiting, get_called_tool_names
+from ..protocol.references import LargeStringRegistry, get_content_tag
+from ..protocol.settings import InvocationSettings
 from ..records import record
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from .call_content import load_recorded_contents
+from .call_content import load_ledger_content
 from .call_context import CallContext
 from .identity import (
     JOURNAL_ORIGIN,
     ActiveRun,
-    AlreadyEnded,
-    get_opening_seconds,
+    ProgramAlreadyEnded,
+    get_journal_wait_seconds,
     journal_busy_error,
     refuse_waiting_for_self,
     track_run,
 )
-from .journal import InvocationJournal, JournalAccess
+from .journal import InvocationJournal, JournalReader
 from .outcome import RunOutcome, is_program_error
 from .pauses import restore_profile
-from .recovery import Recovery
+from .recovery import RecoveryLedgerBuilder
 
 
 class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
@@ -47,31 +47,31 @@ class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, an
     worker of the pool and one with the journal. ``held`` continues the wait.
     """
 
-    def __init__(self, held: JournalWait) -> None:
+    def __init__(self, opening: JournalOpening) -> None:
         super().__init__("another run has the journal of this program")
-        self.held = held
+        self.opening = opening
 
 
-class JournalWait:
+class JournalOpening:
     """Opens the journal of one program, once, and renews its lease until it is taken."""
 
-    def __init__(self, access: JournalAccess) -> None:
-        self.access = access
+    def __init__(self, access: JournalReader) -> None:
+        self.reader = access
         self._journal: InvocationJournal | None = None
-        self._opening = asyncio.get_running_loop().create_task(self._open())
+        self._opening = asyncio.get_running_loop().create_task(self._open_journal())
 
-    async def wait(self, seconds: float | None = None) -> bool:
+    async def wait_until_open(self, seconds: float | None = None) -> bool:
         """Wait until it is open or has failed, and return True; False if that takes longer."""
         done, _ = await asyncio.wait([self._opening], timeout=seconds)
         return bool(done)
 
-    async def take(self) -> tuple[OpenedJournal, InvocationJournal | None]:
-        """Return the journal and its writer, which is None if it has ended. Raises as `JournalAccess.open` does."""
+    async def take_opened_journal(self) -> tuple[OpenedJournal, InvocationJournal | None]:
+        """Return the journal and its writer, which is None if it has ended. Raises as `JournalReader.open` does."""
         opened = await self._opening
         journal, self._journal = self._journal, None
         return opened, journal
 
-    async def cancel(self) -> None:
+    async def cancel_and_release(self) -> None:
         """Release what was not taken."""
         self._opening.cancel()
         with suppress(Exception, asyncio.CancelledError):
@@ -79,10 +79,10 @@ class JournalWait:
         if self._journal is not None:
             await self._journal.release()
 
-    async def _open(self) -> OpenedJournal:
-        opened = await self.access.open()
+    async def _open_journal(self) -> OpenedJournal:
+        opened = await self.reader.open()
         if opened.outcome is None:
-            self._journal = InvocationJournal(self.access, opened)
+            self._journal = InvocationJournal(self.reader, opened)
         return opened
 
 
@@ -91,7 +91,7 @@ _MAX_WAIT_WITH_WORKER_SECONDS = 0.1
 
 
 @record
-class RecordedCalls:
+class LedgerRestorer:
     """Builds the ledger to continue from out of recorded calls and the current tools."""
 
     catalog: ToolCatalog[PreparedTool]
@@ -101,45 +101,44 @@ class RecordedCalls:
     def require_same_tools(self, begun: Continuation) -> None:
         """Raise `CodeModeProtocolError` if the tools that the program called are not the current ones."""
         try:
-            self.catalog.check_resumed(begun.invocation_data, get_called_tools(begun.ledger))
+            self.catalog.check_resumed_program(begun.invocation_data, get_called_tool_names(begun.ledger))
         except CodeModeProtocolError as error:
             error.details.setdefault("origin", JOURNAL_ORIGIN)
             raise
 
-    async def ledger(
-        self, ledger: Ledger, salt: str, sidecar: Sidecar | None = None, *, has_rich_values: bool
+    async def restore_ledger(
+        self, ledger: Ledger, salt: str, sidecar: LargeStringRegistry | None = None, *, has_rich_values: bool
     ) -> Ledger:
         """Return the ledger: a call that started and did not end waits for its outcome, or is made again."""
         size = len(ledger.entries) if self.profile.sidecar is None else LARGE_CHARACTERS
-        if (
-            self.profile.has_content
-            and (contents := await load_recorded_contents(ledger, salt, self.options)) is not None
-        ):
-            contents.tag = get_content_tag(salt)
+        if self.profile.has_content and (contents := await load_ledger_content(ledger, salt, self.options)) is not None:
+            contents.reference_key = get_content_tag(salt)
             ledger = replace(ledger, contents=contents)
-        return await run_check(size, lambda: self._ledger(ledger, salt, sidecar, has_rich_values))
+        return await run_check(size, lambda: self._recover_ledger(ledger, salt, sidecar, has_rich_values))
 
-    def _ledger(self, ledger: Ledger, salt: str, sidecar: Sidecar | None, has_rich_values: bool) -> Ledger:
+    def _recover_ledger(
+        self, ledger: Ledger, salt: str, sidecar: LargeStringRegistry | None, has_rich_values: bool
+    ) -> Ledger:
         rules = self.profile.sidecar
         if rules is not None:
-            ledger = restore_references(ledger, rules, sidecar)
-        recovered = Recovery(self.catalog, {}, has_rich_values).ledger(ledger, salt)
+            ledger = restore_large_strings(ledger, rules, sidecar)
+        recovered = RecoveryLedgerBuilder(self.catalog, {}, has_rich_values).build_ledger(ledger, salt)
         # None of them runs on this host.
         entries = [entry._replace(is_started=False) if entry.is_started else entry for entry in recovered.entries]
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)
 
 
-def list_waiting_steps(previous: Ledger, current: Ledger) -> list[Step]:
+def make_unknown_outcome_steps(previous: Ledger, current: Ledger) -> list[JournalStep]:
     """Return the steps for calls whose outcome is unknown."""
     pairs = zip(previous.entries, current.entries, strict=True)
     return [
-        settle_step(CallSettled(after.id, after.outcome, after.now_ms or 1))
+        make_outcome_step(CallSettled(after.id, after.outcome, after.now_ms or 1))
         for before, after in pairs
         if isinstance(after.outcome, Waiting) and not isinstance(before.outcome, Waiting)
     ]
 
 
-class Journaling:
+class RunJournaling:
     """The journal of one run; ``journal`` is set once it is open and owned by this host."""
 
     def __init__(
@@ -152,11 +151,11 @@ class Journaling:
         self.options = options
         self._call = call
         self.profile = profile
-        self.calls = RecordedCalls(catalog, profile, options)
+        self.calls = LedgerRestorer(catalog, profile, options)
         self.journal: InvocationJournal | None = None
         self._run: ActiveRun | None = None  # that owns this journal
         self._journal_key = ""
-        self._wait: JournalWait | None = None
+        self._wait: JournalOpening | None = None
         self.waits_without_worker = False  # after it released its worker
         self.waits_ms: int | None = None  # the wait limit of its tools
 
@@ -165,7 +164,7 @@ class Journaling:
         """The key of the journal, once it is open."""
         return None if self.journal is None else self._journal_key
 
-    async def run(
+    async def run_and_record_outcome(
         self,
         work: Callable[[], Awaitable[RunOutcome]],
         is_suspended: Callable[[], bool] = lambda: False,
@@ -182,28 +181,28 @@ class Journaling:
                 try:
                     outcome = await work()
                 except JournalBusy as busy:
-                    if not await busy.held.wait(get_opening_seconds(self.waits_ms)):
+                    if not await busy.opening.wait_until_open(get_journal_wait_seconds(self.waits_ms)):
                         raise journal_busy_error() from None
                     reset()
                     outcome = await work()
             error = outcome.error
             has_ended = outcome.suspension is None and (error is None or is_program_error(error))
             if self.journal is not None and has_ended:
-                await self.journal.end(outcome, is_final=outcome.interrupt is None)
+                await self.journal.record_outcome_and_release(outcome, is_final=outcome.interrupt is None)
             return outcome
         finally:
             if self._wait is not None:
-                await self._wait.cancel()
+                await self._wait.cancel_and_release()
             if self.journal is not None and not is_suspended():
                 await self.journal.release()
 
-    def make_access(self, js: str, settings: Settings) -> JournalAccess:
+    def make_journal_reader(self, js: str, settings: InvocationSettings) -> JournalReader:
         """Return the access to the journal of this program.
 
         Raises `CodeModeProtocolError` within that program's own run.
         """
-        keeps_output = self.profile.tells_of_runs
-        access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
+        keeps_output = self.profile.shows_run_details
+        access = JournalReader(self.options, self._call, js, settings, keeps_output=keeps_output)
         refuse_waiting_for_self(access.key, "the journal of this program is held by")
         self._journal_key = access.key
         if self._run is not None:
@@ -213,43 +212,43 @@ class Journaling:
     async def open_for_program(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
         """Open the journal of a program that is about to run and return where it continues.
 
-        Raises `AlreadyEnded`, `JournalBusy`, `CodeModeAbortedError` if the journal cannot be used, and
+        Raises `ProgramAlreadyEnded`, `JournalBusy`, `CodeModeAbortedError` if the journal cannot be used, and
         `CodeModeProtocolError` if this host cannot continue it.
         """
         if self._wait is None:
-            self._wait = JournalWait(self.make_access(event.js, machine.identify_settings(event)))
-            if self.waits_without_worker and not await self._wait.wait(_MAX_WAIT_WITH_WORKER_SECONDS):
+            self._wait = JournalOpening(self.make_journal_reader(event.js, machine.derive_program_settings(event)))
+            if self.waits_without_worker and not await self._wait.wait_until_open(_MAX_WAIT_WITH_WORKER_SECONDS):
                 raise JournalBusy(self._wait)
-        access = self._wait.access
-        opened, journal = await self._take_opened(self._wait)
+        access = self._wait.reader
+        opened, journal = await self._take_journal_to_continue(self._wait)
         self.journal, settings = journal, access.settings
-        if access.is_new(opened):
-            return _accept_with_settings(event, settings)
-        recorded = await access.read(opened)
-        journal.mark_written(recorded.continuation.ledger, recorded.claims)
+        if access.is_newly_created(opened):
+            return _add_settings_to_acceptance(event, settings)
+        recorded = await access.read_recorded_run(opened)
+        journal.mark_ledger_written(recorded.continuation.ledger, recorded.claims)
         self.calls.require_same_tools(recorded.continuation)
         settings = self._restore_settings(recorded.continuation, settings)
-        ledger = await self.calls.ledger(
+        ledger = await self.calls.restore_ledger(
             recorded.continuation.ledger,
             settings.salt,
             machine.ledger.sidecar,
             has_rich_values=settings.has_rich_values,
         )
-        journal.note(*list_waiting_steps(recorded.continuation.ledger, ledger))
-        return _accept_with_settings(event, settings, ledger)
+        journal.queue_steps(*make_unknown_outcome_steps(recorded.continuation.ledger, ledger))
+        return _add_settings_to_acceptance(event, settings, ledger)
 
-    def _restore_settings(self, begun: Continuation, fresh: Settings) -> Settings:
+    def _restore_settings(self, begun: Continuation, fresh: InvocationSettings) -> InvocationSettings:
         """Return the settings under which the program started, possibly under another release of this host."""
         settings, parameters = begun.restore_settings(fresh), begun.replay_settings["parameters"]
-        if canonical_json(parameters) == canonical_json(dict(fresh.profile.parameters)):
+        if encode_canonical_json(parameters) == encode_canonical_json(dict(fresh.profile.parameters)):
             return settings
         own = restore_profile(begun, self.profile)
         guest = replace(own.guest, result=fresh.profile.guest.result)  # a call without a program has its own
         return replace(settings, profile=replace(own, guest=guest))
 
-    async def _take_opened(self, held: JournalWait) -> tuple[OpenedJournal, InvocationJournal]:
-        access = held.access
-        opened, journal = await held.take()
+    async def _take_journal_to_continue(self, held: JournalOpening) -> tuple[OpenedJournal, InvocationJournal]:
+        access = held.reader
+        opened, journal = await held.take_opened_journal()
         self._wait = None
         if journal is None:
             ended = await access.read_outcome(opened)
@@ -258,13 +257,13 @@ class Journaling:
                 if opened.outcome is not None:
                     ended = await access.read_outcome(opened)
             if opened.outcome is not None:
-                raise AlreadyEnded(ended.outcome)
+                raise ProgramAlreadyEnded(ended.outcome)
             journal = InvocationJournal(access, opened)
         return opened, journal
 
 
-def _accept_with_settings(
-    event: ProgramAccepted, settings: Settings, recorded: Ledger | None = None
+def _add_settings_to_acceptance(
+    event: ProgramAccepted, settings: InvocationSettings, recorded: Ledger | None = None
 ) -> ProgramAccepted:
     return ProgramAccepted(
         event.js,

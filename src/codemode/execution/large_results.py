@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..data.narrowing import is_array, is_mapping
-from ..trace.visible_text import clip_text, format_count, visible
+from ..trace.visible_text import clip_text, escape_invisible, format_count
 
 if TYPE_CHECKING:
     from ..trace.events import ConsoleEvent
@@ -27,18 +27,18 @@ def format_console(console: Sequence[ConsoleEvent]) -> str:
     text = "\n".join(line.text if line.level == "log" else f"[{line.level}] {line.text}" for line in console)
     max_characters = MAX_CONSOLE_CHARACTERS
     if len(text) > 2 * max_characters:  # so that only short texts are escaped
-        text = _cut_middle(text, max_characters)
-    visible_text = visible(text, keep=_KEPT_CONTROLS)
-    return visible_text if len(visible_text) <= max_characters else _cut_middle(visible_text, max_characters)
+        text = _cut_text_middle(text, max_characters)
+    visible_text = escape_invisible(text, keep=_KEPT_CONTROLS)
+    return visible_text if len(visible_text) <= max_characters else _cut_text_middle(visible_text, max_characters)
 
 
-def _cut_middle(text: str, max_characters: int) -> str:
+def _cut_text_middle(text: str, max_characters: int) -> str:
     end = max_characters - _BEGINNING_CHARACTERS - _MARK_CHARACTERS
     left_out = format_count(len(text) - _BEGINNING_CHARACTERS - end, "character")
     return f"{text[:_BEGINNING_CHARACTERS]}\n... ({left_out} left out) ...\n{text[-end:]}"
 
 
-def suggest_return(js: str) -> str | None:
+def suggest_return_statement(js: str) -> str | None:
     """Return a replacement for the last statement of a program that calls its own async function without awaiting it.
 
     ``async function main() {...} main();`` ends before ``main`` does, and returns nothing.
@@ -76,10 +76,10 @@ def is_longer_than(value: Any, max_characters: int, json_bytes: int | None = Non
         return False
     if json_bytes is not None and json_bytes > 4 * max_characters:
         return True  # no character takes more bytes
-    return count_characters(value, max_characters) > max_characters
+    return count_json_characters(value, max_characters) > max_characters
 
 
-def count_characters(value: Any, max_characters: int) -> int:
+def count_json_characters(value: Any, max_characters: int) -> int:
     """Count the characters of a value for a model, approximately, up to ``max_characters``."""
     if isinstance(value, str):
         return len(value)
@@ -122,7 +122,9 @@ def _count_scalar_characters(value: Any) -> int:
     return value.bit_length() // 3 + 2 if type(value) is int else len(repr(value))
 
 
-def describe_too_large(value: Any, max_characters: int, json_bytes: int | None = None, key: str | None = None) -> str:
+def describe_too_large_result(
+    value: Any, max_characters: int, json_bytes: int | None = None, key: str | None = None
+) -> str:
     """Return the model's text about a result that is too large, of at most ``max_characters`` characters.
 
     It has the size, the shape and a beginning that is valid JSON, with whole members omitted and long texts cut.
@@ -141,11 +143,11 @@ def describe_too_large(value: Any, max_characters: int, json_bytes: int | None =
     return f"{notice}\nIts shape: {shape}\nIts beginning, shortened:\n{_encode_beginning(value, room)}\n{end}"
 
 
-def limit_value(value: Any, max_characters: int | None, json_bytes: int | None = None) -> Any:
+def replace_if_too_large(value: Any, max_characters: int | None, json_bytes: int | None = None) -> Any:
     """Return a value, or the text that replaces it if it is too large."""
     if max_characters is None or not is_longer_than(value, max_characters, json_bytes):
         return value
-    return describe_too_large(value, max_characters, json_bytes)
+    return describe_too_large_result(value, max_characters, json_bytes)
 
 
 def _describe_size(value: Any, json_bytes: int | None) -> str:
@@ -182,51 +184,53 @@ def _describe_shape(value: Any, depth: int, max_characters: int) -> str:
     return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
 
 
-def _encode_beginning(value: Any, room: int) -> str:
+def _encode_beginning(value: Any, max_characters: int) -> str:
     """Return JSON of at most ``room`` characters with the first members of a value; "" if none fits."""
     members = _MAX_DISPLAYED_MEMBERS
     while members:
-        text = json.dumps(_Shortener(room, members).shorten(value, _MAX_DISPLAYED_DEPTH), ensure_ascii=False)
-        if len(text) <= room:
+        text = json.dumps(
+            _ValueShortener(max_characters, members).shorten_value(value, _MAX_DISPLAYED_DEPTH), ensure_ascii=False
+        )
+        if len(text) <= max_characters:
             return text
         members //= 2
-    return "" if room < len("[...]") else "[...]" if is_array(value) else "{...}"
+    return "" if max_characters < len("[...]") else "[...]" if is_array(value) else "{...}"
 
 
-class _Shortener:
+class _ValueShortener:
     """Takes the first members of a value, recursively, until the space is used."""
 
-    def __init__(self, room: int, members: int) -> None:
-        self._room = room
+    def __init__(self, max_characters: int, members: int) -> None:
+        self._remaining_characters = max_characters
         self._members = members
 
-    def shorten(self, value: Any, depth: int) -> Any:
-        self._room -= 2  # also for empty containers, which may be many
+    def shorten_value(self, value: Any, depth: int) -> Any:
+        self._remaining_characters -= 2  # also for empty containers, which may be many
         if isinstance(value, str):
-            self._room -= min(len(value), _MAX_DISPLAYED_TEXT_CHARACTERS)
+            self._remaining_characters -= min(len(value), _MAX_DISPLAYED_TEXT_CHARACTERS)
             return clip_text(value, _MAX_DISPLAYED_TEXT_CHARACTERS)
         if is_array(value):
             return self._shorten_array(value, depth) if depth else "..."
         if is_mapping(value):
             return self._shorten_object(value, depth) if depth else "..."
-        self._room -= 3
+        self._remaining_characters -= 3
         return value if not isinstance(value, int) or value.bit_length() < 1024 else f"{value.bit_length()} bits"
 
     def _shorten_array(self, value: Any, depth: int) -> list[Any]:
         items: list[Any] = []
         for item in value:
-            if self._room <= 0 or len(items) == self._members:
+            if self._remaining_characters <= 0 or len(items) == self._members:
                 items.append(f"... {len(value) - len(items):,} more")
                 break
-            items.append(self.shorten(item, depth - 1))
+            items.append(self.shorten_value(item, depth - 1))
         return items
 
     def _shorten_object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         members: dict[str, Any] = {}
         for key, member in value.items():
-            if self._room <= 0 or len(members) == self._members:
+            if self._remaining_characters <= 0 or len(members) == self._members:
                 members["..."] = f"{len(value) - len(members):,} more"
                 break
-            self._room -= min(len(str(key)), _MAX_DISPLAYED_KEY_CHARACTERS)
-            members[clip_text(str(key), _MAX_DISPLAYED_KEY_CHARACTERS)] = self.shorten(member, depth - 1)
+            self._remaining_characters -= min(len(str(key)), _MAX_DISPLAYED_KEY_CHARACTERS)
+            members[clip_text(str(key), _MAX_DISPLAYED_KEY_CHARACTERS)] = self.shorten_value(member, depth - 1)
         return members

@@ -17,40 +17,47 @@ from ..host.clock import StoppableTimer
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
-from ..interrupts.resolutions import Answer, Approval, HostAnswer, KnownOutcome, is_denial, runs_tool
+from ..interrupts.resolutions import (
+    Answer,
+    ApprovalAnswer,
+    KnownOutcomeAnswer,
+    ToolInterruptAnswer,
+    is_denial,
+    runs_tool,
+)
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import CodeModeOptions
-from ..profile import HostErrors
+from ..profile import HostErrorRules
 from ..protocol import events
 from ..protocol.events import CallSettled
 from ..protocol.guest_errors import make_rejection
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Fulfilled, LedgerEntry, Waiting, get_displayed_input_json, make_waiting_outcome
-from ..protocol.references import Sidecar
+from ..protocol.references import LargeStringRegistry
 from ..records import record
 from ..schemas.compiled import ValidatedInput
 from ..tools.catalog import ToolCatalog
 from ..tools.context import AnsweredInterrupt, PipelineCall, ToolCallContext
 from ..tools.prepared import (
     PreparedTool,
-    append_call_was_made,
+    add_call_made_note,
     create_not_executable_error,
-    describe_mismatch,
+    format_mismatch_warning,
     redact_problems,
 )
-from ..tools.running import UnreadIteratorError, read_output, run_tool
+from ..tools.running import UnreadIteratorError, read_output_iterators, run_tool
 from ..tools.tool_result import ToolResult
-from ..trace.failures import log_mismatch, log_tool_failure
-from .call_content import CallContent
+from ..trace.failures import log_schema_mismatch, log_tool_failure
+from .call_content import InvocationContent
 from .call_values import (
     CheckedInput,
-    OutputText,
+    EncodedOutput,
+    decode_catalog_argument,
     decode_fetch_request,
-    decode_json_text,
+    decode_json_async,
+    encode_interrupt_payload,
     encode_output,
-    encode_payload,
-    make_fulfilled,
-    read_catalog_argument,
+    make_fulfilled_outcome,
     validate_call_input,
 )
 from .host_code import (
@@ -61,10 +68,10 @@ from .host_code import (
     ensure_plain_error,
     needs_approval,
     to_call_error,
-    unwrap_output,
+    unwrap_tool_result,
 )
-from .program_state import ProgramState, perform_request
-from .recovery import has_to_be_saved, to_surface_outcome
+from .program_state import ProgramState, perform_state_request
+from .recovery import must_save_executed_input, to_surface_outcome
 
 if TYPE_CHECKING:
     from ..fetch.fetcher import Fetcher
@@ -100,7 +107,7 @@ class NestedCalls:
     ``aborted`` is set if the invocation ends before its calls. ``answers`` are those of a resume, by request id;
     ``checked`` are the validated inputs of answered calls. ``machine`` has the settings, which may change until the
     program starts; ``source`` is the caller. ``saved_inputs`` are validated inputs as JSON texts, by request id,
-    for calls that `has_to_be_saved` names, until their outcome is known. ``output_warnings`` collects warnings
+    for calls that `must_save_executed_input` names, until their outcome is known. ``output_warnings`` collects warnings
     about outputs that the surface reports with the outcome.
     """
 
@@ -114,23 +121,23 @@ class NestedCalls:
     machine: Invocation
     answers: Mapping[int, Answer]
     threads: InvocationThreads
-    fetches: Fetcher | None
+    fetcher: Fetcher | None
     saved_inputs: dict[int, str]
     checked: Mapping[int, CheckedInput]
-    host_errors: HostErrors
-    sidecar: Sidecar | None
-    content: CallContent
+    host_errors: HostErrorRules
+    sidecar: LargeStringRegistry | None
+    content: InvocationContent
     output_warnings: list[str]
     source: Literal["script", "invoke"] = "script"
     renewal: ClaimRenewal | None = None
     state: ProgramState | None = None
 
-    def warn(self, warning: str) -> None:
+    def add_output_warning(self, warning: str) -> None:
         """Add a warning to the outcome, unless it repeats one or there are too many."""
         if warning not in self.output_warnings and len(self.output_warnings) < _MAX_WARNINGS:
             self.output_warnings.append(warning)
 
-    async def perform(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
+    async def perform_request(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
         """Return the outcome of a request. Raises `CodeModeProtocolError` if the host broke a rule."""
         answer = self.answers.get(entry.id)
         # In this task schemas know the handles and the value form of this program.
@@ -140,36 +147,38 @@ class NestedCalls:
             if answer is not None:
                 if not runs_tool(answer):
                     progress.on_input_displayed(get_displayed_input_json(entry))
-                if isinstance(answer, KnownOutcome):
+                if isinstance(answer, KnownOutcomeAnswer):
                     outcome = to_surface_outcome(entry, answer, self.host_errors)
                     if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
-                        outcome = await make_fulfilled(outcome.value_json, self.sidecar)
+                        outcome = await make_fulfilled_outcome(outcome.value_json, self.sidecar)
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
                     raise approval.make_denial_error(request, answer.decision, self.options.approval)
             if entry.kind == "catalog":
-                return CallSettled(entry.id, Fulfilled(await self._ask_catalog(entry)), self.now_ms())
+                return CallSettled(entry.id, Fulfilled(await self._query_catalog(entry)), self.now_ms())
             if entry.kind == "fetch":
                 return CallSettled(entry.id, Fulfilled(await self._fetch(entry, progress)), self.now_ms())
             if entry.kind == "state":
                 await self.require_ownership()
-                text = await perform_request(self.state, entry, self.options.execution_policy)
+                text = await perform_state_request(self.state, entry, self.options.execution_policy)
                 return CallSettled(entry.id, Fulfilled(text), self.now_ms())
             tool = self.catalog.get(entry.name)
             if tool is None:
                 size = LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0  # compared with all names
                 raise await run_check(size, lambda: self.catalog.tool_not_found_error(entry.name))
-            return await _ToolCall(self, entry, tool, answer, progress).perform()
+            return await _ToolCall(self, entry, tool, answer, progress).perform_call()
         except CodeModeProtocolError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program continues
-            return self.make_rejected(entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError))
+            return self.make_rejected_call(
+                entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError)
+            )
 
-    def apply_replayed(self, entry: LedgerEntry) -> None:
+    def apply_replayed_request(self, entry: LedgerEntry) -> None:
         """Apply a request of state that a replay has answered."""
         if entry.kind == "state" and self.state is not None:
-            self.state.apply_replayed(entry)
+            self.state.apply_replayed_request(entry)
 
     def require_running(self) -> None:
         """Raise `asyncio.CancelledError` once the invocation has ended.
@@ -194,22 +203,22 @@ class NestedCalls:
         self.require_running()
 
     async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
-        if self.fetches is None:
+        if self.fetcher is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await decode_fetch_request(entry, self.options.execution_policy)
         await self.require_ownership()
         if request.is_unsafe_to_repeat:
             await self.wait_for_start(progress.on_started(None, is_approved=False))
-        return await self.fetches.perform(request)
+        return await self.fetcher.fetch_as_json(request)
 
-    async def _ask_catalog(self, entry: LedgerEntry) -> str:
-        def ask() -> str:
-            argument = read_catalog_argument(entry, self.options.execution_policy)
-            return encode_json(self.catalog.ask(entry.name, argument), what=f"the answer of {entry.name}")
+    async def _query_catalog(self, entry: LedgerEntry) -> str:
+        def query_and_encode() -> str:
+            argument = decode_catalog_argument(entry, self.options.execution_policy)
+            return encode_json(self.catalog.answer_query(entry.name, argument), what=f"the answer of {entry.name}")
 
-        return await run_check(LARGE_CHARACTERS, ask)
+        return await run_check(LARGE_CHARACTERS, query_and_encode)
 
-    def make_rejected(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
+    def make_rejected_call(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return a request as rejected with this error, which host code may have raised."""
         error = ensure_plain_error(entry, error)
         if isinstance(error, CodeModeSerializationError):
@@ -246,27 +255,33 @@ class _ToolCall:
         if hooks.before is not None or hooks.after is not None:
             self._pipeline = CallPipeline(calls.options, calls.threads, tool, entry, self._make_pipeline_call)
 
-    async def perform(self) -> CallSettled:
+    async def perform_call(self) -> CallSettled:
         """Return the outcome of the call; raise the error for the guest."""
         entry, tool = self._entry, self._tool
         if tool.execute is None:
             raise create_not_executable_error(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
-        checked = await self._validate(is_displayed=asks)
+        checked = await self._validate_input(is_displayed=asks)
         if self._pipeline is not None:
-            checked = await self._apply_pipeline(self._pipeline, checked)
+            checked = await self._apply_input_hook(self._pipeline, checked)
         calls = self._calls
         displayed_input_json = checked.displayed_input_json
-        if displayed_input_json is not None and has_to_be_saved(displayed_input_json, varies=tool.input_varies):
+        if displayed_input_json is not None and must_save_executed_input(
+            displayed_input_json, varies=tool.input_varies
+        ):
             calls.saved_inputs[entry.id] = displayed_input_json
-        if isinstance(self._answer, Approval):
-            self._allow(checked)
+        if isinstance(self._answer, ApprovalAnswer):
+            self._mark_approved(checked)
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
             if calls.options.approval.mode == "interrupt":
-                return await self._make_pause({"kind": APPROVAL_KIND}, checked)
-            await self._approve(checked)
-        value = await calls.content.restore_parts(checked.validated) if MediaContent.exist else checked.validated.value
-        context = await self._make_context() if tool.takes_context else None
+                return await self._make_waiting_call({"kind": APPROVAL_KIND}, checked)
+            await self._ask_for_approval(checked)
+        value = (
+            await calls.content.replace_handles_with_parts(checked.validated)
+            if MediaContent.exist
+            else checked.validated.value
+        )
+        context = await self._make_tool_context() if tool.takes_context else None
         if calls.renewal is not None or calls.aborted.is_set():
             await calls.require_ownership()
         if (
@@ -275,48 +290,54 @@ class _ToolCall:
             await calls.wait_for_start(may_start)
         try:
             output = await await_host_code(entry, run_tool(tool, value, context, calls.threads, self._call_id))
-            output_text_result = await self._write_output(output)
+            output_text_result = await self._convert_and_encode_output(output)
             if output_text_result.problems or output_text_result.failure is not None:
-                self._report_problems(output_text_result)
+                self._report_output_problems(output_text_result)
             text = output_text_result.text
             if self._pipeline is not None:
-                text = await self._pipeline.replace_output(self._edited_input or checked, text)
+                text = await self._pipeline.apply_after_hook(self._edited_input or checked, text)
         except InterruptRequested as pause:
             # The tool may have changed its input; display the original.
-            displayed = checked if checked.displayed_input_json is not None else await self._validate(is_displayed=True)
-            return await self._make_pause(pause.payload, displayed)
-        outcome = Fulfilled(text) if calls.sidecar is None else await make_fulfilled(text, calls.sidecar)
+            displayed = (
+                checked if checked.displayed_input_json is not None else await self._validate_input(is_displayed=True)
+            )
+            return await self._make_waiting_call(pause.payload, displayed)
+        outcome = Fulfilled(text) if calls.sidecar is None else await make_fulfilled_outcome(text, calls.sidecar)
         return CallSettled(entry.id, outcome, calls.now_ms())
 
-    async def _write_output(self, output: Any) -> OutputText:
+    async def _convert_and_encode_output(self, output: Any) -> EncodedOutput:
         try:
             if isinstance(output, ToolResult):
-                output = await unwrap_output(self._entry, output)
+                output = await unwrap_tool_result(self._entry, output)
             if MediaContent.exist:
-                output = await self._calls.content.extract_parts(output)
+                output = await self._calls.content.save_and_replace_parts(output)
             try:
                 check = encode_output(self._tool, output, self._policy)
-                return await (check if self._pipeline is None else self._pipeline.check_without_quotes("output", check))
+                return await (
+                    check if self._pipeline is None else self._pipeline.check_without_quoting_value("output", check)
+                )
             except UnreadIteratorError:
-                read = read_output(self._tool, output, self._policy, self._calls.threads, self._call_id)
+                read = read_output_iterators(self._tool, output, self._policy, self._calls.threads, self._call_id)
             check = encode_output(self._tool, await await_host_code(self._entry, read), self._policy)
-            return await (check if self._pipeline is None else self._pipeline.check_without_quotes("output", check))
+            return await (
+                check if self._pipeline is None else self._pipeline.check_without_quoting_value("output", check)
+            )
         except CodeModeSerializationError as error:
-            raise append_call_was_made(error, self._tool) from error.__cause__
+            raise add_call_made_note(error, self._tool) from error.__cause__
 
-    def _report_problems(self, written: OutputText) -> None:
+    def _report_output_problems(self, written: EncodedOutput) -> None:
         """Report the problems of an output to the log and the surface."""
-        hides = self._pipeline is not None and self._pipeline.judges_outputs
+        hides = self._pipeline is not None and self._pipeline.may_replace_outputs
         if written.failure is not None and hides:  # its message may quote the output
-            log_mismatch(f"the output type of tool {self._tool.name!r} fails: {type(written.failure).__name__}")
+            log_schema_mismatch(f"the output type of tool {self._tool.name!r} fails: {type(written.failure).__name__}")
         elif written.failure is not None:
             log_tool_failure(f"the output type of tool {self._tool.name!r} fails", written.failure)
         if written.problems:
             problems = redact_problems(written.problems, self._tool, "output") if hides else written.problems
-            log_mismatch(warning := describe_mismatch(self._tool.name, problems))
-            self._calls.warn(warning)
+            log_schema_mismatch(warning := format_mismatch_warning(self._tool.name, problems))
+            self._calls.add_output_warning(warning)
 
-    async def _validate(self, *, is_displayed: bool) -> CheckedInput:
+    async def _validate_input(self, *, is_displayed: bool) -> CheckedInput:
         entry, tool = self._entry, self._tool
         checked = self._calls.checked.get(entry.id)
         if checked is not None:
@@ -329,16 +350,16 @@ class _ToolCall:
         check = run_check(
             characters, partial(validate_call_input, tool, entry, self._policy, is_displayed=is_displayed)
         )
-        return await (check if self._pipeline is None else self._pipeline.check_without_quotes("input", check))
+        return await (check if self._pipeline is None else self._pipeline.check_without_quoting_value("input", check))
 
-    async def _apply_pipeline(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
+    async def _apply_input_hook(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
         """Run the pipeline for an input that was not displayed yet, or was edited."""
         if get_displayed_input_json(self._entry) is None:
-            checked = await pipeline.replace_input(checked)
-        elif isinstance(self._answer, Approval) and self._answer.input_json is not None:
-            await pipeline.require_allowed(checked)
+            checked = await pipeline.apply_before_hook(checked)
+        elif isinstance(self._answer, ApprovalAnswer) and self._answer.input_json is not None:
+            await pipeline.require_input_allowed(checked)
         self._progress.on_input_displayed(checked.displayed_input_json)
-        if pipeline.judges_inputs:  # a repeated call uses this input, not the original
+        if pipeline.may_replace_inputs:  # a repeated call uses this input, not the original
             self._executed_input_json = checked.displayed_input_json
         return checked
 
@@ -354,16 +375,16 @@ class _ToolCall:
             tool_id=self._tool.id or self._entry.name,
         )
 
-    def _allow(self, checked: CheckedInput) -> None:
+    def _mark_approved(self, checked: CheckedInput) -> None:
         """Allow the call with this input: a person has seen it."""
         self._is_approved = True
         self._executed_input_json = checked.displayed_input_json
 
-    async def _make_context(self) -> ToolCallContext:
+    async def _make_tool_context(self) -> ToolCallContext:
         calls, entry = self._calls, self._entry
         answered = None
-        if isinstance(self._answer, HostAnswer) and isinstance(entry.outcome, Waiting):
-            payload = await decode_json_text(entry.outcome.payload_json)
+        if isinstance(self._answer, ToolInterruptAnswer) and isinstance(entry.outcome, Waiting):
+            payload = await decode_json_async(entry.outcome.payload_json)
             answered = AnsweredInterrupt(
                 id=entry.outcome.interrupt_id, payload=payload, resolution=self._answer.resolution
             )
@@ -375,14 +396,14 @@ class _ToolCall:
             aborted=calls.aborted,
             interrupt=answered,
             asking_person=self._asking_person,
-            require_allowed=self._require_allowed,
+            require_allowed=self._require_edited_input_allowed,
         )
 
-    async def _require_allowed(self, edited: Any) -> None:
+    async def _require_edited_input_allowed(self, edited: Any) -> None:
         if self._pipeline is not None:
             try:
-                checked = await self._pipeline.validate_edited(edited)
-                await self._pipeline.require_allowed(checked)
+                checked = await self._pipeline.validate_edited_input(edited)
+                await self._pipeline.require_input_allowed(checked)
             except HostCodeError as refused:
                 raise refused.error from None
             self._edited_input = checked
@@ -397,10 +418,10 @@ class _ToolCall:
 
     async def _needs_approval(self, validated: ValidatedInput) -> bool:
         """Return True if a person must decide; only an approval allows the call."""
-        value = await self._calls.content.restore_parts(validated)
-        return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_context()))
+        value = await self._calls.content.replace_handles_with_parts(validated)
+        return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_tool_context()))
 
-    async def _approve(self, checked: CheckedInput) -> None:
+    async def _ask_for_approval(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.on_person_asked()
@@ -408,14 +429,14 @@ class _ToolCall:
             answer = await await_decision(entry, approval.ask_callback(policy.on_approval_required, request))
         finally:
             self._progress.on_person_answered()
-        decision = approval.read_decision(answer, request)
+        decision = approval.parse_callback_answer(answer, request)
         if not decision.approved:
             raise approval.make_denial_error(request, decision, policy)
-        self._allow(checked)
+        self._mark_approved(checked)
 
-    async def _make_pause(self, payload: Mapping[str, Any], displayed: CheckedInput) -> CallSettled:
+    async def _make_waiting_call(self, payload: Mapping[str, Any], displayed: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
-        payload_json = await encode_payload(entry.name, payload, self._policy)
+        payload_json = await encode_interrupt_payload(entry.name, payload, self._policy)
         outcome = make_waiting_outcome(
             entry, "interrupt", calls.machine.settings.salt, payload_json, displayed.displayed_input_json
         )
@@ -423,7 +444,7 @@ class _ToolCall:
 
 
 @record
-class Progress:
+class CallProgressReporter:
     """Reports the progress of one call to the invocation."""
 
     feed: Callable[[events.HostEvent], None]
@@ -450,16 +471,18 @@ class Progress:
 
     def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """See `CallProgress.started`."""
-        self.feed(events.ExecutionStarted(self.id, executed_input_json, is_approved))
+        self.feed(events.ToolStarted(self.id, executed_input_json, is_approved))
         return None
 
 
-class JournaledProgress:
+class JournaledCallProgress:
     """The progress of a call that starts only after the journal has it."""
 
     __slots__ = ("_calls", "_entry", "_journal", "_progress")
 
-    def __init__(self, progress: Progress, entry: LedgerEntry, calls: NestedCalls, journal: InvocationJournal) -> None:
+    def __init__(
+        self, progress: CallProgressReporter, entry: LedgerEntry, calls: NestedCalls, journal: InvocationJournal
+    ) -> None:
         self._progress = progress
         self._entry = entry
         self._calls = calls
@@ -487,4 +510,4 @@ class JournaledProgress:
         def report_start() -> None:
             self._progress.on_started(executed_input_json, is_approved=is_approved)
 
-        return self._journal.write_start(request_id, text, is_approved=is_approved, on_written=report_start)
+        return self._journal.write_call_start(request_id, text, is_approved=is_approved, on_written=report_start)

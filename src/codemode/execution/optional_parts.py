@@ -9,12 +9,12 @@ from ..options.parts import CodeModeOptions
 
 if TYPE_CHECKING:
     from ..fetch.fetcher import Fetcher
-    from ..profile import HostErrors, SurfaceSettings
+    from ..profile import HostErrorRules, SurfaceSettings
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
-    from ..trace.events import Event
+    from ..trace.events import InvocationEvent
     from .call_context import CallContext, OuterCall
-    from .journal_opening import Journaling
+    from .journal_opening import RunJournaling
     from .program_state import ProgramState
 
 
@@ -24,7 +24,7 @@ _imported = set[str]()
 
 def require_optional_parts(options: CodeModeOptions) -> None:
     """Raise `ValueError` for a wrong origin and for requested parts that are not installed."""
-    make_fetches(options)
+    make_fetcher(options)
     require_cipher(options)
     if options.telemetry.is_enabled:
         from ..observe.telemetry import require_opentelemetry
@@ -33,7 +33,7 @@ def require_optional_parts(options: CodeModeOptions) -> None:
     _imported.update(_list_requested_parts(options))
 
 
-def are_parts_imported(options: CodeModeOptions) -> bool:
+def are_optional_parts_imported(options: CodeModeOptions) -> bool:
     """Return True if `require_optional_parts` would import nothing."""
     return _imported.issuperset(_list_requested_parts(options))
 
@@ -47,13 +47,13 @@ def _list_requested_parts(options: CodeModeOptions) -> set[str]:
     return {name for name, is_asked in requested.items() if is_asked}
 
 
-def make_fetches(options: CodeModeOptions) -> Fetcher | None:
+def make_fetcher(options: CodeModeOptions) -> Fetcher | None:
     """Return the fetcher of one invocation; None if fetch is not allowed. See `Fetcher.of`."""
     if options.fetch_policy is None:
         return None
     from ..fetch.fetcher import Fetcher
 
-    return Fetcher.of(options)
+    return Fetcher.from_options(options)
 
 
 def describe_fetch(options: CodeModeOptions) -> str | None:
@@ -73,24 +73,24 @@ def require_cipher(options: CodeModeOptions) -> None:
         require_cipher(options.continuation)
 
 
-def optional_parts_are_loaded() -> bool:
-    """Return True if `telemetry_listeners` reads no file."""
+def is_telemetry_loaded() -> bool:
+    """Return True if `make_telemetry_listeners` reads no file."""
     return _telemetry_is_loaded
 
 
-def load_optional_parts(options: CodeModeOptions) -> None:
-    """Import in a thread what `telemetry_listeners` would import on the event loop."""
+def import_telemetry(options: CodeModeOptions) -> None:
+    """Import in a thread what `make_telemetry_listeners` would import on the event loop."""
     global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
     if options.telemetry.is_enabled:
-        from ..observe.recorded_names import package_version
+        from ..observe.recorded_names import get_package_version
 
-        package_version()
+        get_package_version()
         _telemetry_is_loaded = True
 
 
-def telemetry_listeners(
-    options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
-) -> tuple[Callable[[Event], None], ...]:
+def make_telemetry_listeners(
+    options: CodeModeOptions, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrorRules
+) -> tuple[Callable[[InvocationEvent], None], ...]:
     """Return the telemetry listeners of one invocation, if enabled. See `codemode.observe.telemetry`."""
     if not options.telemetry.is_enabled:
         return ()
@@ -102,10 +102,10 @@ def telemetry_listeners(
 class OptionalParts(NamedTuple):
     """The optional parts of one invocation."""
 
-    fetches: Fetcher | None = None
+    fetcher: Fetcher | None = None
     state: ProgramState | None = None
-    journaling: Journaling | None = None
-    listeners: tuple[Callable[[Event], None], ...] = ()
+    journaling: RunJournaling | None = None
+    listeners: tuple[Callable[[InvocationEvent], None], ...] = ()
 
 
 NO_PARTS = OptionalParts()
@@ -120,7 +120,7 @@ def make_optional_parts(
     is_direct: bool,
 ) -> OptionalParts:
     """Return the optional parts of an invocation. Raises `ValueError` for parts that are not available."""
-    fetches = make_fetches(options) if "fetch" in profile.request_kinds else None
+    fetches = make_fetcher(options) if "fetch" in profile.request_kinds else None
     state = make_program_state(options, outer.call) if "state" in profile.request_kinds else None
     if "seal" not in _imported:
         require_cipher(options)
@@ -132,7 +132,7 @@ def make_optional_parts(
         journaling = make_journaling(options, outer, catalog, profile)
     if options.telemetry.is_enabled:
         called = profile.direct_tool if is_direct else profile.outer_tool
-        listeners = telemetry_listeners(options, catalog.get, called, profile.host_errors)
+        listeners = make_telemetry_listeners(options, catalog.get, called, profile.host_errors)
     return OptionalParts(fetches, state, journaling, listeners)
 
 
@@ -149,10 +149,10 @@ def make_program_state(options: CodeModeOptions, call: CallContext) -> ProgramSt
 
 def make_journaling(
     options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: SurfaceSettings
-) -> Journaling | None:
+) -> RunJournaling | None:
     """Return the journaling of one program; None without a journal."""
     if options.continuation.journal is None:
         return None
-    from .journal_opening import Journaling
+    from .journal_opening import RunJournaling
 
-    return Journaling(options.continuation, outer.call, catalog, profile)
+    return RunJournaling(options.continuation, outer.call, catalog, profile)

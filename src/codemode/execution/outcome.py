@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from ..continuations.sealing import open_text, seal_text
-from ..continuations.signing import Auth
+from ..continuations.sealing import seal_text, unseal_text
+from ..continuations.signing import SignatureInfo
 from ..data.content import ContentResult, replace_references
 from ..data.json_shape import estimate_json_length
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
@@ -23,13 +23,13 @@ from ..errors import (
     CodeModeProtocolError,
     CodeModeSerializationError,
     Resumable,
-    error_from_view,
+    error_from_guest_fields,
 )
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
-from ..protocol.call_status import call_id, summarize_calls
-from ..protocol.continuation import parts_to_list, read_contents
+from ..protocol.call_status import get_call_id, summarize_calls
+from ..protocol.continuation import encode_content_parts, read_content_parts
 from ..protocol.ledger import UNREPORTED_KINDS, Ledger, LedgerEntry, Waiting
 from ..protocol.messages import RequestKind
 from ..protocol.references import MAX_CARRIED_BYTES, ContentRegistry
@@ -68,7 +68,7 @@ def list_pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...
     """Return the calls to tools and fetch without an answer, in issue order."""
     return tuple(
         PendingCall(
-            call_id(entry), entry.name, entry.kind, "waiting" if isinstance(entry.outcome, Waiting) else "running"
+            get_call_id(entry), entry.name, entry.kind, "waiting" if isinstance(entry.outcome, Waiting) else "running"
         )
         for entry in entries
         if entry.kind not in ("catalog", *UNREPORTED_KINDS) and (entry.is_open or isinstance(entry.outcome, Waiting))
@@ -114,7 +114,7 @@ class SuspendedRun(Protocol):
         ...
 
     @property
-    def pending(self) -> tuple[PendingCall, ...]:
+    def pending_calls(self) -> tuple[PendingCall, ...]:
         """The calls that run or wait for a person."""
         ...
 
@@ -130,7 +130,7 @@ class SuspendedRun(Protocol):
         """End it, with its calls."""
         ...
 
-    async def save(self) -> Interrupt:
+    async def save_as_interrupt(self) -> Interrupt:
         """Return it as an interrupt, in which the outcome of running calls is unknown."""
         ...
 
@@ -149,7 +149,7 @@ class Suspension:
     """
 
     reason: SuspensionReason
-    pending: Sequence[PendingCall]
+    pending_calls: Sequence[PendingCall]
     run: SuspendedRun | None = None
     output_bytes: int = 0
 
@@ -215,7 +215,7 @@ def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
     return contents if contents is not None and len(contents) else None
 
 
-def to_presented_value(outcome: RunOutcome) -> Any:
+def to_value_with_media(outcome: RunOutcome) -> Any:
     """Return the value of a run with `MediaContent` in place of handles.
 
     a `ContentResult` if the program displayed some.
@@ -231,7 +231,7 @@ def to_presented_value(outcome: RunOutcome) -> Any:
     return ContentResult(value, displayed) if displayed else value
 
 
-async def describe_content(outcome: RunOutcome) -> Any:
+async def replace_handles_with_descriptions(outcome: RunOutcome) -> Any:
     """Return the value of a run with descriptions in place of handles, for results that outlive the content."""
     contents = get_contents(outcome)
     if contents is None:
@@ -242,7 +242,7 @@ async def describe_content(outcome: RunOutcome) -> Any:
     return outcome.value
 
 
-def restore_content(result: Any, outcome: RunOutcome) -> Any:
+def replace_handles_in_result(result: Any, outcome: RunOutcome) -> Any:
     """Return the model's result, plain JSON or an interrupt, with `MediaContent` in place of handles."""
     contents = get_contents(outcome)
     if contents is None or not is_object(result):
@@ -268,14 +268,14 @@ class OutcomeCodec:
     """
 
     options: ContinuationOptions
-    auth: Auth
+    auth: SignatureInfo
     is_sealed: bool
     outer_tool_call_id: str
     keeps_output: bool = False
 
     @classmethod
-    def of(
-        cls, interrupt: Interrupt, auth: Auth, options: ContinuationOptions, *, keeps_output: bool = False
+    def for_interrupt(
+        cls, interrupt: Interrupt, auth: SignatureInfo, options: ContinuationOptions, *, keeps_output: bool = False
     ) -> OutcomeCodec:
         """Return the codec of a verified interrupt."""
         is_sealed = str(interrupt.continuation["encoding"]).startswith("sealed")
@@ -283,21 +283,21 @@ class OutcomeCodec:
 
     def encode_outcome(self, outcome: RunOutcome) -> str:
         """Encode an outcome."""
-        output = self._encode_output(outcome)
+        output = self._encode_output_members(outcome)
         if outcome.error is not None:
             return self.encode_error(outcome.error, output)
         if outcome.suspension is not None:
-            calls = [[call.id, call.name, call.kind, call.status] for call in outcome.suspension.pending]
-            return self._encode(f'{{"rest":{write_json([outcome.suspension.reason, calls])}{output}}}', ())
-        output += self._encode_content(outcome) + (',"tagged":true' if outcome.is_tagged else "")
+            calls = [[call.id, call.name, call.kind, call.status] for call in outcome.suspension.pending_calls]
+            return self._join_and_seal(f'{{"rest":{write_json([outcome.suspension.reason, calls])}{output}}}', ())
+        output += self._encode_content_member(outcome) + (',"tagged":true' if outcome.is_tagged else "")
         return self.encode_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
     def encode_value(self, value: Any, output: str = "") -> str:
         """Write a value, or the next interrupt."""
         if isinstance(value, Interrupt):
             plain, texts = _split_interrupt(value)
-            return self._encode(f'{{"interrupt":{write_json(plain)}{output}}}', texts)
-        return self._encode(f'{{"value":{write_json(value)}{output}}}', ())
+            return self._join_and_seal(f'{{"interrupt":{write_json(plain)}{output}}}', texts)
+        return self._join_and_seal(f'{{"value":{write_json(value)}{output}}}', ())
 
     def encode_error(self, error: BaseException, output: str = "") -> str:
         """Write an error, with its recovery."""
@@ -308,9 +308,9 @@ class OutcomeCodec:
         recovery, texts = (None, ()) if error.recovery is None else _split_interrupt(error.recovery)
         details = _encode_details(error.details)
         members = f'"error":{write_json(failure)},"calls":{write_json(error.calls)},"details":{details}'
-        return self._encode(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
+        return self._join_and_seal(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
 
-    def _encode_output(self, outcome: RunOutcome) -> str:
+    def _encode_output_members(self, outcome: RunOutcome) -> str:
         """Return further members of the encoded outcome, after a comma; they are as bounded as the run."""
         if not self.keeps_output:
             return ""
@@ -323,15 +323,15 @@ class OutcomeCodec:
         members |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
         return "," + write_json(members)[1:-1]
 
-    def _encode_content(self, outcome: RunOutcome) -> str:
+    def _encode_content_member(self, outcome: RunOutcome) -> str:
         """Return the content of a run, after a comma; only ids if a store has it."""
         contents = get_contents(outcome)
         if contents is None:
             return ""
         stored = [name for name, _ in contents.items() if name in contents.stored_names]
         carried = {name: part.size for name, part in contents.items() if name not in contents.stored_names}
-        parts = parts_to_list(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
-        return f',"content":{write_json([contents.tag, contents.displayed_names, parts, stored])}'
+        parts = encode_content_parts(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
+        return f',"content":{write_json([contents.reference_key, contents.displayed_names, parts, stored])}'
 
     def decode_outcome(self, text: str) -> RunOutcome:
         """Return the recorded outcome; content in a store stays ``unloaded``.
@@ -339,7 +339,7 @@ class OutcomeCodec:
         Raises `CodeModeProtocolError` if it cannot be read.
         """
         try:
-            outcome, texts = self._decode(text)
+            outcome, texts = self._open_and_parse(text)
         except ValueError as error:
             raise CodeModeProtocolError("the recorded outcome of this continuation cannot be read") from error
         outer_id = self.outer_tool_call_id
@@ -364,12 +364,12 @@ class OutcomeCodec:
             )
         return RunOutcome("failed", outer_id, console, error=_read_error(outcome, texts), **fields)
 
-    def _encode(self, head: str, texts: Iterable[str]) -> str:
+    def _join_and_seal(self, head: str, texts: Iterable[str]) -> str:
         text = "".join([head, "\n", *texts])
         return seal_text(text, self.options, self.auth) if self.is_sealed else text
 
-    def _decode(self, text: str) -> tuple[dict[str, Any], _TextReader]:
-        opened = open_text(text, self.options, self.auth) if self.is_sealed else text
+    def _open_and_parse(self, text: str) -> tuple[dict[str, Any], _TextReader]:
+        opened = unseal_text(text, self.options, self.auth) if self.is_sealed else text
         end = opened.find("\n") % (len(opened) + 1)  # to the end if no text follows
         outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _EXTRA_DEPTH)
         return cast("dict[str, Any]", outcome), _TextReader(opened, end + 1)
@@ -378,8 +378,8 @@ class OutcomeCodec:
 def _read_content_ledger(content: list[Any] | None) -> Ledger | None:
     if content is None:
         return None
-    contents = read_contents(content[2]) or ContentRegistry()
-    contents.tag, contents.displayed_names = content[0], content[1]
+    contents = read_content_parts(content[2]) or ContentRegistry()
+    contents.reference_key, contents.displayed_names = content[0], content[1]
     contents.unloaded_ids = tuple(content[3]) if len(content) > 3 else ()  # of an earlier release
     return Ledger(contents=contents)
 
@@ -391,7 +391,7 @@ class _TextReader:
         self._text = text
         self._offset = start
 
-    def take(self, lengths: list[int]) -> list[str]:
+    def take_texts(self, lengths: list[int]) -> list[str]:
         texts: list[str] = []
         for length in lengths:
             texts.append(self._text[self._offset : self._offset + length])
@@ -408,7 +408,9 @@ def _split_interrupt(interrupt: Resumable) -> tuple[dict[str, Any], list[str]]:
 
 def _join_interrupt(plain: dict[str, Any], texts: _TextReader) -> Interrupt:
     continuation = plain["continuation"]
-    return Interrupt.from_dict({**plain, "continuation": {**continuation, "body": texts.take(continuation["body"])}})
+    return Interrupt.from_dict(
+        {**plain, "continuation": {**continuation, "body": texts.take_texts(continuation["body"])}}
+    )
 
 
 def _encode_details(details: Mapping[str, Any]) -> str:
@@ -419,7 +421,7 @@ def _encode_details(details: Mapping[str, Any]) -> str:
 
 def _encode_detail(value: Any) -> str | None:
     # Details are for people: a value that is not JSON becomes text.
-    for write in (_encode_strict, partial(encode_json, what="a detail"), _encode_text):
+    for write in (_encode_with_str_fallback, partial(encode_json, what="a detail"), _encode_as_text):
         with suppress(Exception):  # a tool may raise an error with any details
             text = write(value)
             decode_json(text, max_depth=MAX_DEPTH + _EXTRA_DEPTH - 2)  # two levels deep
@@ -427,11 +429,11 @@ def _encode_detail(value: Any) -> str | None:
     return None
 
 
-def _encode_strict(value: Any) -> str:
+def _encode_with_str_fallback(value: Any) -> str:
     return json.dumps(value, default=str, allow_nan=False)
 
 
-def _encode_text(value: Any) -> str:
+def _encode_as_text(value: Any) -> str:
     return json.dumps(str(value))
 
 
@@ -444,7 +446,9 @@ def _make_console_event(
 
 def _read_error(outcome: Mapping[str, Any], texts: _TextReader) -> CodeModeError:
     failure = outcome["error"]
-    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=outcome["details"])
+    error = type(error_from_guest_fields(**failure))(
+        failure["message"], code=failure["code"], details=outcome["details"]
+    )
     error.calls = tuple(outcome["calls"])
     if outcome["recovery"] is not None:
         error.recovery = _join_interrupt(outcome["recovery"], texts)

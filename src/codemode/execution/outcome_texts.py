@@ -29,12 +29,12 @@ from ..errors import (
     CodeModeToolApprovalRequiredError,
     CodeModeToolError,
     CodeModeWorkerError,
-    to_guest_view,
+    to_guest_error_fields,
 )
-from ..protocol.call_status import ERROR_STATUSES, format_detached_message, may_have_run
-from ..source.program_input import failed_language_hint
-from ..trace.visible_text import clip_text, visible
-from .large_results import format_console, suggest_return
+from ..protocol.call_status import ERROR_STATUSES, format_detached_calls_message, may_have_run
+from ..source.program_input import make_failed_language_hint
+from ..trace.visible_text import clip_text, escape_invisible
+from .large_results import format_console, suggest_return_statement
 
 if TYPE_CHECKING:
     from .outcome import RunOutcome
@@ -90,7 +90,7 @@ _BY_ORIGIN = {
 _HOST_DETAILS = {"schema", "problems", "available_tools"}  # of errors that no tool raised
 
 
-def find_kind(error: CodeModeError) -> str:
+def find_error_kind(error: CodeModeError) -> str:
     """Return the most specific kind of an error that ended a program."""
     details, code, origin = error.details, error.code, error.details.get("origin")
     kind = next((kind for known, kind in _KINDS_BY_CLASS if isinstance(error, known)), "error")
@@ -115,9 +115,9 @@ def find_kind(error: CodeModeError) -> str:
     return _BY_ORIGIN.get((kind, str(origin))) or _BY_CODE.get((kind, code), kind)
 
 
-def find_nearest_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
+def find_nearest_error_kind(table: Mapping[str, Any], error: CodeModeError) -> str:
     """Return the nearest kind of an error that a table has; every table has ``error``."""
-    kind = find_kind(error)
+    kind = find_error_kind(error)
     while kind not in table:
         kind = _BROADER.get(kind, "error")
     return kind
@@ -166,12 +166,12 @@ def describe_calls(calls: Iterable[CallSummary], max_characters: int = MAX_DESCR
     ]
     scale = max_characters / max(1.0, sum(share for _, share, _ in filled_groups))
     return [
-        clip_text(beginning + _join_calls(group, int(share * scale) - len(beginning)), int(share * scale))
+        clip_text(beginning + _format_calls(group, int(share * scale) - len(beginning)), int(share * scale))
         for beginning, share, group in filled_groups
     ]
 
 
-def drop_last_failure(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
+def drop_last_failed_call(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
     """Return the calls without the last failed or late one of this name, which the error describes."""
     statuses = (ERROR_STATUSES.late,) if is_late else (ERROR_STATUSES.rejected, "denied")
     failed = [index for index, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
@@ -186,23 +186,23 @@ def may_have_changed_something(calls: Iterable[CallSummary]) -> bool:
     )
 
 
-def _join_calls(calls: Sequence[CallSummary], room: int) -> str:
+def _format_calls(calls: Sequence[CallSummary], max_characters: int) -> str:
     """Return calls with as much text as fits, else the first calls and the number of further ones."""
     texts: list[str] = []
     for characters in _TEXT_LENGTHS:
         texts = [_describe_call(call, characters) for call in calls]
-        if sum(len(text) + 2 for text in texts) <= room:
+        if sum(len(text) + 2 for text in texts) <= max_characters:
             return "; ".join(texts)
-    room -= _LEFT_OUT_CHARACTERS
+    max_characters -= _LEFT_OUT_CHARACTERS
     count = used = 0
     for text in texts:
         used += len(text) + 2
-        if count and used > room:
+        if count and used > max_characters:
             break
         count += 1
     names = list(dict.fromkeys(clip_text(call["name"], _MAX_NAME_CHARACTERS) for call in calls[count:]))
     others = ", ".join(names[:_MAX_LISTED_NAMES]) + (", ..." if len(names) > _MAX_LISTED_NAMES else "")
-    return f"{'; '.join(texts[:count])} and {len(calls) - count} more ({visible(others)})"
+    return f"{'; '.join(texts[:count])} and {len(calls) - count} more ({escape_invisible(others)})"
 
 
 def _describe_call(call: CallSummary, characters: int) -> str:
@@ -216,7 +216,7 @@ def _describe_call(call: CallSummary, characters: int) -> str:
         text += "" if key is None else f' (the whole: await state.get("{key}"))'
     elif (message := call.get("error")) is not None:
         text += f": {clip_text(' '.join(message.split()), characters)}"
-    return visible(text)
+    return escape_invisible(text)
 
 
 _MAX_CALLS_CHARACTERS = 1500
@@ -228,7 +228,7 @@ _LAST_CHARACTERS = 500
 _UNAWAITED_MAIN = "It ended before the function that it calls last: write {call} instead."
 
 
-def describe_no_result(
+def describe_missing_result(
     outcome: RunOutcome, js: str, return_hint: str = _RETURN_HINT, *, shows_console: bool = True
 ) -> str:
     """Return the model's text about a program that returned nothing, so that it need not run again.
@@ -240,7 +240,7 @@ def describe_no_result(
     console_lines = [f"It had printed:\n{console}"] if console else []
     if not outcome.returned_nothing:
         return f"The program returned null. {console_lines[0]}" if console and outcome.value is None else ""
-    suggestion = suggest_return(js)
+    suggestion = suggest_return_statement(js)
     if _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
         lines = [_UNDEFINED_RESULT]
     else:
@@ -248,7 +248,7 @@ def describe_no_result(
         lines = [f"The program returned nothing. {hint}"]
     calls = outcome.calls
     if outcome.last_value:
-        lines.append(f"Its last statement has this value: {visible(outcome.last_value, keep=_KEPT_CONTROLS)}")
+        lines.append(f"Its last statement has this value: {escape_invisible(outcome.last_value, keep=_KEPT_CONTROLS)}")
     if outcome.last_value or outcome.console:  # which contain the results of read-only calls
         calls = [call for call in calls if call.get("reads_only") is not True]
     return "\n".join([*lines, *describe_calls(calls, _MAX_CALLS_CHARACTERS), *console_lines])
@@ -328,30 +328,30 @@ def failure_text(error: BaseException, js: str | None, hint: str = "") -> str:
     and one hint; then at most 4,000 characters of printed lines. ``js`` is the program as the model wrote it; None
     if it sent none. ``hint`` replaces the hint of the error.
     """
-    return describe_failure(error, js, hint) + _format_printed(error)
+    return describe_failure_without_console(error, js, hint) + _format_printed_lines(error)
 
 
-def describe_failure(error: BaseException, js: str | None, hint: str = "") -> str:
+def describe_failure_without_console(error: BaseException, js: str | None, hint: str = "") -> str:
     """Return the same text without printed lines."""
-    headline = visible(clip_text(_make_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT_CONTROLS)
-    hint = f"Hint: {hint}" if hint else _find_hint(error, js or "")
-    details = visible("\n".join([headline, *_iter_locations(error, js or "")]), keep=_KEPT_CONTROLS)
+    headline = escape_invisible(clip_text(_make_headline(error), _MAX_MESSAGE_CHARACTERS), keep=_KEPT_CONTROLS)
+    hint = f"Hint: {hint}" if hint else _find_failure_hint(error, js or "")
+    details = escape_invisible("\n".join([headline, *_iter_locations(error, js or "")]), keep=_KEPT_CONTROLS)
     details = clip_text(details, MAX_FAILURE_CHARACTERS - len(hint) - _MAX_FAILURE_CALLS_CHARACTERS)
     return "\n".join([details, *_describe_calls_made(error), hint])[:MAX_FAILURE_CHARACTERS]
 
 
-def _format_printed(error: BaseException) -> str:
+def _format_printed_lines(error: BaseException) -> str:
     trace = error.trace if isinstance(error, CodeModeError) else None
     text = "" if trace is None else format_console(trace.console)
     return f"\n{_PRINTED_HEADING}\n{text}" if text else ""
 
 
-def describe_ended(ending: str, error: BaseException | None) -> str:
+def describe_ended_program(ending: str, error: BaseException | None) -> str:
     """Return the model's text about a program that was ended from outside.
 
     ``ending`` says what happened; then follow finished and unknown calls, at most 2,000 characters in all.
     """
-    ending = clip_text(visible(ending, keep=_KEPT_CONTROLS), _MAX_ENDED_CHARACTERS)
+    ending = clip_text(escape_invisible(ending, keep=_KEPT_CONTROLS), _MAX_ENDED_CHARACTERS)
     parts = [ending] if error is None else [ending, *_describe_calls_made(error, _MAX_ENDED_CHARACTERS - len(ending))]
     return "\n".join(parts)[:_MAX_ENDED_CHARACTERS]
 
@@ -362,14 +362,14 @@ def _make_headline(error: BaseException) -> str:
     hidden = next((message for kind, message in _HIDDEN_MESSAGES.items() if isinstance(error, kind)), None)
     if hidden is not None:
         return f"{type(error).__name__}: {_describe_host_error(error) or hidden}"
-    name, message, _code = to_guest_view(error)
+    name, message, _code = to_guest_error_fields(error)
     tool = error.details.get("tool_name")
     if name == "Error" and isinstance(tool, str):
-        ending = ": no decision could be obtained; the call did not run" if _is_undecided(error) else " failed"
+        ending = ": no decision could be obtained; the call did not run" if _has_no_decision(error) else " failed"
         displayed_name = tool if ":" in tool else f"tools.{tool}"  # a catalog id is not a member of `tools`
         return f"{type(error).__name__}: {displayed_name}{ending}"
     error_name = error.details.get("name") if type(error) is CodeModeError else None
-    return f"{error_name if isinstance(error_name, str) else name}:{_format_message(error, message)}"
+    return f"{error_name if isinstance(error_name, str) else name}:{_format_error_message(error, message)}"
 
 
 def _describe_host_error(error: CodeModeError) -> str:
@@ -378,19 +378,19 @@ def _describe_host_error(error: CodeModeError) -> str:
         return ""
     if error.details.get("origin") == "continuation":
         return f"the paused program could not resume: {error.message}"
-    if _is_undecided(error):
+    if _has_no_decision(error):
         return "the host's approval decision was malformed; the call did not run"
     return ""
 
 
-def _is_undecided(error: BaseException) -> bool:
+def _has_no_decision(error: BaseException) -> bool:
     return isinstance(error, CodeModeError) and error.details.get("origin") == "decision"
 
 
-def _format_message(error: CodeModeError, message: str) -> str:
+def _format_error_message(error: CodeModeError, message: str) -> str:
     detached_calls = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
     if calls := list_or_empty(detached_calls):
-        return " " + format_detached_message([_format_detached_call(mapping_or_empty(call)) for call in calls])
+        return " " + format_detached_calls_message([_format_detached_call(mapping_or_empty(call)) for call in calls])
     problems = _get_problems(error)
     if len(problems) < 2:
         return f" {message}"
@@ -473,26 +473,37 @@ def _describe_calls_made(error: BaseException, max_characters: int = _MAX_FAILUR
     """Return the lines about the calls of the program."""
     if lines := describe_calls(getattr(error, "calls", ()), max_characters):
         return lines
-    return ["Calls made before the pause may be done; do not repeat them." if _is_after_pause(error) else _NO_CALL_MADE]
+    return [
+        "Calls made before the pause may be done; do not repeat them."
+        if _may_have_unlisted_calls(error)
+        else _NO_CALL_MADE
+    ]
 
 
-def _is_after_pause(error: BaseException) -> bool:
+def _may_have_unlisted_calls(error: BaseException) -> bool:
     """Return True if the program may have made calls that the error does not have."""
     details = error.details if isinstance(error, CodeModeError) else {}
     return details.get("origin") == "continuation" or details.get("is_resumed") is True
 
 
-def _find_hint(error: BaseException, js: str) -> str:
-    if isinstance(error, CodeModeDetachedBridgeRequestError) and (suggestion := suggest_return(js)) is not None:
+def _find_failure_hint(error: BaseException, js: str) -> str:
+    if (
+        isinstance(error, CodeModeDetachedBridgeRequestError)
+        and (suggestion := suggest_return_statement(js)) is not None
+    ):
         return f"Hint: The program ended before the function that it calls last: write {suggestion} instead."
     name = error.details.get("name") if isinstance(error, CodeModeError) else None
     is_syntax = isinstance(error, CodeModeSyntaxError)
     is_runtime = type(error) is CodeModeError and not getattr(error, "calls", ())
-    if (is_syntax or is_runtime) and (other := failed_language_hint("SyntaxError" if is_syntax else str(name), js)):
+    if (is_syntax or is_runtime) and (
+        other := make_failed_language_hint("SyntaxError" if is_syntax else str(name), js)
+    ):
         return f"Hint: {other}"
     if type(error) is CodeModeError and name == "TypeError" and (unawaited_hint := _find_unawaited_hint(error, js)):
         return f"Hint: {unawaited_hint}"
-    hint = _HINTS[find_nearest_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
+    hint = (
+        _HINTS[find_nearest_error_kind(_HINTS, error)] if isinstance(error, CodeModeError) else "Try a simpler program."
+    )
     if (
         type(error) is CodeModeError
         and hint == _HINTS["error"]
@@ -503,7 +514,7 @@ def _find_hint(error: BaseException, js: str) -> str:
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
         hint = _REFUSED_HINT  # the error is from a program that a tool ran
-    if _is_after_pause(error) or may_have_changed_something(getattr(error, "calls", ())):
+    if _may_have_unlisted_calls(error) or may_have_changed_something(getattr(error, "calls", ())):
         hint = (
             _CANNOT_CONTINUE_HINT
             if isinstance(error, CodeModeConcurrencyError)
@@ -579,7 +590,7 @@ class ErrorPhrases(NamedTuple):
     error_class: str = ""
 
 
-def _describe_limit_error(message: str, hint: str = "Do less in one program.") -> ErrorPhrases:
+def _make_limit_phrases(message: str, hint: str = "Do less in one program.") -> ErrorPhrases:
     return ErrorPhrases("SANDBOX_LIMIT", message, hint, LIMIT)
 
 
@@ -591,26 +602,26 @@ MODULE_WORDING: Mapping[str, ErrorPhrases] = {
         "the program's imports cannot be analysed, so it did not run",
         "Write the program shorter and simpler.",
     ),
-    "source_too_large": _describe_limit_error(
+    "source_too_large": _make_limit_phrases(
         "code has {bytes} bytes; at most {max_bytes} are allowed", "Send a shorter program."
     ),
-    "timeout": _describe_limit_error(
+    "timeout": _make_limit_phrases(
         "the program did not end in time: timeoutMs is {timeout_ms}{used}",
         "Do less in one program, or ask for a longer timeoutMs.",
     ),
-    "limit": _describe_limit_error("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
-    "max_catalog_requests": _describe_limit_error(
+    "limit": _make_limit_phrases("{name} is {max}, and the program made {next} calls", "Make fewer calls."),
+    "max_catalog_requests": _make_limit_phrases(
         "{name} is {max}, and the program made {next} questions to discovery", "Make fewer calls."
     ),
-    "max_in_flight_bridge_requests": _describe_limit_error(
+    "max_in_flight_bridge_requests": _make_limit_phrases(
         "{name} is {max}, and the program made {next} calls at once", "Await some calls before making more."
     ),
-    "max_ledger_bytes": _describe_limit_error("inputs and results of calls take more than {max} bytes"),
-    "max_timers": _describe_limit_error("the program set more than {max} timers", "Set fewer timers."),
-    "out_of_memory": _describe_limit_error(
+    "max_ledger_bytes": _make_limit_phrases("inputs and results of calls take more than {max} bytes"),
+    "max_timers": _make_limit_phrases("the program set more than {max} timers", "Set fewer timers."),
+    "out_of_memory": _make_limit_phrases(
         "the program has used all of its memory{or_null}: maxMemoryBytes is {most}", "Keep less in memory at a time."
     ),
-    "out_of_stack": _describe_limit_error(
+    "out_of_stack": _make_limit_phrases(
         "the program has used all of its call stack of {most} bytes", "Use a loop in place of recursion."
     ),
     "value": ErrorPhrases(
@@ -654,7 +665,7 @@ MODULE_WORDING: Mapping[str, ErrorPhrases] = {
 }
 
 
-def find_exhausted_kind(name: str, message: str) -> str | None:
+def find_exhausted_resource_kind(name: str, message: str) -> str | None:
     """Return the kind of an engine error about exhausted memory or stack; None for any other."""
     if name == "InternalError" and _OUT_OF_MEMORY in message:
         return "out_of_memory"
@@ -738,7 +749,7 @@ CODE_CALL_WORDING: Mapping[str, ErrorPhrases] = {
 }
 
 
-def format_message(phrases: ErrorPhrases, error: CodeModeError, **fields: Any) -> str:
+def format_phrase_message(phrases: ErrorPhrases, error: CodeModeError, **fields: Any) -> str:
     """Format the message of a wording with the details of an error and ``fields``."""
     return phrases.message.format_map(_MessageFields({**error.details, "message": error.message, **fields}))
 
@@ -809,12 +820,12 @@ def find_exec_code(error: CodeModeError) -> str:
         return MODULE_DENIED
     if any(message.startswith(_TYPESCRIPT_PREFIX) for message in messages):
         return TYPESCRIPT_FAILED
-    return _EXEC_CODES[find_nearest_kind(_EXEC_CODES, error)]
+    return _EXEC_CODES[find_nearest_error_kind(_EXEC_CODES, error)]
 
 
 def describe_aborted(reason: str | None, error: CodeModeError | None) -> str:
     """Return the model's text about an aborted run: the reason and its calls."""
-    return describe_ended("this run was aborted" + (f": {reason}" if reason else ""), error)
+    return describe_ended_program("this run was aborted" + (f": {reason}" if reason else ""), error)
 
 
 def describe_store_unavailable(error: CodeModeError) -> str:
@@ -824,7 +835,7 @@ def describe_store_unavailable(error: CodeModeError) -> str:
     )
 
 
-def describe_still_waiting(error: BaseException | None) -> str:
+def describe_waiting_run(error: BaseException | None) -> str:
     """Return the model's text about a run that could not continue now. It asks for no correction."""
     lines = [] if error is None else failure_text(error, None).splitlines()[:1]
     return "\n".join([*lines, "The run still waits: call wait again."])

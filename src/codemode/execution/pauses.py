@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..continuations.sealing import unpack
-from ..continuations.signing import Auth
+from ..continuations.sealing import verify_continuation
+from ..continuations.signing import SignatureInfo
 from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
@@ -23,25 +23,25 @@ from ..interrupts.interrupt import (
 from ..options.checked_fields import require_text_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import SurfaceSettings
-from ..protocol.call_status import ERROR_STATUSES, call_id, call_status
-from ..protocol.continuation import Continuation, from_texts
+from ..protocol.call_status import ERROR_STATUSES, get_call_id, get_call_status
+from ..protocol.continuation import Continuation, continuation_from_texts
 from ..protocol.ledger import UNREPORTED_KINDS, Fulfilled, LedgerEntry, Rejected, get_displayed_input_json
 
 OpenedT = TypeVar("OpenedT")
 
 
-def verify(
+def open_interrupt_of_surface(
     interrupt: Resumable | Mapping[str, Any],
     profile: SurfaceSettings,
     options: CodeModeOptions,
     at_ms: int | None,
     binding: str | None,
-) -> tuple[Continuation, Auth]:
+) -> tuple[Continuation, SignatureInfo]:
     """Verify an interrupt and return its continuation.
 
     ``at_ms`` None: also if expired. Raises `CodeModeProtocolError`.
     """
-    continuation, auth = open_interrupt(Interrupt.of(interrupt), options, at_ms, binding)
+    continuation, auth = open_signed_interrupt(Interrupt.of(interrupt), options, at_ms, binding)
     if continuation.replay_settings["profile"] != profile.name:
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.replay_settings['profile']!r} and cannot resume under"
@@ -51,24 +51,24 @@ def verify(
     return continuation, auth
 
 
-def open_interrupt(
+def open_signed_interrupt(
     paused: Interrupt, options: CodeModeOptions, at_ms: int | None, binding: str | None
-) -> tuple[Continuation, Auth]:
+) -> tuple[Continuation, SignatureInfo]:
     """Open an interrupt of any surface and return its continuation, as `verify` does."""
-    texts, auth = unpack(paused.continuation, options.continuation, at_ms, binding)
-    continuation = Continuation.from_dict(from_texts(texts))
+    texts, auth = verify_continuation(paused.continuation, options.continuation, at_ms, binding)
+    continuation = Continuation.from_dict(continuation_from_texts(texts))
     if paused.outer_tool_call_id != continuation.replay_settings["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = list_pending_requests(continuation.ledger.waiting_entries)
     shown = [request.comparison_fields() for request in paused.requests]
-    if not same_json(shown, [request.comparison_fields() for request in recorded]) or _have_other_locations(
+    if not same_json(shown, [request.comparison_fields() for request in recorded]) or _have_locations_changed(
         paused.requests, recorded
     ):
         raise CodeModeProtocolError("the interrupt's requests differ from those of its continuation")
     return continuation, auth
 
 
-def _have_other_locations(displayed_requests: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
+def _have_locations_changed(displayed_requests: Sequence[PendingRequest], recorded: Sequence[PendingRequest]) -> bool:
     """Return True if an interrupt shows other locations than its continuation. A page may omit them."""
     pairs = list(zip(displayed_requests, recorded, strict=True))
     return any(
@@ -94,12 +94,12 @@ def restore_profile(continuation: Continuation, profile: SurfaceSettings) -> Sur
         raise CodeModeProtocolError(f"the program was paused with wrong parameters: {error}") from error
 
 
-def make_scope_binding(scope: str) -> str:
+def make_exec_wait_binding(scope: str) -> str:
     """Return the binding of exec and wait continuations of this conversation."""
     return f"execWait:{scope}"
 
 
-def open_with_binding(conversation_id: str | None, open_bound: Callable[[str | None], OpenedT]) -> OpenedT:
+def open_with_any_binding(conversation_id: str | None, open_bound: Callable[[str | None], OpenedT]) -> OpenedT:
     """Call ``open_bound`` with each binding that the conversation allows and return the first result.
 
     Raises what ``open_bound`` raises, `ValueError` for a wrong ``conversation_id``.
@@ -107,7 +107,7 @@ def open_with_binding(conversation_id: str | None, open_bound: Callable[[str | N
     require_text_or_none(conversation_id, "conversation_id")
     first_error: CodeModeProtocolError | None = None
     # Exec and wait bind their pauses separately; with a store also pauses without a conversation.
-    for binding in (conversation_id, make_scope_binding(conversation_id or "")):
+    for binding in (conversation_id, make_exec_wait_binding(conversation_id or "")):
         try:
             return open_bound(binding)
         except CodeModeProtocolError as error:
@@ -135,7 +135,7 @@ def read_signed_interrupt(
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
-    open_with_binding(conversation_id, lambda binding: open_interrupt(paused, settings, None, binding))
+    open_with_any_binding(conversation_id, lambda binding: open_signed_interrupt(paused, settings, None, binding))
     return paused
 
 
@@ -153,7 +153,9 @@ def is_interrupt(
     require_text_or_none(conversation_id, "conversation_id")
     try:
         paused = Interrupt.of(value)
-        open_with_binding(conversation_id, lambda binding: open_interrupt(paused, settings, now_ms(), binding))
+        open_with_any_binding(
+            conversation_id, lambda binding: open_signed_interrupt(paused, settings, now_ms(), binding)
+        )
     except (CodeModeProtocolError, AttributeError, TypeError):
         return False
     return True
@@ -232,8 +234,8 @@ def inspect_interrupt(
         if framework is not None:
             reason = f"the agent's state is stored by {framework}"
             return PauseView(js=None, calls=(), requests=paused.requests, unreadable=reason)
-        continuation, _ = open_with_binding(
-            conversation_id, lambda binding: open_interrupt(paused, settings, None, binding)
+        continuation, _ = open_with_any_binding(
+            conversation_id, lambda binding: open_signed_interrupt(paused, settings, None, binding)
         )
     except (AttributeError, TypeError) as error:
         raise CodeModeProtocolError("this is not an interrupt of code mode") from error
@@ -263,11 +265,11 @@ def _make_call_view(order: int, entry: LedgerEntry, answered: int | None) -> Cal
     location = to_location_fields(entry.location)
     return CallView(
         order=order,
-        id=call_id(entry),
+        id=get_call_id(entry),
         kind=entry.kind,
         name=entry.name,
         input=None if input_json is None else decode_json(input_json),
-        status=call_status(outcome, ERROR_STATUSES),
+        status=get_call_status(outcome, ERROR_STATUSES),
         value=value,
         error=error,
         answered=answered,

@@ -11,16 +11,16 @@ from ..options.parts import CodeModeOptions
 from ..profile import GuestSettings, StaticRules, SurfaceSettings
 from ..protocol.ending_errors import syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
-from ..source.checks import check_program
-from ..source.rules import is_analysable
+from ..source.checks import find_program_problems
+from ..source.rules import has_analysis_facts
 from ..tools.catalog import Catalog
 from ..tools.prepared import PreparedTool
-from ..workers.pool import WorkerPool, pool_or_default
+from ..workers.pool import WorkerPool, get_pool_or_default
 from .call_context import OuterCall
 from .execution import Execution
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts
+    from ..data.program_facts import ProgramFacts
     from .programs import ProgramChecker
 
 _PROFILE = SurfaceSettings(
@@ -50,12 +50,12 @@ _NEXT_STATEMENT = re.compile(r"\n[^\s}]")
 _STORED_FACTS = ("names", "loops", "modules", "definitions")
 
 
-class _Analysis(Execution):
+class _AnalysisExecution(Execution):
     """Analyses a text and compiles it in the engine."""
 
-    result: tuple[str, Facts | None] | None = None
+    result: tuple[str, ProgramFacts | None] | None = None
 
-    def _make_checker(self, source: str, lease: Any) -> Any:  # noqa: ARG002 - as `Execution` has it
+    def _make_program_checker(self, source: str, lease: Any) -> Any:  # noqa: ARG002 - as `Execution` has it
         return _AnalysisRecorder(self)
 
 
@@ -65,19 +65,19 @@ class _AnalysisRecorder:
     known = None
     repairs = ()
 
-    def __init__(self, analysis: _Analysis) -> None:
+    def __init__(self, analysis: _AnalysisExecution) -> None:
         self._analysis = analysis
 
-    def accepted_before(self) -> None:
+    def find_earlier_acceptance(self) -> None:
         return None
 
-    def preparation(self, facts: Facts | None) -> None:
+    def prepare_tools(self, facts: ProgramFacts | None) -> None:
         del facts
 
-    def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
+    def check(self, js: str, facts: ProgramFacts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
         del size
         self._analysis.result = js, facts
-        problems = check_program({"modules": mapping_or_empty(facts).get("modules")}, (), lambda _: None)
+        problems = find_program_problems({"modules": mapping_or_empty(facts).get("modules")}, (), lambda _: None)
         return ProgramRefused(tuple(problems)) if problems else ProgramAccepted(js, compile_only=True)
 
 
@@ -92,15 +92,15 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
     and the other errors of a program that cannot start.
     """
     options = CodeModeOptions()
-    workers = pool_or_default(pool)
+    workers = get_pool_or_default(pool)
     await workers.start_in_thread()
     catalog: Catalog[PreparedTool] = Catalog({})
-    analysis = _Analysis(_PROFILE, catalog, options, OuterCall(), workers)
+    analysis = _AnalysisExecution(_PROFILE, catalog, options, OuterCall(), workers)
     outcome = await analysis.start(replace_imports(program))
     # A program that was only compiled ends as one that cannot be analysed.
     if outcome.error is not None and not isinstance(outcome.error, CodeModeIllegalAccessError):
         raise outcome.error
-    if analysis.result is None or not is_analysable(analysis.result[1]):
+    if analysis.result is None or not has_analysis_facts(analysis.result[1]):
         message = "the program cannot be parsed: write plain JavaScript or TypeScript"
         raise syntax_error([{"message": message, "line": 1, "column": 1}])
     js, facts = analysis.result

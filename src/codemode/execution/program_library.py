@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..data.narrowing import is_array, is_mapping, mapping_or_empty
 from ..errors import CodeModeError, CodeModeSyntaxError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..records import record
-from ..signatures.declarations import create_call_types, print_opening
+from ..signatures.declarations import create_call_types, print_documented_name
 from ..signatures.described_tool import RenamedTool
 from ..signatures.literals import fence_typescript
 from ..tools.catalog import JAVASCRIPT_NAMES
@@ -58,16 +58,16 @@ class _StoredVersion(Protocol):
 class _ProgramStore(Protocol):
     """The store of a library, such as `InterruptStore.programs`."""
 
-    async def load(self, owner: str) -> Sequence[Any]: ...
-    async def versions(self, owner: str, name: str) -> Sequence[Any]: ...
-    async def add(self, owner: str, name: str, body: Any, tools: Any, expected: int | None = None) -> int: ...
+    async def load_programs(self, owner: str) -> Sequence[Any]: ...
+    async def list_versions(self, owner: str, name: str) -> Sequence[Any]: ...
+    async def add_version(self, owner: str, name: str, body: Any, tools: Any, expected: int | None = None) -> int: ...
     async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None: ...
-    async def set_current(self, owner: str, name: str, version: int) -> None: ...
-    async def delete(self, owner: str, name: str) -> None: ...
-    async def note_use(self, owner: str, name: str) -> None: ...
-    async def note_stale(self, owner: str, stale: Any) -> None: ...
-    async def pin(self, owner: str, pins: Iterable[Any], *, by: str | None = None) -> None: ...
-    def load_sync(self, owner: str) -> Sequence[Any]: ...
+    async def set_current_version(self, owner: str, name: str, version: int) -> None: ...
+    async def delete_program(self, owner: str, name: str) -> None: ...
+    async def count_use(self, owner: str, name: str) -> None: ...
+    async def record_stale_reasons(self, owner: str, stale: Any) -> None: ...
+    async def pin_tool_digests(self, owner: str, pins: Iterable[Any], *, by: str | None = None) -> None: ...
+    def load_programs_sync(self, owner: str) -> Sequence[Any]: ...
 
 
 @record
@@ -92,7 +92,7 @@ class SavedVersion:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {**dict(_items(self)), "tools": None if self.tools is None else list(self.tools)}
+        return {**dict(_iter_fields(self)), "tools": None if self.tools is None else list(self.tools)}
 
 
 @record
@@ -118,10 +118,10 @@ class SavedProgram:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON."""
-        return {**dict(_items(self)), "current": self.current.to_dict(), "changes": list(self.changes)}
+        return {**dict(_iter_fields(self)), "current": self.current.to_dict(), "changes": list(self.changes)}
 
 
-def _items(value: Any) -> Iterable[tuple[str, Any]]:
+def _iter_fields(value: Any) -> Iterable[tuple[str, Any]]:
     return ((name, getattr(value, name)) for name in value.__match_args__)
 
 
@@ -143,7 +143,10 @@ class ProgramLibrary:
         pool: WorkerPool | None = None,
     ) -> None:
         rows = getattr(store, "programs", None)
-        if not all(callable(getattr(rows, name, None)) for name in ("load", "versions", "add", "pin", "note_use")):
+        if not all(
+            callable(getattr(rows, name, None))
+            for name in ("load_programs", "list_versions", "add_version", "pin_tool_digests", "count_use")
+        ):
             raise WrongTypeError(
                 f"ProgramLibrary takes a store such as MemoryInterruptStore() or SqliteInterruptStore(path), got"
                 f" {store!r:.100}"
@@ -166,11 +169,11 @@ class ProgramLibrary:
         other._programs_by_owner = {}  # noqa: SLF001 - a copy of this object
         return other
 
-    def attach(self, tools: ToolCatalog[PreparedTool]) -> None:
+    def pin_saves_to_tools(self, tools: ToolCatalog[PreparedTool]) -> None:
         """Pin later saves to the definitions of these tools. Surfaces attach their own tools."""
         self._tools = tools
 
-    def owner_of(self, call: CallContext) -> str:
+    def get_owner_of_call(self, call: CallContext) -> str:
         """Return the owner of the programs that a call may use. Raises `CodeModeError` if ``owner`` returns no text."""
         if isinstance(self.owner, str):
             return self.owner
@@ -199,11 +202,11 @@ class ProgramLibrary:
         completed invocation, or its id; ``by`` names who saves. Raises `ValueError` for a wrong name, a wrong
         schema or a program that is too long, `CodeModeSyntaxError` for a syntax error.
         """
-        body = await self.prepare(name, program, description, input_schema, self._pool)
+        body = await self.prepare_version(name, program, description, input_schema, self._pool)
         body |= {"by": by, "created_from": _read_invocation_id(created_from)}
-        return await self.keep(self._require_owner(), name, body)
+        return await self.store_version(self._require_owner(), name, body)
 
-    async def prepare(
+    async def prepare_version(
         self, name: Any, program: Any, description: Any, input_schema: Any, pool: WorkerPool | None
     ) -> dict[str, Any]:
         """Check a program and return its row for the store. Raises as `save` does."""
@@ -222,7 +225,7 @@ class ProgramLibrary:
         body["digest"] = compute_digest(body)
         return body
 
-    async def keep(
+    async def store_version(
         self,
         owner: str,
         name: str,
@@ -232,8 +235,8 @@ class ProgramLibrary:
     ) -> SavedVersion:
         """Store the result of `prepare`. ``expected`` is the version that a person compared it with."""
         catalog = self._tools if tools is None else tools
-        pins = None if catalog is None else make_pins(body["program"], catalog)
-        version = await self.rows.add(owner, name, body, pins, expected)
+        pins = None if catalog is None else make_tool_pins(body["program"], catalog)
+        version = await self.rows.add_version(owner, name, body, pins, expected)
         await self.refresh(owner)
         return next(candidate for candidate in await self._load_versions(owner, name) if candidate.version == version)
 
@@ -244,7 +247,7 @@ class ProgramLibrary:
     @staticmethod
     async def list_all(store: Any) -> list[SavedProgram]:
         """Return the programs of all owners in a store, for administration."""
-        return [to_saved_program(program) for program in await store.programs.load_all()]
+        return [to_saved_program(program) for program in await store.programs.load_all_programs()]
 
     async def get(self, name: str) -> SavedProgram:
         """Return one program. Raises `LookupError`."""
@@ -271,7 +274,7 @@ class ProgramLibrary:
         if index is None:
             raise LookupError(f"there is no version {version} of the saved program {name!r}")
         before = versions[index + 1] if index + 1 < len(versions) else None
-        return await run_check(LARGE_CHARACTERS, lambda: make_diff(before, versions[index]))
+        return await run_check(LARGE_CHARACTERS, lambda: diff_versions(before, versions[index]))
 
     async def disable(self, name: str) -> None:
         """Refuse calls of a program until it is enabled or saved again."""
@@ -283,11 +286,11 @@ class ProgramLibrary:
 
     async def restore(self, name: str, version: int) -> None:
         """Make an earlier version the current one."""
-        await self._apply_change(self.rows.set_current(self._require_owner(), name, version))
+        await self._apply_change(self.rows.set_current_version(self._require_owner(), name, version))
 
     async def delete(self, name: str) -> None:
         """Delete a program with all its versions."""
-        await self._apply_change(self.rows.delete(self._require_owner(), name))
+        await self._apply_change(self.rows.delete_program(self._require_owner(), name))
 
     async def confirm(self, name: str, *, by: str, shown: str | None = None) -> SavedProgram:
         """Trust a stale program again, with its recorded changes. ``by`` names who reviewed them.
@@ -296,24 +299,24 @@ class ProgramLibrary:
         confirm or the changes are others by now.
         """
         owner = self._require_owner()
-        program = next((program for program in await self.rows.load(owner) if program.name == name), None)
+        program = next((program for program in await self.rows.load_programs(owner) if program.name == name), None)
         if program is None:
             raise LookupError(f"there is no saved program {name!r}")
         stale = program.stale
         if stale is None or stale["version"] != program.current.version:
             raise ValueError(f"saved.{name} is not stale: there is nothing to confirm")
-        if shown not in (None, _hash_stale(stale)):
+        if shown not in (None, _hash_stale_changes(stale)):
             raise ValueError(f"saved.{name} has changed again since it was shown: look at it once more")
         if compute_digest(program.current.body) != program.current.body.get(
             "digest"
         ):  # its text was changed in the store
             previous = program.current.body
-            body = await self.prepare(
+            body = await self.prepare_version(
                 name, previous["program"], previous["description"], previous["input_schema"], self._pool
             )
-            await self.rows.add(owner, name, {**body, "by": by, "created_from": None}, stale["tools"])
+            await self.rows.add_version(owner, name, {**body, "by": by, "created_from": None}, stale["tools"])
         else:
-            await self.rows.pin(owner, [(name, program.current.version, stale["tools"])], by=by)
+            await self.rows.pin_tool_digests(owner, [(name, program.current.version, stale["tools"])], by=by)
         return await self.get(name)
 
     async def export(self, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -321,7 +324,7 @@ class ProgramLibrary:
         wanted = None if names is None else {names} if isinstance(names, str) else set(names)
         rows = [
             program
-            for program in await self.rows.load(self._require_owner())
+            for program in await self.rows.load_programs(self._require_owner())
             if wanted is None or program.name in wanted
         ]
         if wanted is not None and (missing := wanted - {program.name for program in rows}):
@@ -349,10 +352,12 @@ class ProgramLibrary:
         for item in map(mapping_or_empty, items):
             name, tools = item.get("name"), item.get("tools")
             fields = (name, item.get("program"), item.get("description", ""), item.get("input_schema"))
-            body = await self.prepare(*fields, self._pool)
+            body = await self.prepare_version(*fields, self._pool)
             bodies.append((cast("str", name), body | {"by": by, "created_from": None}, tools))
         owner = self._require_owner()
-        numbers = [await self.rows.add(owner, name, body, _read_pins(tools)) for name, body, tools in bodies]
+        numbers = [
+            await self.rows.add_version(owner, name, body, _parse_exported_pins(tools)) for name, body, tools in bodies
+        ]
         await self.refresh(owner)
         return [
             next(version for version in await self._load_versions(owner, name) if version.version == number)
@@ -362,23 +367,23 @@ class ProgramLibrary:
     async def refresh(self, owner: str | None = None) -> Sequence[Any]:
         """Read the programs again, for later descriptions."""
         owner_name = self._require_owner() if owner is None else owner
-        programs = self._programs_by_owner[owner_name] = await self.rows.load(owner_name)
+        programs = self._programs_by_owner[owner_name] = await self.rows.load_programs(owner_name)
         return programs
 
     # -- texts for models
 
-    def describe(self, import_from: str | None = None) -> str:
+    def describe_programs(self, import_from: str | None = None) -> str:
         """Return the text about saved programs for a tool's description, or ""."""
         if not isinstance(self.owner, str):  # the owner is known only when a program runs
-            return _describe_rules([], 0, self.model_saves, import_from, is_known=False)
+            return _describe_saved_programs([], 0, self.model_saves, import_from, is_known=False)
         if self.owner not in self._programs_by_owner:
-            self._programs_by_owner[self.owner] = self.rows.load_sync(self.owner)
+            self._programs_by_owner[self.owner] = self.rows.load_programs_sync(self.owner)
         usable = [
             program
             for program in self._programs_by_owner[self.owner]
             if not program.is_disabled and program.stale is None
         ]
-        return _describe_rules(usable[:MAX_DECLARED_PROGRAMS], len(usable), self.model_saves, import_from)
+        return _describe_saved_programs(usable[:MAX_DECLARED_PROGRAMS], len(usable), self.model_saves, import_from)
 
     def _require_owner(self) -> str:
         if isinstance(self.owner, str):
@@ -386,14 +391,14 @@ class ProgramLibrary:
         raise ValueError("this library has an owner per call: use library.for_owner(owner)")
 
     async def _load_versions(self, owner: str, name: str) -> list[SavedVersion]:
-        return [to_saved_version(name, version) for version in await self.rows.versions(owner, name)]
+        return [to_saved_version(name, version) for version in await self.rows.list_versions(owner, name)]
 
     async def _apply_change(self, change: Any) -> None:
         await change
         await self.refresh()
 
 
-def _describe_rules(
+def _describe_saved_programs(
     declared: Sequence[Any], count: int, may_save: bool, import_from: str | None, *, is_known: bool = True
 ) -> str:
     lines: list[str] = []
@@ -404,7 +409,9 @@ def _describe_rules(
         count_note = f"There are {count - len(declared)} more: " if is_known else ""
         lines.append(f"{count_note}`await saved.$search(words)` finds saved programs with their declarations.")
     if declared:
-        lines.append(fence_typescript("\n".join(["declare const saved: {", *make_declarations(declared), "};"])))
+        lines.append(
+            fence_typescript("\n".join(["declare const saved: {", *make_program_declarations(declared), "};"]))
+        )
     if may_save:
         lines.append(
             "`await saved.$save({ name, description, inputSchema, program })` asks a person to keep a program that"
@@ -413,12 +420,12 @@ def _describe_rules(
     return "\n".join(lines)
 
 
-def make_declarations(programs: Iterable[Any]) -> list[str]:
+def make_program_declarations(programs: Iterable[Any]) -> list[str]:
     """Return the declarations of stored programs as members of `saved`."""
     tools = [to_described_tool(program) for program in programs]
     calls, aliases = create_call_types(tools)
     del aliases  # each schema stands alone
-    lines = [f"{print_opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    lines = [f"{print_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     return ["\n".join(f"  {line}" for line in text.split("\n")) for text in lines]
 
 
@@ -433,7 +440,7 @@ def check_program_to_save(name: Any, program: Any, description: Any, input_schem
     if not isinstance(name, str) or not _PROGRAM_NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise WrongTypeError(
             "a saved program needs a name of letters, digits and _ that JavaScript does not use itself, got"
-            f" {name!r:.80}{_suggest_name(name)}"
+            f" {name!r:.80}{_format_name_suggestion(name)}"
         )
     if not isinstance(program, str) or not program.strip():
         raise WrongTypeError(f"saved.{name}: the program must be a text, got {program!r:.80}")
@@ -448,15 +455,15 @@ def check_program_to_save(name: Any, program: Any, description: Any, input_schem
     if input_schema is not None and not is_mapping(input_schema):
         raise WrongTypeError(f"saved.{name}: the input schema must be a JSON Schema object, got {input_schema!r:.80}")
     try:
-        schema_text = canonical_json(input_schema)
+        schema_text = encode_canonical_json(input_schema)
     except (TypeError, ValueError) as error:
         raise WrongTypeError(f"saved.{name}: the input schema is not JSON: {error}") from error
     if len(schema_text) > _MAX_SCHEMA_CHARACTERS:
         raise WrongTypeError(f"saved.{name}: the input schema has more than {_MAX_SCHEMA_CHARACTERS} characters")
-    make_validator(name, input_schema)
+    make_input_validator(name, input_schema)
 
 
-def _suggest_name(name: Any) -> str:
+def _format_name_suggestion(name: Any) -> str:
     """Return the end of an error message that suggests a valid name, if one is near."""
     if not isinstance(name, str):
         return ""
@@ -467,7 +474,7 @@ def _suggest_name(name: Any) -> str:
     return f": use {suggestion!r}, for instance" if _PROGRAM_NAME.fullmatch(suggestion) else ""
 
 
-def make_validator(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
+def make_input_validator(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
     """Return the tool that validates the input of a saved program. Raises `ValueError` for a wrong schema."""
     from ..tools.prepared import prepare_tool
 
@@ -480,7 +487,7 @@ def make_validator(name: str, input_schema: Any, execute: Callable[..., Any] = s
 def compute_digest(body: Mapping[str, Any]) -> str:
     """Return the digest of a version's text and its analysis."""
     covered_fields = {key: body.get(key) for key in ("program", "js", "facts", "input_schema", "description")}
-    return hashlib.sha256(canonical_json(covered_fields).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(encode_canonical_json(covered_fields).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # -- the tools that a program names, and changes of their definitions
@@ -501,7 +508,7 @@ _ROOTS = ("tools", "MCP", "namespaces")
 _LINK = re.compile(r"\s*\??\.\s*|\s*\[\s*[\"']|[\"']\s*\](?:\s*\??\.\s*)?")
 
 
-def find_named_tools(
+def hash_named_tools(
     program: str, tools: ToolCatalog[PreparedTool], names_by_text: Mapping[str, list[str]] | None = None
 ) -> dict[str, dict[str, str]]:
     """Return the definitions, as digests, of the tools that a program names in its text.
@@ -526,14 +533,14 @@ def index_tool_names(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
     return index
 
 
-def make_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]] | None:
+def make_tool_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, dict[str, str]] | None:
     """Return the pins of a version; None if its servers may not be listed yet: then its first use pins it."""
     paths = {path for _, path in _IMPORTED.findall(program)}
     if _SERVER_GLOBALS.search(program) or any(
         not any(name.startswith(f"{path}.") for name in tools.names()) for path in paths
     ):
         return None
-    return find_named_tools(program, tools)
+    return hash_named_tools(program, tools)
 
 
 def _find_name_texts(program: str) -> set[str]:
@@ -567,7 +574,9 @@ def _hash_definition(tool: PreparedTool) -> dict[str, str]:
     }
 
 
-def describe_changes(pinned: Mapping[str, Mapping[str, str]], current: Mapping[str, Mapping[str, str]]) -> list[str]:
+def describe_tool_changes(
+    pinned: Mapping[str, Mapping[str, str]], current: Mapping[str, Mapping[str, str]]
+) -> list[str]:
     """Describe the changes of the tools that a version was saved with."""
     changes: list[str] = []
     for name in sorted({*pinned, *current}):
@@ -597,7 +606,7 @@ _SAVED_IMPORT = re.compile(r"(?:import|export)\s*(\{[^{}]*\}|\*\s*as\s+[\w$]+)\s
 
 
 @record
-class Mentions:
+class SavedProgramMentions:
     """Saved programs that a text calls or imports by ``names``; it may compute further names."""
 
     names: tuple[str, ...]
@@ -605,12 +614,12 @@ class Mentions:
     has_computed_names: bool
 
 
-def may_mention(program: str) -> bool:
+def may_mention_saved_programs(program: str) -> bool:
     """Return True if a program may use saved programs."""
     return _SAVED.search(program) is not None or "\\u" in program
 
 
-def find_mentions(program: str) -> Mentions:
+def find_saved_program_mentions(program: str) -> SavedProgramMentions:
     """Return the saved programs that a program names."""
     names: dict[str, None] = {}
     imports: dict[str, None] = {}
@@ -629,7 +638,7 @@ def find_mentions(program: str) -> Mentions:
         parts = () if clause.startswith("*") else clause.strip("{} \n\t").split(",")
         imports |= {word.split()[0]: None for word in parts if word.split() and not word.strip().startswith("$")}
     has_computed_names = has_computed_names or program.count("@codemode/saved") > len(statements)  # `import()` of it
-    return Mentions(tuple({**names, **imports}), tuple(imports), has_computed_names)
+    return SavedProgramMentions(tuple({**names, **imports}), tuple(imports), has_computed_names)
 
 
 # -- public values
@@ -665,22 +674,22 @@ def to_saved_program(stored: Any) -> SavedProgram:
         used_at_ms=stored.used_at_ms,
         changes=tuple(stale["changes"]) if is_of_current else (),
         owner=stored.owner,
-        shown=_hash_stale(stale) if is_of_current else "",
+        shown=_hash_stale_changes(stale) if is_of_current else "",
     )
 
 
-def _hash_stale(stale: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(stale).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _hash_stale_changes(stale: Mapping[str, Any]) -> str:
+    return hashlib.sha256(encode_canonical_json(stale).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def make_diff(before: SavedVersion | None, after: SavedVersion) -> str:
+def diff_versions(before: SavedVersion | None, after: SavedVersion) -> str:
     """Return a version's changes to the one before it as a unified diff, which may be empty."""
     if before is None:
         return ""
     parts: list[str] = []
     for what, old, new in (
         ("description", before.description, after.description),
-        ("inputSchema", canonical_json(before.input_schema), canonical_json(after.input_schema)),
+        ("inputSchema", encode_canonical_json(before.input_schema), encode_canonical_json(after.input_schema)),
         ("program", before.program, after.program),
     ):
         names = (f"{what} of version {before.version}", f"{what} of version {after.version}")
@@ -688,7 +697,7 @@ def make_diff(before: SavedVersion | None, after: SavedVersion) -> str:
     return "\n".join(parts)
 
 
-def _read_pins(tools: Any) -> dict[str, dict[str, str]] | None:
+def _parse_exported_pins(tools: Any) -> dict[str, dict[str, str]] | None:
     if not is_mapping(tools):
         return None
     return {

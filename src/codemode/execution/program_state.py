@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from ..data.content import current_registry
-from ..data.json_values import decode_json, encode_json, require_max_bytes, require_max_values, utf8_length
+from ..data.json_values import count_utf8_bytes, decode_json, encode_json, require_max_bytes, require_max_text_values
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.forks import forkable_lock
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
-from ..protocol.call_status import MAX_RESULT_CHARACTERS, call_id
+from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_call_id
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..trace.failures import log_failure
 from .call_context import LatePlace, MappingBackend, StateBackend
-from .large_results import describe_too_large
-from .outcome import describe_content
+from .large_results import describe_too_large_result
+from .outcome import replace_handles_with_descriptions
 
 if TYPE_CHECKING:
     from .outcome import RunOutcome
@@ -34,15 +34,15 @@ MAX_CALL_RESULTS = 4
 _log = logging.getLogger("codemode.tools")
 
 
-async def describe_large_result(outcome: RunOutcome, max_characters: int, backend: StateBackend | None) -> str:
+async def save_and_describe_large_result(outcome: RunOutcome, max_characters: int, backend: StateBackend | None) -> str:
     """Return the model's text about a result that is too large, and save the result if there is a backend."""
-    value, json_bytes = await describe_content(outcome), outcome.result_bytes
-    return describe_too_large(
-        value, max_characters, json_bytes, None if backend is None else await save_result(backend, value)
+    value, json_bytes = await replace_handles_with_descriptions(outcome), outcome.result_bytes
+    return describe_too_large_result(
+        value, max_characters, json_bytes, None if backend is None else await save_large_result(backend, value)
     )
 
 
-async def save_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
+async def save_large_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
     """Save the newest large call results of a failed program that its error cuts.
 
     The summaries of the calls name the keys. Images, audio and files are not saved.
@@ -56,15 +56,15 @@ async def save_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
         for entry in ledger.entries
         if isinstance(entry.outcome, Fulfilled)
         and len(entry.outcome.value_json or "") > MAX_RESULT_CHARACTERS
-        and (call := calls.get(call_id(entry))) is not None
+        and (call := calls.get(get_call_id(entry))) is not None
     ]
     for call, text in large[-MAX_CALL_RESULTS:]:
         value = await run_check(len(text or ""), partial(decode_json, text or "null"))
-        if (key := await save_result(backend, value)) is not None:
+        if (key := await save_large_result(backend, value)) is not None:
             call["kept"] = key
 
 
-async def save_result(backend: StateBackend, value: Any) -> str | None:
+async def save_large_result(backend: StateBackend, value: Any) -> str | None:
     """Save a result that the model does not get; return its key, None if it could not be saved.
 
     Keeps the newest 8 results of at most 16 MiB together. Saving the newest result again returns its key.
@@ -80,7 +80,7 @@ async def save_result(backend: StateBackend, value: Any) -> str | None:
         offset = backend.number_offset if isinstance(backend, LatePlace) else 0
         key = f"{RESULT_PREFIX}{(numbers[-1] if numbers else 0) + 1 + offset}"
         await backend.set(key, text)
-        await _delete_old_results(backend, numbers, utf8_length(text))
+        await _delete_old_results(backend, numbers, count_utf8_bytes(text))
     except CodeModeSerializationError:
         return None
     except Exception as error:  # noqa: BLE001 - a backend is host code, and the program has its result
@@ -93,7 +93,7 @@ async def _delete_old_results(backend: StateBackend, numbers: list[int], size: i
     count = 1
     for number in reversed(numbers):
         key = f"{RESULT_PREFIX}{number}"
-        size += utf8_length(await backend.get(key) or "")
+        size += count_utf8_bytes(await backend.get(key) or "")
         count += 1
         if count > MAX_RESULTS or size > MAX_RESULT_BYTES:
             size = MAX_RESULT_BYTES + 1  # delete all older results too
@@ -124,10 +124,10 @@ class ProgramState:
 
     def __init__(self, backend: StateBackend) -> None:
         self._backend = backend
-        self._quota = _get_quota(backend)
+        self._quota = _get_or_create_quota(backend)
         self._lock = asyncio.Lock()
 
-    async def perform(self, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
+    async def perform_request(self, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
         """Return the JSON text of the answer; None is undefined.
 
         Raises `CodeModeToolError` for a forbidden write, `CodeModeSerializationError` for a value that is too
@@ -140,23 +140,23 @@ class ProgramState:
                 return await run_check(LARGE_CHARACTERS, lambda: encode_json(keys, what="the keys of state"))
             if entry.name == "state.get":
                 return await self._backend.get(key)
-            _require_writable(key, entry.name)
+            _require_writable_key(key, entry.name)
             if value is not None:
-                _refuse_content(value)
+                _require_no_content(value)
             await self._write(key, value)
             return None
 
-    def apply_replayed(self, entry: LedgerEntry) -> None:
+    def apply_replayed_request(self, entry: LedgerEntry) -> None:
         """Apply a replayed request: a backend that collects updates gets its writes again."""
         if isinstance(self._backend, LatePlace) and isinstance(entry.outcome, Fulfilled):
             text = entry.input_json or ""
             if entry.name in ("state.set", "state.delete"):
-                key, value = _parse_replayed(text)
+                key, value = _parse_replayed_arguments(text)
                 self._backend.recall(key, value if entry.name == "state.set" else None)
                 self._quota.invalidate()
 
     async def _write(self, key: str, value: str | None) -> None:
-        size = 0 if value is None else utf8_length(key) + utf8_length(value)
+        size = 0 if value is None else count_utf8_bytes(key) + count_utf8_bytes(value)
         while not self._quota.reserve(key, size):
             changes_before = self._quota.changes
             self._quota.set_sizes(await self._read_sizes(), changes_before)
@@ -171,7 +171,7 @@ class ProgramState:
         sizes: dict[str, int] = {}
         for key in await self._backend.keys():
             if not key.startswith(RESULT_PREFIX):
-                sizes[key] = utf8_length(key) + utf8_length(await self._backend.get(key) or "")
+                sizes[key] = count_utf8_bytes(key) + count_utf8_bytes(await self._backend.get(key) or "")
         return sizes
 
 
@@ -182,7 +182,7 @@ class _StateQuota:
     """
 
     def __init__(self, backend: object) -> None:
-        self.place = backend  # keeps the object alive, so that its id stays unique
+        self.backend = backend  # keeps the object alive, so that its id stays unique
         self.changes = 0  # how often sizes read meanwhile may be wrong
         self._sizes: dict[str, int] | None = None
         self._sizes_in_flight: dict[str, list[int]] = {}  # the sizes of current writes
@@ -245,18 +245,18 @@ class _StateQuota:
 _quotas: WeakValueDictionary[int, _StateQuota] = WeakValueDictionary()
 
 
-def _get_quota(backend: StateBackend) -> _StateQuota:
+def _get_or_create_quota(backend: StateBackend) -> _StateQuota:
     """Return the quota of a backend, shared by all running programs."""
-    shared = backend.shared if isinstance(backend, MappingBackend) else backend
+    shared = backend.shared_mapping if isinstance(backend, MappingBackend) else backend
     quota = _quotas.get(id(shared))
-    if quota is None or quota.place is not shared:
+    if quota is None or quota.backend is not shared:
         quota = _quotas[id(shared)] = _StateQuota(shared)
     return quota
 
 
-def _refuse_content(value: str) -> None:
+def _require_no_content(value: str) -> None:
     parts = current_registry.get()
-    if parts is not None and f'"{parts.tag}":' in value:  # as the host encodes it
+    if parts is not None and f'"{parts.reference_key}":' in value:  # as the host encodes it
         raise _make_state_error(
             "state.set",
             "an image, audio or a file cannot be kept in state, for its bytes go with this program; keep what a tool"
@@ -264,11 +264,11 @@ def _refuse_content(value: str) -> None:
         )
 
 
-async def perform_request(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
+async def perform_state_request(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
     """Return the answer to a state request. Raises as `perform`; without state `CodeModeToolError`."""
     if state is None:
         raise _make_state_error(entry.name, "there is no state where this program runs")
-    return await state.perform(entry, policy)
+    return await state.perform_request(entry, policy)
 
 
 async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[str, str | None]:
@@ -283,8 +283,8 @@ async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[
 
 def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:
     label = f"the value of {name}"
-    require_max_bytes(utf8_length(text), policy.max_tool_input_bytes, label)
-    require_max_values(text, policy.max_values, label)
+    require_max_bytes(count_utf8_bytes(text), policy.max_tool_input_bytes, label)
+    require_max_text_values(text, policy.max_values, label)
     try:
         arguments = decode_json(text)
     except ValueError as error:
@@ -298,7 +298,7 @@ def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) 
     return key, encode_json(arguments[1], what=label) if count > 1 else None
 
 
-def _parse_replayed(text: str) -> tuple[str, str | None]:
+def _parse_replayed_arguments(text: str) -> tuple[str, str | None]:
     """Return key and value as the guest runtime wrote them; parse text in another format."""
     if text[:2] == '["':
         key_text, end = _DECODER.raw_decode(text, 1)  # the key alone: values may be large
@@ -316,7 +316,7 @@ def _require_key(key: str, name: str) -> None:
         raise _make_state_error(name, "a key has no control characters, and no halves of surrogate pairs")
 
 
-def _require_writable(key: str, name: str) -> None:
+def _require_writable_key(key: str, name: str) -> None:
     if key.startswith(RESULT_PREFIX):
         raise _make_state_error(name, f"keys that begin with {RESULT_PREFIX!r} are results, which programs only read")
 

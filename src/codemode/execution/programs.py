@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..data.json_values import CachedJsonObject, canonical_object, replace_lone_surrogates, utf8_length
+from ..data.json_values import CachedJsonObject, count_utf8_bytes, encode_canonical_object, replace_lone_surrogates
 from ..data.narrowing import ENDS, list_or_empty, location_rows_or_none, mapping_or_empty, two_counts_or_none
 from ..data.rich_values import using_rich_values
 from ..data.sized_cache import SizedCache
@@ -22,14 +22,14 @@ from ..protocol.guest_errors import make_rejection, read_error_fields
 from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
-from ..source.checks import check_free_names, check_program, check_results
-from ..source.rules import find_unknown_tool_call, find_violations, is_analysable, is_module
+from ..source.checks import find_missing_result_fields, find_program_problems, find_undefined_names
+from ..source.rules import find_unknown_tool_call, find_violations, has_analysis_facts, has_module_facts
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from ..trace.visible_text import one_line
+from ..trace.visible_text import clip_to_visible_line
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts, ProgramProblem
+    from ..data.program_facts import ProgramFacts, ProgramProblem
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class AnalysedProgram:
     """
 
     js: str
-    facts: Facts | None
+    facts: ProgramFacts | None
     last_check: CheckedProgram | None = None
 
 
@@ -75,14 +75,14 @@ _NAME = re.compile(r"[^\W\d][\w$]{0,255}|\$[\w$]{0,255}")
 _programs = make_program_cache()
 
 
-def check_source(js: object, policy: ExecutionPolicy) -> str:
+def validate_source(js: object, policy: ExecutionPolicy) -> str:
     """Return the text of a program, or refuse it before a worker is taken.
 
     Raises `CodeModeSourceTooLargeError`, `CodeModeSyntaxError` for Markdown, `ValueError` if it is not text.
     """
     if not isinstance(js, str):
         raise WrongTypeError(f"a program must be a string, not {type(js).__name__}")
-    size = utf8_length(js)
+    size = count_utf8_bytes(js)
     if size > policy.max_source_bytes:
         raise CodeModeSourceTooLargeError(
             f"the program has {size} bytes; max_source_bytes is {policy.max_source_bytes}",
@@ -122,13 +122,13 @@ class ProgramChecker:
         self._is_trusted = is_trusted
         self._has_rich_values = has_rich_values
         self._rules = (profile.static_rules, checks_tools, replaces_outputs, has_fetch, has_rich_values)
-        self._facts: Facts | None = None
+        self._facts: ProgramFacts | None = None
         self._preparation: Awaitable[None] | None = None  # work of the tools before the check
         self._changes_tools = False  # whether that work changes the tools
         self._key = hash_program(source, profile.name)
         self.known = _programs.get(self._key)
 
-    def accepted_before(self) -> ProgramAccepted | None:
+    def find_earlier_acceptance(self) -> ProgramAccepted | None:
         """Return the result of an earlier check of the same text and tools; None if there is more to do."""
         last_check = self._find_last_check()
         if (
@@ -138,10 +138,10 @@ class ProgramChecker:
             or last_check.result[0] is not self._invocation_data
         ):
             return None
-        self._preparation = self._catalog.prepare_for(self.known.facts, self._invocation_data)
+        self._preparation = self._catalog.prepare_for_program(self.known.facts, self._invocation_data)
         return last_check.result[1] if self._preparation is None else None
 
-    def check(self, js: str, facts: Facts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
+    def check(self, js: str, facts: ProgramFacts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
         """Return that the program may run with its invocation data, or its certain problems.
 
         ``size`` is the bytes of the worker's answer.
@@ -154,11 +154,11 @@ class ProgramChecker:
             return last_check.result[1]
         if self.known is None and facts is not None and self._is_trusted:
             _programs.put(self._key, AnalysedProgram(js, facts), size)
-        if self._profile.guest.is_module and not is_module(facts):
+        if self._profile.guest.runs_modules and not has_module_facts(facts):
             return ProgramRefused(is_unclear=True)
-        if self._profile.static_rules.is_in_force and not is_analysable(facts):
+        if self._profile.static_rules.refuses_unanalysed and not has_analysis_facts(facts):
             return ProgramAccepted(js, compile_only=True)
-        refusal = None if last_check is not None else self._check(facts)
+        refusal = None if last_check is not None else self._check_against_tools(facts)
         if refusal is not None:
             return refusal
         accepted = ProgramAccepted(js, self._encode_invocation_data(facts), reports_locations=self._catalog.may_ask)
@@ -172,12 +172,14 @@ class ProgramChecker:
         if facts is None or "repairs" not in facts:
             return ()
         notes = list_or_empty(mapping_or_empty(facts).get("repairs"))[:_MAX_REPAIRS]
-        return tuple(one_line(note, _MAX_REPAIR_CHARACTERS) for note in notes if isinstance(note, str))
+        return tuple(clip_to_visible_line(note, _MAX_REPAIR_CHARACTERS) for note in notes if isinstance(note, str))
 
-    def preparation(self, facts: Facts | None) -> Awaitable[None] | None:
+    def prepare_tools(self, facts: ProgramFacts | None) -> Awaitable[None] | None:
         """Return the work of the tools before `check`, if any."""
         doing = (
-            self._catalog.prepare_for(facts, self._invocation_data) if self._preparation is None else self._preparation
+            self._catalog.prepare_for_program(facts, self._invocation_data)
+            if self._preparation is None
+            else self._preparation
         )
         self._changes_tools = doing is not None
         return doing
@@ -199,8 +201,8 @@ class ProgramChecker:
             )
             self.known.last_check = CheckedProgram(ref(self._catalog), self._rules, result)
 
-    def _encode_invocation_data(self, facts: Facts | None) -> str | None:
-        data, catalog_data = self._invocation_data, self._catalog.invocation_data_for(facts)
+    def _encode_invocation_data(self, facts: ProgramFacts | None) -> str | None:
+        data, catalog_data = self._invocation_data, self._catalog.build_invocation_data(facts)
         if catalog_data is not None:
             data = catalog_data if data is None else {**data, **catalog_data}
         recorded_facts = mapping_or_empty(facts)
@@ -212,24 +214,24 @@ class ProgramChecker:
                 data["last_name"] = name
         if (moved_rows := location_rows_or_none(recorded_facts.get("places"))) is not None:
             data = {**(data or {}), "places": moved_rows}
-        return None if data is None else canonical_object(data)
+        return None if data is None else encode_canonical_object(data)
 
-    def _check(self, facts: Facts | None) -> ProgramRefused | None:
+    def _check_against_tools(self, facts: ProgramFacts | None) -> ProgramRefused | None:
         error = self._catalog.find_program_error(facts)
         if error is not None:
             return ProgramRefused(error=error)
-        if self._profile.static_rules.is_in_force:
+        if self._profile.static_rules.refuses_unanalysed:
             return self._check_rules(facts) or self._check_called_names(facts) or self._check_free_names(facts)
-        if self._profile.guest.is_module:
+        if self._profile.guest.runs_modules:
             return None  # the tools check its imports and calls
         problems = () if facts is None or not self._checks_tools else self._find_problems(facts)
         return ProgramRefused(problems) if problems else None
 
-    def _check_rules(self, facts: Facts | None) -> ProgramRefused | None:
+    def _check_rules(self, facts: ProgramFacts | None) -> ProgramRefused | None:
         violation_list = find_violations(facts, self._profile.static_rules, self._source)
         return ProgramRefused(violations=tuple(violation_list)) if violation_list else None
 
-    def _check_called_names(self, facts: Facts | None) -> ProgramRefused | None:
+    def _check_called_names(self, facts: ProgramFacts | None) -> ProgramRefused | None:
         """Return the error of the first call to a name that is not available."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
@@ -245,21 +247,21 @@ class ProgramChecker:
         error.details |= {"ran": False, "line": call.line, "column": call.column}
         return ProgramRefused(error=error)
 
-    def _check_free_names(self, facts: Facts | None) -> ProgramRefused | None:
+    def _check_free_names(self, facts: ProgramFacts | None) -> ProgramRefused | None:
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        problems = self._find_free_names(facts)
+        problems = self._find_free_name_problems(facts)
         return ProgramRefused(tuple(problems)) if problems else None
 
-    def _find_free_names(self, facts: Facts | None) -> list[ProgramProblem]:
-        return check_free_names(facts, self._catalog, self._globals, self._profile.static_rules.tool_call)
+    def _find_free_name_problems(self, facts: ProgramFacts | None) -> list[ProgramProblem]:
+        return find_undefined_names(facts, self._catalog, self._globals, self._profile.static_rules.tool_call)
 
-    def _find_problems(self, facts: Facts) -> tuple[ProgramProblem, ...]:
+    def _find_problems(self, facts: ProgramFacts) -> tuple[ProgramProblem, ...]:
         with using_rich_values(self._has_rich_values):
-            problems = check_program(facts, self._catalog, self._get_input_schema, self._get_conversion)
-        problems += self._find_free_names(facts)
+            problems = find_program_problems(facts, self._catalog, self._get_input_schema, self._get_conversion)
+        problems += self._find_free_name_problems(facts)
         if not self._replaces_outputs:
-            problems += check_results(facts, self._catalog, self._get_output_schema)
+            problems += find_missing_result_fields(facts, self._catalog, self._get_output_schema)
         return tuple(sorted(problems, key=lambda problem: (problem["line"], problem["column"])))
 
     def _get_input_schema(self, name: str) -> Any:
@@ -275,6 +277,6 @@ class ProgramChecker:
         return None if tool is None else tool.output_json_schema
 
 
-def accept_checked_program(js: str, _facts: Facts | None, _size: int) -> ProgramAccepted:
+def accept_checked_program(js: str, _facts: ProgramFacts | None, _size: int) -> ProgramAccepted:
     """Accept a program that was checked before it paused."""
     return ProgramAccepted(js)

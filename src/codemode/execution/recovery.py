@@ -7,31 +7,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from ..continuations.keys import warn_if_unshared
-from ..continuations.sealing import pack
-from ..data.json_values import canonical_json
+from ..continuations.keys import warn_if_guard_unshared
+from ..continuations.sealing import sign_continuation
+from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import shield_to_end
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, UsingThreads, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_check
 from ..interrupts.approval import ApprovalRequest, make_denial_error
 from ..interrupts.interrupt import Interrupt, list_pending_requests
-from ..interrupts.resolutions import Answer, Approval, KnownOutcome, is_denial
+from ..interrupts.resolutions import Answer, ApprovalAnswer, KnownOutcomeAnswer, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
-from ..profile import HostErrors
-from ..protocol.continuation import Continuation, to_texts
+from ..profile import HostErrorRules
+from ..protocol.continuation import Continuation, continuation_to_texts
 from ..protocol.guest_errors import make_rejection
 from ..protocol.ledger import UNREPORTED_KINDS, Ledger, LedgerEntry, Outcome, build_recovery_ledger
-from ..protocol.settings import Settings
+from ..protocol.settings import InvocationSettings
 from ..records import record
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import MISSING, PreparedTool
-from ..workers.image import engine_version
-from .call_content import get_content_store, hold_content, restore_handles, using_contents
+from ..workers.image import find_engine_version
+from .call_content import (
+    get_content_store,
+    restore_handle_descriptions,
+    retain_content_until_expiry,
+    using_content_registry,
+)
 from .call_values import AnsweredPause
 
 
-def has_to_be_saved(text: str, *, varies: bool) -> bool:
+def must_save_executed_input(text: str, *, varies: bool) -> bool:
     """Return True if a recovery could not validate the executed input of a call again.
 
     A large input would block the loop; some schemas return another value each time.
@@ -43,7 +48,9 @@ def has_to_be_saved(text: str, *, varies: bool) -> bool:
 _READ_ONLY_FETCH = re.compile(r'\{"url":"(?:[^"\\]|\\.)*+","method":"(?:GET|HEAD)"', re.IGNORECASE)
 
 
-def build_started_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrors) -> Ledger:
+def build_ledger_with_started_calls(
+    answered: AnsweredPause, policy: ApprovalPolicy, now_ms: int, errors: HostErrorRules
+) -> Ledger:
     """Return the ledger of a resume that started with these answers; its further outcome is unknown.
 
     Calls that an answer allowed may have run; denials and known outcomes are recorded.
@@ -52,21 +59,23 @@ def build_started_ledger(answered: AnsweredPause, policy: ApprovalPolicy, now_ms
     started = replace(ledger, entries=[*ledger.entries], deliveries=[*ledger.deliveries], sidecar=None)
     for request_id, answer in answered.answers.items():
         entry, checked = started[request_id], answered.inputs.get(request_id)
-        outcome = _find_recorded_outcome(entry, answer, policy, errors)
+        outcome = _find_answer_outcome(entry, answer, policy, errors)
         if outcome is not None:
-            started.settle(request_id, outcome, now_ms)
+            started.record_outcome(request_id, outcome, now_ms)
             started.deliveries.append(request_id)
-        elif isinstance(answer, Approval):
-            started.start(request_id, None if checked is None else checked.displayed_input_json, is_approved=True)
+        elif isinstance(answer, ApprovalAnswer):
+            started.record_tool_start(
+                request_id, None if checked is None else checked.displayed_input_json, is_approved=True
+            )
         else:
-            started.start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
+            started.record_tool_start(request_id, entry.executed_input_json, is_approved=entry.is_approved)
     return started
 
 
-def _find_recorded_outcome(
-    entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrors
+def _find_answer_outcome(
+    entry: LedgerEntry, answer: Answer, policy: ApprovalPolicy, errors: HostErrorRules
 ) -> Outcome | None:
-    if isinstance(answer, KnownOutcome):
+    if isinstance(answer, KnownOutcomeAnswer):
         return to_surface_outcome(entry, answer, errors)
     if not is_denial(answer):
         return None
@@ -74,14 +83,14 @@ def _find_recorded_outcome(
     return make_rejection(entry, make_denial_error(request, answer.decision, policy), errors)
 
 
-def to_surface_outcome(entry: LedgerEntry, answer: KnownOutcome, errors: HostErrors) -> Outcome:
+def to_surface_outcome(entry: LedgerEntry, answer: KnownOutcomeAnswer, errors: HostErrorRules) -> Outcome:
     """Return the reported outcome of a call as programs of this surface see it."""
-    if answer.error is None or (errors.codes is None and errors.words is None):
+    if answer.error is None or (errors.codes is None and errors.error_fields is None):
         return answer.outcome
     return make_rejection(entry, answer.error, errors)
 
 
-def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
+def is_read_only_call(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
     """Return True for a call that changes nothing, by the tool's annotations or the fetch method."""
     if entry.kind == "fetch":
         return _READ_ONLY_FETCH.match(entry.input_json or "") is not None
@@ -90,7 +99,7 @@ def reads_only(catalog: ToolCatalog[PreparedTool], entry: LedgerEntry) -> bool:
     return annotations.get("readOnlyHint") is True and annotations.get("destructiveHint") is not True
 
 
-def make_lapsed_error() -> CodeModeAbortedError:
+def make_lapsed_resume_error() -> CodeModeAbortedError:
     """Return the error of a resume whose host is gone."""
     return CodeModeAbortedError(
         "the host that went on with this program is gone and did not say how it ended: what was answered may have"
@@ -100,22 +109,22 @@ def make_lapsed_error() -> CodeModeAbortedError:
 
 
 @record
-class Recovery:
+class RecoveryLedgerBuilder:
     """The calls of one invocation and the inputs of those whose outcome is unknown."""
 
     catalog: ToolCatalog[PreparedTool]
     inputs: Mapping[int, str]
     has_rich_values: bool = False
 
-    def ledger(self, ledger: Ledger, salt: str) -> Ledger:
+    def build_ledger(self, ledger: Ledger, salt: str) -> Ledger:
         """Return the ledger to continue from."""
         contents = ledger.contents
 
         def get_displayed_input(entry: LedgerEntry) -> str | None:
             text = self._get_executed_input(entry)
-            return text if contents is None else contents.replace_numbers(text)
+            return text if contents is None else contents.replace_names_with_ids(text)
 
-        with using_contents(
+        with using_content_registry(
             contents, has_rich_values=self.has_rich_values
         ):  # for display: the host's own descriptions of handles
             return build_recovery_ledger(ledger, salt, self._may_repeat, get_displayed_input, self._get_repeat_input)
@@ -144,9 +153,11 @@ class Recovery:
             return saved
         try:
             issued = (
-                MISSING if entry.input_json is None else restore_handles(entry.decode_full_input(), entry.input_json)
+                MISSING
+                if entry.input_json is None
+                else restore_handle_descriptions(entry.decode_full_input(), entry.input_json)
             )
-            return canonical_json(tool.validate_input(issued).json_value)
+            return encode_canonical_json(tool.validate_input(issued).json_value)
         except Exception:  # noqa: BLE001 - validators are host code; this one took the same input a moment ago
             return entry.full_input_json
 
@@ -161,14 +172,14 @@ class RecoveryPoint:
         self._interrupt: Interrupt | None = None
 
     @property
-    def exists(self) -> bool:
+    def has_interrupt(self) -> bool:
         """True once the interrupt exists."""
         return self._interrupt is not None
 
-    async def at(
+    async def get_or_create_interrupt(
         self,
         js: str,
-        settings: Settings,
+        settings: InvocationSettings,
         ledger: Callable[[], Ledger],
         engine: str | None = None,
         *,
@@ -180,38 +191,38 @@ class RecoveryPoint:
         None. ``size`` estimates the characters of program and ledger.
         """
         if self._interrupt is None:
-            with UsingThreads(self._threads):
+            with InvocationThreadsScope(self._threads):
                 size = size if settings.profile.sidecar is None else LARGE_CHARACTERS
-                await shield_to_end(self._store_interrupt(js, settings, ledger, engine, size))
+                await shield_to_end(self._create_and_store_interrupt(js, settings, ledger, engine, size))
         return cast("Interrupt", self._interrupt)
 
-    async def _store_interrupt(
-        self, js: str, settings: Settings, ledger: Callable[[], Ledger], engine: str | None, size: int
+    async def _create_and_store_interrupt(
+        self, js: str, settings: InvocationSettings, ledger: Callable[[], Ledger], engine: str | None, size: int
     ) -> None:
         # Stored here, where the caller's cancellation cannot reach: there must be no second interrupt.
         interrupt, left = await run_check(size, lambda: self._make_interrupt(js, settings, ledger(), engine))
-        await hold_content(interrupt, left, settings.salt, self._options)
+        await retain_content_until_expiry(interrupt, left, settings.salt, self._options)
         self._interrupt = interrupt
 
     def _make_interrupt(
-        self, js: str, settings: Settings, ledger: Ledger, engine: str | None
+        self, js: str, settings: InvocationSettings, ledger: Ledger, engine: str | None
     ) -> tuple[Interrupt, Ledger]:
-        continuation = make_continuation(js, engine or engine_version(), settings, ledger, self._options)
-        return make_interrupt(continuation, self._options, self._binding), ledger
+        continuation = make_continuation(js, engine or find_engine_version(), settings, ledger, self._options)
+        return make_signed_interrupt(continuation, self._options, self._binding), ledger
 
 
 def make_continuation(
-    js: str, engine: str, settings: Settings, ledger: Ledger, options: ContinuationOptions
+    js: str, engine: str, settings: InvocationSettings, ledger: Ledger, options: ContinuationOptions
 ) -> Continuation:
     """Return the continuation, with its content if no store has it. Raises as `Continuation.of`."""
-    return Continuation.of(js, engine, settings, ledger, carries_content=get_content_store(options) is None)
+    return Continuation.from_ledger(js, engine, settings, ledger, carries_content=get_content_store(options) is None)
 
 
-def make_interrupt(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
+def make_signed_interrupt(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
     """Return the signed interrupt of a continuation."""
-    warn_if_unshared(options)
+    warn_if_guard_unshared(options)
     return Interrupt(
         requests=list_pending_requests(continuation.ledger.waiting_entries),
         outer_tool_call_id=continuation.replay_settings["outer_tool_call_id"],
-        continuation=pack(to_texts(continuation.to_dict()), options, now_ms(), binding),
+        continuation=sign_continuation(continuation_to_texts(continuation.to_dict()), options, now_ms(), binding),
     )

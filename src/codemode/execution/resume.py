@@ -9,36 +9,48 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..continuations.keys import warn_if_unshared
-from ..continuations.sealing import unpack
-from ..continuations.signing import Auth
+from ..continuations.keys import warn_if_guard_unshared
+from ..continuations.sealing import verify_continuation
+from ..continuations.signing import SignatureInfo
 from ..data.json_shape import estimate_json_length
 from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.sync import refuse_in_workflow
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, UsingThreads, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_check
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
-from ..profile import SidecarRules, SurfaceSettings
-from ..protocol.continuation import Continuation, from_texts
-from ..protocol.invocation import restore_references
-from ..protocol.ledger import get_called_tools
+from ..profile import LargeStringRules, SurfaceSettings
+from ..protocol.continuation import Continuation, continuation_from_texts
+from ..protocol.invocation import restore_large_strings
+from ..protocol.ledger import get_called_tool_names
 from ..protocol.references import get_content_tag
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from ..workers.image import engine_version, is_engine_version_known
-from ..workers.pool import WorkerPool, pool_or_default
-from .call_content import load_recorded_contents, names_parts_by_id, replace_names_with_ids, using_contents
+from ..workers.image import find_engine_version, is_engine_version_known
+from ..workers.pool import WorkerPool, get_pool_or_default
+from .call_content import (
+    load_ledger_content,
+    replace_part_names_in_ledger,
+    should_name_parts_by_id,
+    using_content_registry,
+)
 from .call_context import OuterCall
 from .call_values import AnsweredPause, CheckedInput, validate_answered_inputs
 from .execution import Execution
 from .identity import refuse_waiting_for_self
 from .optional_parts import make_journaling
 from .outcome import OutcomeCodec, RunOutcome
-from .pauses import open_with_binding, restore_profile, verify
-from .resume_claims import ClaimedResume, JournaledResume, ResumeClaim, get_guard, make_answers_claim, make_end_claim
+from .pauses import open_interrupt_of_surface, open_with_any_binding, restore_profile
+from .resume_claims import (
+    ClaimedResume,
+    JournaledResume,
+    ResumeClaim,
+    get_guard_or_default,
+    make_answers_claim,
+    make_end_claim,
+)
 
 
 @contextmanager
@@ -90,7 +102,7 @@ def read_answers_by_id(interrupt: Interrupt, resolution: Any, resolutions: Mappi
 _SHORT_PAUSE_CHARACTERS = 1 << 15
 
 
-async def resume(
+async def resume_program(
     profile: SurfaceSettings,
     interrupt: Resumable | Mapping[str, Any],
     answers_to: Callable[[Interrupt], Mapping[str, Any]],
@@ -109,9 +121,9 @@ async def resume(
     options; errors of the program are in the outcome.
     """
     refuse_in_workflow()
-    workers = pool_or_default(pool)
+    workers = get_pool_or_default(pool)
     await workers.start_in_thread()
-    with UsingThreads(InvocationThreads(workers.threads)):
+    with InvocationThreadsScope(InvocationThreads(workers.threads)):
         with mark_as_continuation_error():
             paused = (
                 interrupt
@@ -120,10 +132,10 @@ async def resume(
             )
             resolutions = answers_to(paused)
         settings = CodeModeOptions.of(options)
-        return await _resume(profile, paused, resolutions, catalog, settings, outer, workers, needs_answers)
+        return await _verify_and_resume(profile, paused, resolutions, catalog, settings, outer, workers, needs_answers)
 
 
-async def _resume(
+async def _verify_and_resume(
     profile: SurfaceSettings,
     interrupt: Interrupt,
     resolutions: Mapping[str, Any],
@@ -134,7 +146,7 @@ async def _resume(
     needs_answers: bool,
 ) -> RunOutcome:
     continuation_options = settings.continuation
-    verify_interrupt = partial(verify_current, interrupt, profile, settings, outer.call.conversation_id)
+    verify_interrupt = partial(verify_unexpired_interrupt, interrupt, profile, settings, outer.call.conversation_id)
     signed = interrupt.continuation
     # A short, uncompressed continuation takes a millisecond to verify and read.
     is_short = (
@@ -143,43 +155,49 @@ async def _resume(
     )
     continuation, auth = await run_check(0 if is_short else LARGE_CHARACTERS, verify_interrupt)
     tools = catalog.for_invocation(continuation.invocation_data)
-    preparing = tools.prepare_for(None, continuation.invocation_data)
+    preparing = tools.prepare_for_program(None, continuation.invocation_data)
     if preparing is not None:
         await preparing
     with mark_as_continuation_error():
-        tools.check_resumed(continuation.invocation_data, get_called_tools(continuation.ledger))
+        tools.check_resumed_program(continuation.invocation_data, get_called_tool_names(continuation.ledger))
         restored = restore_profile(continuation, profile)
         continuation = await _restore_references(continuation, restored.sidecar)
-        continuation = await _load_contents(continuation, restored, continuation_options)
-        resumes_by_itself = not needs_answers or _resumes_by_itself(continuation)
-        answers, inputs = await _validate_answers(continuation, resolutions, tools, settings, resumes_by_itself)
+        continuation = await _load_continuation_contents(continuation, restored, continuation_options)
+        resumes_by_itself = not needs_answers or _can_resume_without_answers(continuation)
+        answers, inputs = await _read_and_validate_answers(
+            continuation, resolutions, tools, settings, resumes_by_itself
+        )
     answered = AnsweredPause(interrupt, continuation, answers, inputs)
     call = dataclasses.replace(outer.call, tool_call_id=interrupt.outer_tool_call_id)
     outer_call = dataclasses.replace(outer, call=call)
     # Made before the claim: wrong options must not use the continuation up.
     execution = _get_execution_type(restored)(restored, tools, settings, outer_call, pool, answered)
-    warn_if_unshared(continuation_options)
+    warn_if_guard_unshared(continuation_options)
     with mark_as_continuation_error():
         claim = await _make_claim(interrupt, auth, resolutions, continuation_options, restored)
-    require = partial(_require_runnable, continuation, auth, continuation_options)
+    require = partial(_require_resumable, continuation, auth, continuation_options)
     journaling = make_journaling(settings, outer_call, tools, restored)
     if journaling is None:
-        return await _run_claimed(ClaimedResume(claim, execution), require, partial(answered.require_tools, tools))
+        return await _claim_and_run(
+            ClaimedResume(claim, execution), require, partial(answered.require_approved_tools, tools)
+        )
     make_execution = partial(
         _get_execution_type(restored), restored, tools, settings, outer_call, pool, journaling=journaling
     )
     with mark_as_continuation_error():
         arguments = (require, settings.approval, outer_call.wait_ms)
-        return await JournaledResume(answered, claim, journaling, make_execution, *arguments).run(execution)
+        return await JournaledResume(answered, claim, journaling, make_execution, *arguments).resume_or_repeat_outcome(
+            execution
+        )
 
 
-async def _run_claimed(
+async def _claim_and_run(
     resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]], require_tools: Callable[[], None]
 ) -> RunOutcome:
     with mark_as_continuation_error():
-        result = await resuming.claim.take()
+        result = await resuming.claim.claim_continuation()
     if result is not None:
-        return await resuming.resolve_claimed(result)
+        return await resuming.resolve_claim_result(result)
     try:
         with mark_as_continuation_error():
             await require_runnable()
@@ -187,17 +205,17 @@ async def _run_claimed(
     except CodeModeProtocolError:
         await resuming.claim.release()
         raise
-    return await resuming.run()
+    return await resuming.resume_and_record()
 
 
-async def _restore_references(continuation: Continuation, rules: SidecarRules | None) -> Continuation:
+async def _restore_references(continuation: Continuation, rules: LargeStringRules | None) -> Continuation:
     if rules is None:
         return continuation
-    ledger = await run_check(LARGE_CHARACTERS, lambda: restore_references(continuation.ledger, rules))
+    ledger = await run_check(LARGE_CHARACTERS, lambda: restore_large_strings(continuation.ledger, rules))
     return dataclasses.replace(continuation, ledger=ledger)
 
 
-async def _load_contents(
+async def _load_continuation_contents(
     continuation: Continuation, profile: SurfaceSettings, options: ContinuationOptions
 ) -> Continuation:
     ledger, salt = continuation.ledger, continuation.replay_settings["salt"]
@@ -205,18 +223,18 @@ async def _load_contents(
         ledger.contents = None
         return continuation
     if ledger.contents is not None:
-        ledger.contents.tag = get_content_tag(salt)
-        if names_parts_by_id(options):
-            ledger = await run_check(LARGE_CHARACTERS, lambda: replace_names_with_ids(ledger))
-    ledger.contents = await load_recorded_contents(ledger, salt, options)
+        ledger.contents.reference_key = get_content_tag(salt)
+        if should_name_parts_by_id(options):
+            ledger = await run_check(LARGE_CHARACTERS, lambda: replace_part_names_in_ledger(ledger))
+    ledger.contents = await load_ledger_content(ledger, salt, options)
     if ledger.contents is not None:
-        ledger.contents.tag = get_content_tag(salt)
+        ledger.contents.reference_key = get_content_tag(salt)
     return dataclasses.replace(continuation, ledger=ledger)
 
 
 async def _make_claim(
     interrupt: Interrupt,
-    auth: Auth,
+    auth: SignatureInfo,
     resolutions: Mapping[str, Any],
     options: ContinuationOptions,
     profile: SurfaceSettings,
@@ -224,18 +242,18 @@ async def _make_claim(
     size = estimate_json_length(resolutions, LARGE_CHARACTERS)
     claim = await run_check(size, lambda: make_answers_claim(auth, resolutions, options))
     refuse_waiting_for_self(claim.key)
-    outcomes = OutcomeCodec.of(interrupt, auth, options, keeps_output=profile.tells_of_runs)
-    return ResumeClaim(get_guard(options), claim, outcomes)
+    outcomes = OutcomeCodec.for_interrupt(interrupt, auth, options, keeps_output=profile.shows_run_details)
+    return ResumeClaim(get_guard_or_default(options), claim, outcomes)
 
 
-async def _require_runnable(continuation: Continuation, auth: Auth, options: ContinuationOptions) -> None:
+async def _require_resumable(continuation: Continuation, auth: SignatureInfo, options: ContinuationOptions) -> None:
     """Raise if the continuation cannot be resumed, though its outcome may be known."""
     if now_ms() >= auth.expires_at_ms:
         # It was valid when it was verified. By now the guard may have forgotten another host's claim.
         raise CodeModeProtocolError("the continuation has expired")
     if options.any_engine:
         return
-    engine = engine_version() if is_engine_version_known() else await asyncio.to_thread(engine_version)
+    engine = find_engine_version() if is_engine_version_known() else await asyncio.to_thread(find_engine_version)
     if continuation.engine != engine:
         raise CodeModeProtocolError(
             f"the program was paused on version {continuation.engine} of the engine, and this host has {engine}: it may"
@@ -252,12 +270,12 @@ def _get_execution_type(profile: SurfaceSettings) -> type[Execution]:
     return SuspendableExecution
 
 
-def _resumes_by_itself(continuation: Continuation) -> bool:
+def _can_resume_without_answers(continuation: Continuation) -> bool:
     """Return True for a recovery whose calls are made again; a pause needs answers."""
     return not continuation.ledger.waiting_entries or any(entry.is_open for entry in continuation.ledger.entries)
 
 
-async def _validate_answers(
+async def _read_and_validate_answers(
     continuation: Continuation,
     resolutions: Mapping[str, Any],
     catalog: ToolCatalog[PreparedTool],
@@ -273,19 +291,19 @@ async def _validate_answers(
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
     if continuation.ledger.sidecar is not None:
         size = max(size, LARGE_CHARACTERS)
-    with using_contents(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
+    with using_content_registry(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
         return answers, await run_check(size, lambda: validate_answered_inputs(catalog, entries, answers))
 
 
 @mark_as_continuation_error(of_continuation=True)
-def verify_current(
+def verify_unexpired_interrupt(
     interrupt: Resumable | Mapping[str, Any],
     profile: SurfaceSettings,
     options: CodeModeOptions,
     binding: str | None = None,
-) -> tuple[Continuation, Auth]:
+) -> tuple[Continuation, SignatureInfo]:
     """Return the continuation of an interrupt that this host made. Raises `CodeModeProtocolError`."""
-    return verify(interrupt, profile, options, now_ms(), binding)
+    return open_interrupt_of_surface(interrupt, profile, options, now_ms(), binding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -326,12 +344,12 @@ class OpenedContinuation:
         was resumed.
         """
         continuation_options = CodeModeOptions.of(options).continuation
-        guard = get_guard(continuation_options)
+        guard = get_guard_or_default(continuation_options)
         with mark_as_continuation_error():
             opening = partial(
-                open_with_binding,
+                open_with_any_binding,
                 conversation_id,
-                lambda binding: unpack(continuation, continuation_options, now_ms(), binding),
+                lambda binding: verify_continuation(continuation, continuation_options, now_ms(), binding),
             )
             _, auth = await run_check(LARGE_CHARACTERS, opening)
             claim = make_end_claim(auth, continuation_options)
@@ -344,10 +362,10 @@ def _open(
     continuation: Mapping[str, Any], options: CodeModeOptions | Mapping[str, Any] | None, conversation_id: str | None
 ) -> OpenedContinuation:
     continuation_options = CodeModeOptions.of(options).continuation
-    texts, _ = open_with_binding(
-        conversation_id, lambda binding: unpack(continuation, continuation_options, now_ms(), binding)
+    texts, _ = open_with_any_binding(
+        conversation_id, lambda binding: verify_continuation(continuation, continuation_options, now_ms(), binding)
     )
-    opened = Continuation.from_dict(from_texts(texts))
+    opened = Continuation.from_dict(continuation_from_texts(texts))
     requests = list_pending_requests(opened.ledger.waiting_entries)
     outer_tool_call_id = opened.replay_settings["outer_tool_call_id"]
     interrupt = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)

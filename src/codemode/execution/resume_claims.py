@@ -11,27 +11,34 @@ from typing import Any
 
 from ..continuations.guard import LAPSED, Claim, ClaimLost, ClaimRenewal, MemoryResumeGuard, ResumeGuard, keep_claim
 from ..continuations.journal import OpenedJournal
-from ..continuations.sealing import digest_answers
-from ..continuations.signing import Auth
+from ..continuations.sealing import compute_answers_digest
+from ..continuations.signing import SignatureInfo
 from ..data.json_shape import estimate_json_length
-from ..data.json_values import canonical_json, encode_json
+from ..data.json_values import encode_canonical_json, encode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_to_end
 from ..host.clock import monotonic_seconds, now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ApprovalPolicy, ContinuationOptions
-from ..protocol.journal_entries import ClaimRecord, Step, refuse_step, resume_step, settle_step, snapshot_step
+from ..protocol.journal_entries import (
+    ClaimRecord,
+    JournalStep,
+    make_outcome_step,
+    make_resume_step,
+    make_resume_withdrawal_step,
+    make_snapshot_step,
+)
 from ..protocol.ledger import Ledger, Waiting, is_waiting_for_answer
 from ..protocol.suspension import answer_open_yields
 from ..records import record
-from .call_content import load_content
+from .call_content import load_outcome_content
 from .call_values import AnsweredPause
 from .execution import Execution
-from .identity import get_opening_seconds, is_journal_error, journal_busy_error, track_run
-from .journal import EndedRun, InvocationJournal, JournalAccess
-from .journal_opening import Journaling, list_waiting_steps
+from .identity import get_journal_wait_seconds, is_journal_error, journal_busy_error, track_run
+from .journal import InvocationJournal, JournalReader, RecordedOutcome
+from .journal_opening import RunJournaling, make_unknown_outcome_steps
 from .outcome import OutcomeCodec, RunOutcome, is_program_error
-from .recovery import build_started_ledger
+from .recovery import build_ledger_with_started_calls
 
 _ENDED_ANSWER = '"ended"'  # never the text of answers, which is an object
 _process_guard = MemoryResumeGuard()
@@ -46,7 +53,7 @@ class ResumeClaim:
         self.outcomes = outcomes
         self._requested_at = monotonic_seconds()
 
-    async def take(self) -> Any:
+    async def claim_continuation(self) -> Any:
         """Claim the continuation. Returns None if this host owns it now, else the result of `ResumeGuard.claim`."""
         self._requested_at = monotonic_seconds()
         return await self.guard.claim(self.claim)
@@ -56,7 +63,7 @@ class ResumeClaim:
         await self.guard.release(self.claim.key)
 
     @asynccontextmanager
-    async def keep_alive(self, *, renews: bool = True) -> AsyncGenerator[ClaimRenewal | None]:
+    async def keep_renewed(self, *, renews: bool = True) -> AsyncGenerator[ClaimRenewal | None]:
         """Renew the claim while the block runs. Cancels the block and raises `ClaimLost` if it is lost."""
         with track_run(self.claim.key):
             if not renews:
@@ -65,28 +72,28 @@ class ResumeClaim:
             async with keep_claim(self.guard, self.claim.key, self._requested_at) as renewal:
                 yield renewal
 
-    async def settle(self, size: int, write: Callable[[OutcomeCodec], str]) -> str | None:
+    async def record_outcome(self, size: int, write: Callable[[OutcomeCodec], str]) -> str | None:
         """Record an outcome. Returns None if it stands, else the outcome that another host recorded.
 
         A guard that returns None has stored it. Another outcome stands if this host was suspended for too long.
         """
         if size >= LARGE_CHARACTERS:
             # A cancellation does not undo the record.
-            return await shield_to_end(self._settle_in_thread(write))
+            return await shield_to_end(self._record_outcome_in_thread(write))
         text = write(self.outcomes)
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
-    async def _settle_in_thread(self, write: Callable[[OutcomeCodec], str]) -> str | None:
+    async def _record_outcome_in_thread(self, write: Callable[[OutcomeCodec], str]) -> str | None:
         text = await run_check(LARGE_CHARACTERS, lambda: write(self.outcomes))
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
     def _find_other_outcome(self, text: str, recorded: Any) -> str | None:
         return recorded if isinstance(recorded, str) and recorded != text else None
 
-    async def read_recorded(self, text: str) -> RunOutcome:
+    async def read_recorded_outcome(self, text: str) -> RunOutcome:
         """Return the recorded outcome. Raises `CodeModeProtocolError` if it cannot be read."""
         outcome = await run_check(len(text), lambda: self.outcomes.decode_outcome(text))
-        return await load_content(outcome, self.outcomes.options)
+        return await load_outcome_content(outcome, self.outcomes.options)
 
 
 def _estimate_size(outcome: RunOutcome) -> int:
@@ -94,18 +101,18 @@ def _estimate_size(outcome: RunOutcome) -> int:
     return estimate_json_length(outcome.value, LARGE_CHARACTERS) if outcome.status == "completed" else LARGE_CHARACTERS
 
 
-def make_answers_claim(auth: Auth, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
+def make_answers_claim(auth: SignatureInfo, resolutions: Mapping[str, Any], options: ContinuationOptions) -> Claim:
     """Return the claim for a continuation with these answers."""
-    text = canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
-    return Claim(auth.nonce, digest_answers(text, options, auth), auth.expires_at_ms)
+    text = encode_canonical_json(json.loads(encode_json(dict(resolutions), what="the resolutions")))
+    return Claim(auth.nonce, compute_answers_digest(text, options, auth), auth.expires_at_ms)
 
 
-def make_end_claim(auth: Auth, options: ContinuationOptions) -> Claim:
+def make_end_claim(auth: SignatureInfo, options: ContinuationOptions) -> Claim:
     """Return the claim that ends a continuation without an answer."""
-    return Claim(auth.nonce, digest_answers(_ENDED_ANSWER, options, auth), auth.expires_at_ms)
+    return Claim(auth.nonce, compute_answers_digest(_ENDED_ANSWER, options, auth), auth.expires_at_ms)
 
 
-def get_guard(options: ContinuationOptions) -> ResumeGuard:
+def get_guard_or_default(options: ContinuationOptions) -> ResumeGuard:
     """Return the guard of the options, by default one in this process."""
     return options.guard if options.guard is not None else _process_guard
 
@@ -118,37 +125,39 @@ class ClaimedResume:
     execution: Execution
     is_ours: bool = True
 
-    async def run(self) -> RunOutcome:
+    async def resume_and_record(self) -> RunOutcome:
         """Continue the program under the owned claim and record its outcome."""
         try:
-            async with self.claim.keep_alive(renews=self.is_ours) as renewal:
+            async with self.claim.keep_renewed(renews=self.is_ours) as renewal:
                 outcome = await self.execution.resume(renewal)
         except ClaimLost:
-            return await self.resolve_claimed(await self.claim.take())
+            return await self.resolve_claim_result(await self.claim.claim_continuation())
         except BaseException as error:
-            await self._settle_error(error)
+            await self._record_error_or_release(error)
             raise
         if outcome.error is not None:
-            await self._settle_error(outcome.error, outcome)
+            await self._record_error_or_release(outcome.error, outcome)
             return outcome
         return await self._record_outcome(outcome)
 
-    async def resolve_claimed(self, result: Any) -> RunOutcome:
+    async def resolve_claim_result(self, result: Any) -> RunOutcome:
         """Return the outcome of another host's resume, or an error that says it is unknown."""
         if result is LAPSED:
-            return await self._resolve_lapsed()
+            return await self._resolve_lapsed_claim()
         if result is None:
             error = CodeModeAbortedError("the claim of this resume was lost", details={"origin": "continuation"})
             return self.execution.make_failed_outcome(error)
-        return await self.claim.read_recorded(result)
+        return await self.claim.read_recorded_outcome(result)
 
-    async def _resolve_lapsed(self) -> RunOutcome:
-        outcome = await self.execution.recover_lapsed()
+    async def _resolve_lapsed_claim(self) -> RunOutcome:
+        outcome = await self.execution.recover_lapsed_resume()
         # The owner may be back: there is one outcome and one recovery.
-        other = await self.claim.settle(_estimate_size(outcome), lambda outcomes: outcomes.encode_outcome(outcome))
-        return outcome if other is None else await self.resolve_claimed(other)
+        other = await self.claim.record_outcome(
+            _estimate_size(outcome), lambda outcomes: outcomes.encode_outcome(outcome)
+        )
+        return outcome if other is None else await self.resolve_claim_result(other)
 
-    async def _settle_error(self, error: BaseException, outcome: RunOutcome | None = None) -> None:
+    async def _record_error_or_release(self, error: BaseException, outcome: RunOutcome | None = None) -> None:
         if is_journal_error(error) and error.details["is_lost"]:
             return  # the owner of the journal settles the claim too
         try:
@@ -157,7 +166,7 @@ class ClaimedResume:
             if is_journal_error(error) or (not self.execution.has_progressed and not is_program_error(error)):
                 await self.claim.release()
             else:
-                await self.claim.settle(
+                await self.claim.record_outcome(
                     LARGE_CHARACTERS,
                     lambda outcomes: (
                         outcomes.encode_error(error) if outcome is None else outcomes.encode_outcome(outcome)
@@ -168,13 +177,15 @@ class ClaimedResume:
 
     async def _record_outcome(self, outcome: RunOutcome) -> RunOutcome:
         try:
-            other = await self.claim.settle(_estimate_size(outcome), lambda outcomes: outcomes.encode_outcome(outcome))
+            other = await self.claim.record_outcome(
+                _estimate_size(outcome), lambda outcomes: outcomes.encode_outcome(outcome)
+            )
         except Exception as failure:  # noqa: BLE001 - a guard is host code, and the program has run
             error = CodeModeError("the program went on, but the resume guard did not take its outcome")
             error.__cause__ = failure
-            error.recovery = await self.execution.find_recovery()
+            error.recovery = await self.execution.create_recovery_interrupt()
             return self.execution.make_failed_outcome(error)
-        return outcome if other is None else await self.resolve_claimed(other)
+        return outcome if other is None else await self.resolve_claim_result(other)
 
 
 # The journal is opened first and then belongs to this host. The answers are written to it before the guard is asked: a
@@ -196,109 +207,111 @@ class JournaledResume:
 
     answered: AnsweredPause
     claim: ResumeClaim
-    journaling: Journaling
+    journaling: RunJournaling
     make_execution: Callable[[AnsweredPause], Execution]
     require_runnable: Callable[[], Awaitable[None]]
     approval: ApprovalPolicy
     waits_ms: int | None = None
 
-    async def run(self, execution: Execution) -> RunOutcome:
+    async def resume_or_repeat_outcome(self, execution: Execution) -> RunOutcome:
         """Resume, or return the recorded outcome of these answers. ``execution`` is made for the pause as it is."""
         try:
-            return await self._run(execution)
+            return await self._resume_with_journal(execution)
         except CodeModeAbortedError as error:
             if is_journal_error(error):
                 return execution.make_failed_outcome(error)
             raise
 
-    async def _run(self, execution: Execution) -> RunOutcome:
+    async def _resume_with_journal(self, execution: Execution) -> RunOutcome:
         engine = self.answered.continuation.engine
-        access = self.journaling.make_access(self.answered.continuation.js, execution.settings)
-        opened, paused = await self._open_journal(access, engine), None
+        reader = self.journaling.make_journal_reader(self.answered.continuation.js, execution.settings)
+        opened, paused = await self._open_journal(reader, engine), None
         while opened.outcome is not None:
-            ended = await access.read_outcome(opened)
-            if self._claim_for_this_host in ended.claims[-1:] and not self._still_waits(ended):
-                return await self._record_known(ended)
+            ended = await reader.read_outcome(opened)
+            if self._claim_record in ended.claims[-1:] and not self._still_waits_for_answers(ended):
+                return await self._record_and_return_outcome(ended)
             if paused is not None or ended.outcome.interrupt is None:
-                return await self._resolve_superseded(ended)
+                return await self._resolve_superseded_answers(ended)
             paused = ended.text
-            opened = await access.open(again=True, engine=engine)
-        journal = self.journaling.journal = InvocationJournal(access, opened)
+            opened = await reader.open(again=True, engine=engine)
+        journal = self.journaling.journal = InvocationJournal(reader, opened)
         outcome: RunOutcome | None = None
         try:
-            outcome = await self._resume_from(journal, *await self._read_progress(access, journal, opened))
+            outcome = await self._resume_from_ledger(journal, *await self._restore_progress(reader, journal, opened))
             return outcome
         finally:  # nothing was run if the journal is still to be released
             if outcome is None or outcome.suspension is None or outcome.is_replayed:
-                await (journal.release() if paused is None else journal.restore_outcome(paused))
+                await (journal.release() if paused is None else journal.restore_pause_outcome(paused))
 
-    async def _open_journal(self, access: JournalAccess, engine: str) -> OpenedJournal:
+    async def _open_journal(self, reader: JournalReader, engine: str) -> OpenedJournal:
         try:
-            async with asyncio.timeout(get_opening_seconds(self.waits_ms)):
-                return await access.open(engine=engine)
+            async with asyncio.timeout(get_journal_wait_seconds(self.waits_ms)):
+                return await reader.open(engine=engine)
         except TimeoutError:
             raise journal_busy_error() from None
 
     @property
-    def _claim_for_this_host(self) -> ClaimRecord:
+    def _claim_record(self) -> ClaimRecord:
         return self.claim.claim.key, self.claim.claim.answers
 
-    def _still_waits(self, ended: EndedRun) -> bool:
+    def _still_waits_for_answers(self, ended: RecordedOutcome) -> bool:
         """True if a pause still waits for these answers, because the host that received them died before."""
         interrupt, ledger = ended.outcome.interrupt, self.answered.continuation.ledger
         waiting = set[str]() if interrupt is None else {request.interrupt_id for request in interrupt.requests}
         answered = (ledger[request_id].outcome for request_id in self.answered.answers)
         return any(isinstance(outcome, Waiting) and outcome.interrupt_id in waiting for outcome in answered)
 
-    async def _read_progress(
-        self, access: JournalAccess, journal: InvocationJournal, opened: OpenedJournal
-    ) -> tuple[Ledger, list[Step], frozenset[int]]:
+    async def _restore_progress(
+        self, reader: JournalReader, journal: InvocationJournal, opened: OpenedJournal
+    ) -> tuple[Ledger, list[JournalStep], frozenset[int]]:
         """Return the ledger to continue from, the steps to write, and the calls whose end the journal has."""
         if not opened.lines:  # this journal has no record of the run
             ledger = self.answered.continuation.ledger
-            journal.mark_written(ledger)
-            return ledger, [snapshot_step(ledger)], frozenset()
-        journal_run = await access.read(opened)
+            journal.mark_ledger_written(ledger)
+            return ledger, [make_snapshot_step(ledger)], frozenset()
+        journal_run = await reader.read_recorded_run(opened)
         self.journaling.calls.require_same_tools(journal_run.continuation)
         recorded = journal_run.continuation.ledger
-        journal.mark_written(recorded, journal_run.claims)
-        settings = access.settings
-        ledger = await self.journaling.calls.ledger(recorded, settings.salt, has_rich_values=settings.has_rich_values)
-        return ledger, list_waiting_steps(recorded, ledger), journal_run.ended_ids
+        journal.mark_ledger_written(recorded, journal_run.claims)
+        settings = reader.settings
+        ledger = await self.journaling.calls.restore_ledger(
+            recorded, settings.salt, has_rich_values=settings.has_rich_values
+        )
+        return ledger, make_unknown_outcome_steps(recorded, ledger), journal_run.ended_ids
 
-    async def _resume_from(
-        self, journal: InvocationJournal, ledger: Ledger, new_steps: list[Step], ended: frozenset[int]
+    async def _resume_from_ledger(
+        self, journal: InvocationJournal, ledger: Ledger, new_steps: list[JournalStep], ended: frozenset[int]
     ) -> RunOutcome:
-        is_repeat = self._claim_for_this_host in journal.claims
-        yields = [settle_step(event) for event in answer_open_yields(ledger, now_ms())]
+        is_repeat = self._claim_record in journal.claims
+        yields = [make_outcome_step(event) for event in answer_open_yields(ledger, now_ms())]
         paused = self._select_open_answers(ledger)
         if not is_repeat:
             if any(
-                request_id not in ended or not self._asks_for_outcome(request_id)
+                request_id not in ended or not self._asked_for_call_outcome(request_id)
                 for request_id in self.answered.answers.keys() - paused.answers
             ):
                 raise make_superseded_error(
                     "the program has continued from this pause, and no longer waits for these answers"
                 )
-            journal.claims.append(self._claim_for_this_host)
-            await journal.write(*new_steps, *yields, resume_step(self._claim_for_this_host))
+            journal.claims.append(self._claim_record)
+            await journal.write_steps(*new_steps, *yields, make_resume_step(self._claim_record))
         elif yields:
-            await journal.write(*yields)
+            await journal.write_steps(*yields)
         try:
             claimed = await self._take_claim(is_repeat=is_repeat)
         except CodeModeProtocolError:  # the recorded outcome is not the one from here
-            await self._withdraw_claim(journal)
+            await self._write_claim_withdrawal(journal)
             raise
         if isinstance(claimed, str):
-            outcome = await self.claim.read_recorded(claimed)
+            outcome = await self.claim.read_recorded_outcome(claimed)
             if outcome.suspension is None:
                 return outcome
             # The owner of the suspended run is gone, because the journal is free and has its progress.
-            self._require_tools(paused)
+            self._require_approved_tools(paused)
             return await self.make_execution(paused).resume()
-        paused = await self._require_pause(journal, paused, claimed, is_repeat=is_repeat)
+        paused = await self._require_resumable_pause(journal, paused, claimed, is_repeat=is_repeat)
         execution = self.make_execution(paused)
-        return await ClaimedResume(self.claim, execution, is_ours=claimed is not _OWNER_GONE).run()
+        return await ClaimedResume(self.claim, execution, is_ours=claimed is not _OWNER_GONE).resume_and_record()
 
     def _select_open_answers(self, ledger: Ledger) -> AnsweredPause:
         """Return the pause with this ledger and the answers for which it still waits."""
@@ -307,28 +320,28 @@ class JournaledResume:
         answers = {
             request_id: answer
             for request_id, answer in answered.answers.items()
-            if _is_same_wait(ledger, paused_ledger, request_id)
+            if _waits_for_same_answer(ledger, paused_ledger, request_id)
         }
         inputs = {request_id: answer for request_id, answer in answered.inputs.items() if request_id in answers}
         continuation = replace(answered.continuation, ledger=replace(ledger, progress=paused_ledger.progress))
         return AnsweredPause(answered.interrupt, continuation, answers, inputs)
 
-    def _asks_for_outcome(self, request_id: int) -> bool:
+    def _asked_for_call_outcome(self, request_id: int) -> bool:
         """True if the answered question was about a call whose outcome the journal has by now."""
         entry = self.answered.continuation.ledger[request_id]
         return isinstance(entry.outcome, Waiting) and not is_waiting_for_answer(entry)
 
-    async def _mark_started(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
+    async def _record_answers_as_started(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
         """Return the pause after a host that may or may not have acted on the answers."""
         profile, continuation = self.journaling.profile, paused.continuation
-        started = build_started_ledger(paused, self.approval, now_ms(), profile.host_errors)
-        ledger = await self.journaling.calls.ledger(
+        started = build_ledger_with_started_calls(paused, self.approval, now_ms(), profile.host_errors)
+        ledger = await self.journaling.calls.restore_ledger(
             started, continuation.replay_settings["salt"], has_rich_values=continuation.has_rich_values
         )
-        await journal.write(snapshot_step(ledger))
+        await journal.write_steps(make_snapshot_step(ledger))
         return AnsweredPause(paused.interrupt, replace(continuation, ledger=ledger), {}, {})
 
-    async def _require_pause(
+    async def _require_resumable_pause(
         self, journal: InvocationJournal, paused: AnsweredPause, claimed: Any, *, is_repeat: bool
     ) -> AnsweredPause:
         """Return the pause to continue.
@@ -341,29 +354,29 @@ class JournaledResume:
             if not is_repeat:
                 await self.require_runnable()
                 if claimed is LAPSED:  # by a host without a journal
-                    paused = await self._mark_started(journal, paused)
-            self._require_tools(paused)
+                    paused = await self._record_answers_as_started(journal, paused)
+            self._require_approved_tools(paused)
         except CodeModeProtocolError:
             if claimed is None:
                 await self.claim.release()
             if not is_repeat:
-                await self._withdraw_claim(journal)
+                await self._write_claim_withdrawal(journal)
             raise
         return paused
 
-    def _require_tools(self, paused: AnsweredPause) -> None:
-        paused.require_tools(self.journaling.calls.catalog)
+    def _require_approved_tools(self, paused: AnsweredPause) -> None:
+        paused.require_approved_tools(self.journaling.calls.catalog)
 
-    async def _withdraw_claim(self, journal: InvocationJournal) -> None:
+    async def _write_claim_withdrawal(self, journal: InvocationJournal) -> None:
         """Write that the program does not continue with these answers."""
-        journal.claims.remove(self._claim_for_this_host)
-        await journal.write(refuse_step(self._claim_for_this_host))
+        journal.claims.remove(self._claim_record)
+        await journal.write_steps(make_resume_withdrawal_step(self._claim_record))
 
     async def _take_claim(self, *, is_repeat: bool) -> Any:
         """Claim the continuation. For a repeat, whose owner is gone, do not wait for the claim."""
         if not is_repeat:
-            return await self.claim.take()
-        taking = asyncio.ensure_future(self.claim.take())
+            return await self.claim.claim_continuation()
+        taking = asyncio.ensure_future(self.claim.claim_continuation())
         try:
             await asyncio.wait([taking], timeout=_MAX_REPEAT_WAIT_SECONDS)
             if taking.done():
@@ -373,21 +386,19 @@ class JournaledResume:
             taking.cancel()
             await asyncio.wait([taking])
 
-    async def _record_known(self, ended: EndedRun) -> RunOutcome:
+    async def _record_and_return_outcome(self, ended: RecordedOutcome) -> RunOutcome:
         with suppress(Exception):  # a guard is host code, and the journal is sufficient
-            await self.claim.settle(
+            await self.claim.record_outcome(
                 _estimate_size(ended.outcome), lambda outcomes: outcomes.encode_outcome(ended.outcome)
             )
         return ended.outcome
 
-    async def _resolve_superseded(self, ended: EndedRun) -> RunOutcome:
+    async def _resolve_superseded_answers(self, ended: RecordedOutcome) -> RunOutcome:
         claimed = await self._take_claim(is_repeat=True)
         if isinstance(claimed, str):
-            return await self.claim.read_recorded(claimed)
-        if (
-            self._claim_for_this_host in ended.claims or not self.answered.answers
-        ):  # a suspended run waits for no answers
-            return await self._record_known(ended)
+            return await self.claim.read_recorded_outcome(claimed)
+        if self._claim_record in ended.claims or not self.answered.answers:  # a suspended run waits for no answers
+            return await self._record_and_return_outcome(ended)
         if claimed is None:
             await self.claim.release()
         raise make_superseded_error("the program has ended, and no longer waits for these answers")
@@ -398,7 +409,7 @@ def make_superseded_error(message: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(message, details={"superseded": True, "origin": "continuation"})
 
 
-def _is_same_wait(current: Ledger, previous: Ledger, request_id: int) -> bool:
+def _waits_for_same_answer(current: Ledger, previous: Ledger, request_id: int) -> bool:
     if request_id not in current:
         return False
     after, before = current[request_id].outcome, previous[request_id].outcome

@@ -16,22 +16,22 @@ from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ..protocol import events
 from ..protocol.events import CallSettled
-from ..protocol.in_flight import read_timer_delay_ms
+from ..protocol.in_flight import parse_timer_delay_ms
 from ..protocol.invocation import Invocation
 from ..protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 from ..protocol.messages import AddPausedTime, HostMessage, RunModule, WorkerMessage
-from ..protocol.settings import Settings
-from ..trace.failures import group_members
+from ..protocol.settings import InvocationSettings
+from ..trace.failures import get_group_members
 from ..workers.lease import InvocationSlot
-from .nested_call import MAX_INLINE_TOOLS, JournaledProgress, NestedCalls, Progress
+from .nested_call import MAX_INLINE_TOOLS, CallProgressReporter, JournaledCallProgress, NestedCalls
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts
+    from ..data.program_facts import ProgramFacts
     from .journal import InvocationJournal
-    from .journal_opening import Journaling
+    from .journal_opening import RunJournaling
 
 
-def get_call_timeout_ms(entry: LedgerEntry, settings: Settings, policy: ExecutionPolicy) -> int | None:
+def get_call_timeout_ms(entry: LedgerEntry, settings: InvocationSettings, policy: ExecutionPolicy) -> int | None:
     """Return how long a request may take, in milliseconds; None: no limit of its own."""
     if entry.kind == "catalog":
         return None
@@ -76,7 +76,7 @@ def clear_tracebacks(error: BaseException) -> None:
             continue
         seen.add(id(current))
         current.__traceback__ = None
-        related = (current.__cause__, current.__context__, *group_members(current))
+        related = (current.__cause__, current.__context__, *get_group_members(current))
         pending += [each for each in related if each is not None]
 
 
@@ -97,11 +97,11 @@ class TimerQueue:
         self._fire_at_ms: dict[int, int] = {}  # by request id: the earliest time in its outcome
         self._handle: asyncio.TimerHandle | None = None
 
-    def set(self, entries: Iterable[LedgerEntry]) -> None:
+    def start_timers(self, entries: Iterable[LedgerEntry]) -> None:
         """Start timers from the current time."""
         now, guest_now_ms = self._loop.time(), self._now_ms()
         for entry in entries:
-            delay = read_timer_delay_ms(entry.name, entry.input_json)
+            delay = parse_timer_delay_ms(entry.name, entry.input_json)
             self._fire_at_ms[entry.id] = guest_now_ms + delay
             heappush(self._due_heap, (now + delay / 1000, entry.id))
         self._schedule_next()
@@ -115,7 +115,7 @@ class TimerQueue:
         """Cancel all timers and report nothing more."""
         self._fire_at_ms.clear()
         self._schedule_next()
-        self._on_fired = _ignore
+        self._on_fired = _ignore_outcome
 
     def _schedule_next(self) -> None:
         """Schedule a call for the first timer that was not withdrawn."""
@@ -126,9 +126,9 @@ class TimerQueue:
             if due and self._handle.when() == due[0][0]:
                 return
             self._handle.cancel()
-        self._handle = self._loop.call_at(due[0][0], self._fire_due) if due else None
+        self._handle = self._loop.call_at(due[0][0], self._fire_due_timers) if due else None
 
-    def _fire_due(self) -> None:
+    def _fire_due_timers(self) -> None:
         self._handle = None
         # A loop fires within its clock's resolution; later timers may be due by now.
         now, remaining = max(self._loop.time(), self._due_heap[0][0] if self._due_heap else 0.0), _MAX_TIMERS_PER_TURN
@@ -141,7 +141,7 @@ class TimerQueue:
         self._schedule_next()
 
 
-def _ignore(_settled: CallSettled) -> None:
+def _ignore_outcome(_settled: CallSettled) -> None:
     """Ignore the outcome of a closed timer."""
 
 
@@ -150,9 +150,9 @@ _MAX_ANALYSIS_BYTES = 12 * MAX_SOURCE_BYTES
 _FRAME_SLACK_BYTES = 1 << 20
 
 
-CheckProgram: TypeAlias = "Callable[[str, Facts | None, int], events.ProgramAccepted | events.ProgramRefused]"
+CheckProgram: TypeAlias = "Callable[[str, ProgramFacts | None, int], events.ProgramAccepted | events.ProgramRefused]"
 """Compares an analysed program with the tools and returns whether it may run."""
-PrepareTools: TypeAlias = "Callable[[Facts | None], Awaitable[None] | None]"
+PrepareTools: TypeAlias = "Callable[[ProgramFacts | None], Awaitable[None] | None]"
 """Returns the work that tools need before a program is checked, if any."""
 
 
@@ -206,7 +206,7 @@ class WorkerLease(Protocol):
         """Open the channel to the worker."""
         ...
 
-    def refill(self, wanted: int | None = None) -> None:
+    def refill_spares(self, wanted: int | None = None) -> None:
         """Start spare workers."""
         ...
 
@@ -228,7 +228,7 @@ class WorkerLease(Protocol):
 
 
 @lru_cache(maxsize=64)
-def max_frame_bytes(max_result_bytes: int, max_tool_input_bytes: int) -> int:
+def compute_max_frame_bytes(max_result_bytes: int, max_tool_input_bytes: int) -> int:
     """Return the largest frame of a worker under these limits, in bytes."""
     # A text travels as a JSON string: escaping at most doubles ASCII, and the guest runtime counts UTF-16 units.
     value_bytes = 3 * max(max_result_bytes, max_tool_input_bytes)
@@ -262,7 +262,7 @@ class Runner:
         reporter: InvocationReporter,
         check: CheckProgram,
         prepare: PrepareTools | None = None,
-        journaling: Journaling | None = None,
+        journaling: RunJournaling | None = None,
     ) -> None:
         self._machine = machine
         self._lease = lease
@@ -285,13 +285,13 @@ class Runner:
         self._channel = self._open_channel(lease)
 
     def _on_deadline(self) -> None:
-        self.feed(events.DeadlinePassed(round(self._clock.late_seconds * 1000)))
+        self.feed_event(events.DeadlinePassed(round(self._clock.late_seconds * 1000)))
 
     def _open_channel(self, lease: WorkerLease) -> MessageChannel:
         limits = self._machine.settings.limits
         return lease.open_channel(
-            max_frame_bytes(limits.max_result_bytes, limits.max_tool_input_bytes),
-            on_message=self.feed,
+            compute_max_frame_bytes(limits.max_result_bytes, limits.max_tool_input_bytes),
+            on_message=self.feed_event,
             on_end=self._on_worker_ended,
             on_violation=self._stop_with_error,
             on_failure=self._fail,
@@ -300,19 +300,19 @@ class Runner:
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects, then listen to the worker."""
         if self._journaling is not None:
-            self._follow_journal()
+            self._attach_journal()
         self.perform_effects(effects)
         self._channel.listen()
         if not self.ended.done() and not self._is_preparing:
             self._clock.start()
 
-    def feed(self, event: WorkerMessage | events.HostEvent) -> None:
+    def feed_event(self, event: WorkerMessage | events.HostEvent) -> None:
         """Give an event to the invocation and perform its effects."""
         if effects := self._machine.receive(event):
             self.perform_effects(effects)
 
     def _on_worker_ended(self, reason: str) -> None:
-        self.feed(events.WorkerEnded(reason))
+        self.feed_event(events.WorkerEnded(reason))
 
     def perform_effects(self, effects: Iterable[events.Effect]) -> None:
         """Perform effects in order. Effects caused meanwhile are queued."""
@@ -324,11 +324,11 @@ class Runner:
             while self._effects:
                 effect = self._effects.popleft()
                 match effect:
-                    case events.Send(message):
+                    case events.SendMessage(message):
                         self._send(message)
-                    case events.Invoke(entry):
-                        self._tasks[entry.id] = self._loop.create_task(self._call(entry))
-                    case events.Finish(ending):
+                    case events.PerformRequest(entry):
+                        self._tasks[entry.id] = self._loop.create_task(self._perform_call(entry))
+                    case events.FinishInvocation(ending):
                         self._finish(ending)
                     case _:
                         self._perform_rare_effect(effect)
@@ -338,22 +338,22 @@ class Runner:
 
     def _perform_rare_effect(self, effect: events.RareEffect) -> None:
         match effect:
-            case events.SetTimers() | events.StopTimer():
+            case events.StartTimers() | events.StopTimer():
                 self._change_timers(effect)
-            case events.PauseClock():
+            case events.PauseDeadlineClock():
                 self._pause_clock()
             case events.GrantGracePeriod():
-                self._clock = self._make_clock(_DEADLINE_GRACE_MS, lambda: self.feed(events.DeadlinePassed()))
+                self._clock = self._make_clock(_DEADLINE_GRACE_MS, lambda: self.feed_event(events.DeadlinePassed()))
                 self._clock.start()
-            case events.ResumeClock():
+            case events.ResumeDeadlineClock():
                 self._clock.start()
             case events.CheckProgram():
                 self._check_program(effect)
             case events.WriteConsole(level, text):
-                self._write_console(level, text)
-            case events.SendNotice(kind, payload_json):
+                self._report_console_line(level, text)
+            case events.SendNotification(kind, payload_json):
                 self._reporter.report_guest_message(kind, payload_json)
-            case events.ReportReplay(entry):
+            case events.ReportReplayedRequest(entry):
                 self._report_replay(entry)
             case _:
                 self._perform_suspension_effect(effect)
@@ -365,18 +365,18 @@ class Runner:
             self._lease.kill_and_release()
             return
         if self._machine.ending is None:
-            self.feed(events.AbortRequested())
+            self.feed_event(events.AbortRequested())
         tasks = list(self._tasks.items())
         for request_id, task in tasks:
             # A task cancelled before its first step runs nothing, not even its `finally`.
-            task.add_done_callback(lambda _, request_id=request_id: self._finish_task(request_id))
+            task.add_done_callback(lambda _, request_id=request_id: self._remove_task(request_id))
             task.cancel()
         if tasks:
             await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
         if not self._tasks:
             self._lease.release()
 
-    def _write_console(self, level: str, text: str) -> None:
+    def _report_console_line(self, level: str, text: str) -> None:
         self._reporter.report_console_line(level, text)
 
     def _perform_suspension_effect(self, effect: events.SuspensionEffect) -> None:
@@ -402,22 +402,26 @@ class Runner:
     def _check_program(self, request: events.CheckProgram) -> None:
         preparation = None if self._prepare is None else self._prepare(request.facts)
         if preparation is None:
-            self._check_now(request)
+            self._check_inline_or_in_thread(request)
         else:
-            self._run_uncounted(preparation, lambda _: self._check_now(request), "the tools could not be prepared")
+            self._run_with_clock_stopped(
+                preparation, lambda _: self._check_inline_or_in_thread(request), "the tools could not be prepared"
+            )
 
-    def _run_uncounted(self, work: Awaitable[ResultT], then: Callable[[ResultT], None], failure_text: str) -> None:
+    def _run_with_clock_stopped(
+        self, work: Awaitable[ResultT], then: Callable[[ResultT], None], failure_text: str
+    ) -> None:
         """Run work outside the program's time, then call ``then`` with its result."""
         self._is_preparing = True
         self._pause_clock()
         task: asyncio.Future[ResultT] = asyncio.ensure_future(work)
         self._tasks[_PREPARATION_TASK] = task
-        task.add_done_callback(lambda _: self._on_uncounted_done(task, then, failure_text))
+        task.add_done_callback(lambda _: self._on_clock_stopped_work_done(task, then, failure_text))
 
-    def _on_uncounted_done(
+    def _on_clock_stopped_work_done(
         self, task: asyncio.Future[ResultT], then: Callable[[ResultT], None], failure_text: str
     ) -> None:
-        self._finish_task(_PREPARATION_TASK)
+        self._remove_task(_PREPARATION_TASK)
         if task.cancelled():  # by the end of the run, or by the work itself
             self._fail(CodeModeError(f"{failure_text}: the work was cancelled"))
             return
@@ -431,52 +435,52 @@ class Runner:
             except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
                 self._fail(error)
 
-    def _check_now(self, request: events.CheckProgram) -> None:
+    def _check_inline_or_in_thread(self, request: events.CheckProgram) -> None:
         # A wrong name is compared with the names of all tools.
         if len(request.js) < LARGE_CHARACTERS and len(self._calls.catalog) <= MAX_INLINE_TOOLS:
-            self._on_checked(self._check(request.js, request.facts, request.size))
+            self._on_program_checked(self._check(request.js, request.facts, request.size))
         else:
             self._tasks[_PROGRAM_TASK] = self._loop.create_task(self._check_in_thread(request))
 
     async def _check_in_thread(self, request: events.CheckProgram) -> None:
         try:
             checked = await run_check(LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size))
-            self._on_checked(checked)
+            self._on_program_checked(checked)
         except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._fail(error)
         finally:
-            self._finish_task(_PROGRAM_TASK)
+            self._remove_task(_PROGRAM_TASK)
 
-    def _on_checked(self, result: events.ProgramAccepted | events.ProgramRefused) -> None:
+    def _on_program_checked(self, result: events.ProgramAccepted | events.ProgramRefused) -> None:
         journaling = self._journaling
         if journaling is None or isinstance(result, events.ProgramRefused) or result.compile_only:
-            self.feed(result)
+            self.feed_event(result)
         else:
-            self._run_uncounted(
-                journaling.open_for_program(self._machine, result), self._follow_journal, "the journal was not opened"
+            self._run_with_clock_stopped(
+                journaling.open_for_program(self._machine, result), self._attach_journal, "the journal was not opened"
             )
 
-    def _follow_journal(self, accepted: events.ProgramAccepted | None = None) -> None:
+    def _attach_journal(self, accepted: events.ProgramAccepted | None = None) -> None:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
-            self._machine.reserve_space()
+            self._machine.reserve_outcome_space()
             self._journal.attach_ledger(self._machine.ledger, self._stop_with_error, lambda: len(self._tasks) < 2)
         if accepted is not None:
-            self.feed(accepted)
+            self.feed_event(accepted)
 
     def _pause_clock(self) -> None:
         self._clock.stop()
 
-    def _change_timers(self, effect: events.SetTimers | events.StopTimer) -> None:
+    def _change_timers(self, effect: events.StartTimers | events.StopTimer) -> None:
         if self._timers is None:
             self._timers = TimerQueue(self._calls.now_ms, self._deliver_timer)
-        if isinstance(effect, events.SetTimers):
-            self._timers.set(effect.entries)
+        if isinstance(effect, events.StartTimers):
+            self._timers.start_timers(effect.entries)
         else:
             self._timers.stop(effect.id)
 
     def _deliver_timer(self, settled: events.CallSettled) -> None:
-        self._deliver_outcome(settled) if self._journal is None else self._journal.write_outcome(
+        self._deliver_outcome(settled) if self._journal is None else self._journal.write_call_outcome(
             settled, self._deliver_outcome
         )
 
@@ -497,7 +501,7 @@ class Runner:
         if not self.ended.done():
             self.ended.set_result(ending)
 
-    async def _call(self, entry: LedgerEntry) -> None:
+    async def _perform_call(self, entry: LedgerEntry) -> None:
         # Not a done callback: that would cost each call one more turn of the event loop.
         self._lease.slot.make_current()
         clock = None
@@ -509,12 +513,15 @@ class Runner:
                 timeout_ms = get_call_timeout_ms(entry, self._machine.settings, policy)
             if timeout_ms is not None:
                 clock = self._start_call_clock(entry, record, timeout_ms)
-            plain, journal = Progress(self.feed, self._reporter, entry.id, record, clock), self._journal
-            progress = plain if journal is None else JournaledProgress(plain, entry, self._calls, journal)
+            plain, journal = (
+                CallProgressReporter(self.feed_event, self._reporter, entry.id, record, clock),
+                self._journal,
+            )
+            progress = plain if journal is None else JournaledCallProgress(plain, entry, self._calls, journal)
             try:
-                settled = await self._calls.perform(entry, progress)
+                settled = await self._calls.perform_request(entry, progress)
             except CodeModeProtocolError as error:
-                self.feed(events.HostFailed(error))
+                self.feed_event(events.HostFailed(error))
             else:
                 self._settle(settled, record)
         except (asyncio.CancelledError, GeneratorExit):
@@ -529,16 +536,16 @@ class Runner:
                 clock.close()
             self._tasks.pop(entry.id, None)
             if self.ended.done():
-                self._finish_task(entry.id)
+                self._remove_task(entry.id)
 
     def _stop_with_error(self, error: CodeModeError) -> None:
-        self.feed(events.HostFailed(error))
+        self.feed_event(events.HostFailed(error))
 
     def _fail(self, error: BaseException) -> None:
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    def _finish_task(self, request_id: int) -> None:
+    def _remove_task(self, request_id: int) -> None:
         self._tasks.pop(request_id, None)
         if self.ended.done() and not self._tasks:
             self._lease.release()
@@ -549,19 +556,21 @@ class Runner:
             return
         is_hidden = record.is_input_hidden and isinstance(settled.outcome, Rejected)
         displayed_input_json = record.displayed_input_json if is_hidden else settled.displayed_input_json
-        more = settled.error, displayed_input_json, self._reporter.measure_call(record)
-        settled = self._machine.admit(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
+        more = settled.error, displayed_input_json, self._reporter.record_call_end_time(record)
+        settled = self._machine.admit_outcome(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
         self._reporter.report_call_end(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.append(settled.error)
             if len(self._errors) > _MAX_ERRORS_WITH_TRACEBACK:  # the first was logged or reported to a hook
                 clear_tracebacks(self._errors.popleft())
-        self._deliver_outcome(settled) if journal is None else journal.write_outcome(settled, self._deliver_outcome)
+        self._deliver_outcome(settled) if journal is None else journal.write_call_outcome(
+            settled, self._deliver_outcome
+        )
 
     def _deliver_outcome(self, settled: events.CallSettled) -> None:
         try:
             self._calls.saved_inputs.pop(settled.id, None)
-            self.feed(settled)
+            self.feed_event(settled)
         except Exception as error:  # noqa: BLE001 - else it is lost and the program waits forever
             self._fail(error)
 
@@ -573,7 +582,7 @@ class Runner:
         def on_timeout() -> None:
             # Answer first: the cancelled call may take its time or ignore the cancellation.
             error = make_timeout_error(self._machine.ledger[entry.id], timeout_ms)
-            self._settle(self._calls.make_rejected(entry, error), record)
+            self._settle(self._calls.make_rejected_call(entry, error), record)
             task.cancel()
 
         clock = self._make_clock(timeout_ms, on_timeout)
@@ -586,7 +595,7 @@ class Runner:
 
     def _report_replay(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
-        self._calls.apply_replayed(entry)
+        self._calls.apply_replayed_request(entry)
         if entry.kind in ("catalog", "timer", "state") or outcome is None or isinstance(outcome, Waiting):
             return
         error = self._machine.host_errors.get(entry.id) if isinstance(outcome, Rejected) else None

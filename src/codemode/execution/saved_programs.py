@@ -26,23 +26,23 @@ from .program_library import (
     MAX_DEPTH,
     MAX_SENT_CHARACTERS,
     MAX_SENT_PROGRAMS,
-    Mentions,
     ProgramLibrary,
+    SavedProgramMentions,
     compute_digest,
-    describe_changes,
-    find_mentions,
-    find_named_tools,
+    describe_tool_changes,
+    diff_versions,
+    find_saved_program_mentions,
+    hash_named_tools,
     index_tool_names,
-    make_declarations,
-    make_diff,
-    make_validator,
-    may_mention,
+    make_input_validator,
+    make_program_declarations,
+    may_mention_saved_programs,
     to_described_tool,
     to_saved_version,
 )
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts
+    from ..data.program_facts import ProgramFacts
     from ..tools.catalog import ToolCatalog
 
 _log = logging.getLogger("codemode.tools")
@@ -74,7 +74,7 @@ _CONFIRMED_SAVE_SCHEMA: dict[str, Any] = {
 }
 
 
-def with_library(
+def with_saved_programs(
     catalog: ToolCatalog[PreparedTool],
     library: ProgramLibrary,
     js: str | None,
@@ -86,9 +86,9 @@ def with_library(
 
     ``js`` None: the run resumes with the programs it started with. ``rules`` are those of the calling surface.
     """
-    if (js is not None and not may_mention(js)) or defines_saved_namespace(catalog.names()):
+    if (js is not None and not may_mention_saved_programs(js)) or defines_saved_namespace(catalog.names()):
         return catalog
-    return SavedCatalog(catalog, library, js, call, pool, rules)
+    return SavedProgramCatalog(catalog, library, js, call, pool, rules)
 
 
 def defines_saved_namespace(names: Iterable[str]) -> bool:
@@ -96,7 +96,7 @@ def defines_saved_namespace(names: Iterable[str]) -> bool:
     return any(name == "saved" or name.startswith(_PREFIX) for name in names)
 
 
-def attach_to_catalog(
+def attach_library_to_catalog(
     library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Iterable[str]
 ) -> ProgramLibrary | None:
     """Return the library for programs over these tools: None, with a warning, if a namespace has its name."""
@@ -105,7 +105,7 @@ def attach_to_catalog(
     if defines_saved_namespace(names):
         _log.warning("tools in a namespace named `saved` take the place of saved programs: library= has no effect")
         return None
-    library.attach(tools)
+    library.pin_saves_to_tools(tools)
     return library
 
 
@@ -116,11 +116,11 @@ class _SentProgram:
     program: Any
     tools: Mapping[str, Mapping[str, str]]
     changes: tuple[str, ...]
-    mentions: Mentions
+    mentions: SavedProgramMentions
     rule_error: CodeModeError | None
 
 
-class SavedCatalog:
+class SavedProgramCatalog:
     """The tools of one run, and under names that begin with ``saved.`` the functions of `saved`.
 
     The tool of a saved program validates its input and returns it; the guest then runs the text, which was sent
@@ -151,9 +151,9 @@ class SavedCatalog:
         self._schemas: Mapping[str, Any] = {}
         self._tools: dict[str, PreparedTool] = {}
         self._servers: list[str] = []  # that saved programs import
-        self._mentions = Mentions((), (), has_computed_names=False)
+        self._mentions = SavedProgramMentions((), (), has_computed_names=False)
         if saved_data is not None:
-            self._restore(saved_data)
+            self._restore_saved_programs(saved_data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -172,9 +172,9 @@ class SavedCatalog:
         return self._inner.names()
 
     @property
-    def language_names(self) -> tuple[str, ...]:
-        """See `ToolCatalog.language_names`."""
-        return self._inner.language_names
+    def implicitly_read_names(self) -> tuple[str, ...]:
+        """See `ToolCatalog.implicitly_read_names`."""
+        return self._inner.implicitly_read_names
 
     @property
     def may_ask(self) -> bool:
@@ -185,7 +185,7 @@ class SavedCatalog:
         """Return the tool of exactly this name."""
         if not name.startswith(_PREFIX):
             return self._inner.get(name)
-        if name not in self._tools and (tool := self._make_tool(name.removeprefix(_PREFIX))) is not None:
+        if name not in self._tools and (tool := self._make_saved_tool(name.removeprefix(_PREFIX))) is not None:
             self._tools[name] = tool
         return self._tools.get(name)
 
@@ -197,55 +197,59 @@ class SavedCatalog:
             else self._inner.tool_not_found_error(name)
         )
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """See `ToolCatalog.ask`."""
-        return self._inner.ask(name, argument)
+        return self._inner.answer_query(name, argument)
 
-    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> SavedCatalog:
+    def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> SavedProgramCatalog:
         """Return the tools of an invocation with this data: after a pause with the programs it started with."""
         inner = self._inner.for_invocation(invocation_data)
         saved = mapping_or_empty(invocation_data).get("saved")
         if self._js is not None and inner is self._inner:
             return self
-        return SavedCatalog(inner, self._library, self._js, self._call, self._pool, self._rules, saved)
+        return SavedProgramCatalog(inner, self._library, self._js, self._call, self._pool, self._rules, saved)
 
-    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+    def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any] | None:
         """Return the invocation data of a program, including the texts of its saved programs."""
-        catalog_data = self._inner.invocation_data_for(self._add_body_names(facts)) or {}
+        catalog_data = self._inner.build_invocation_data(self._add_names_of_saved_programs(facts)) or {}
         programs = {
             name: {"js": body["js"], "number": number, "version": sent.program.current.version}
             | {"inputSchema": body["input_schema"]}
-            for number, (name, sent) in enumerate(self._list_usable())
+            for number, (name, sent) in enumerate(self._list_usable_programs())
             for body in (sent.program.current.body,)
         }
         return {**catalog_data, "saved": {"owner": self._owner, "programs": programs}}
 
-    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return the certain problems of a program and of the saved programs that it names."""
         if self._error is None:
-            self._error = self._find_missing_import(facts) or self._find_refusal()
+            self._error = self._find_missing_import(facts) or self._find_first_refusal_error()
         return self._error or self._inner.find_program_error(self._remove_saved_imports(facts))
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
+    def prepare_for_program(
+        self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None
+    ) -> Awaitable[None] | None:
         """Read the saved programs, then prepare the tools."""
         if self._saved_data is not None or self._js is None:
-            return self._inner.prepare_for(facts, invocation_data)
-        return self._prepare(facts, invocation_data)
+            return self._inner.prepare_for_program(facts, invocation_data)
+        return self._load_programs_and_prepare(facts, invocation_data)
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See `ToolCatalog.going_on`."""
         owner = self._library.owner
         if self._saved_data is not None and isinstance(owner, str) and owner != self._owner:
             raise CodeModeProtocolError(
                 "this invocation began with the saved programs of another owner", details={"not_resumable": True}
             )
-        self._inner.check_resumed(invocation_data, [name for name in names if not name.startswith(_PREFIX)])
+        self._inner.check_resumed_program(invocation_data, [name for name in names if not name.startswith(_PREFIX)])
 
     # -- before the program runs
 
-    async def _prepare(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
+    async def _load_programs_and_prepare(
+        self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None
+    ) -> None:
         try:
-            self._owner = self._library.owner_of(self._call)
+            self._owner = self._library.get_owner_of_call(self._call)
             self._programs = {program.name: program for program in await self._library.refresh(self._owner)}
         except CodeModeError as error:
             self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
@@ -253,18 +257,18 @@ class SavedCatalog:
             log_failure(_log, "the owner of saved programs is not known", (), error)
             self._error = CodeModeToolError("saved programs cannot be read now")
         weight = len(self._js or "") + sum(len(program.current.body["program"]) for program in self._programs.values())
-        selected = await run_check(weight, self._select_programs)
-        preparation = self._inner.prepare_for(self._add_server_imports(facts), invocation_data)
+        selected = await run_check(weight, self._select_programs_to_send)
+        preparation = self._inner.prepare_for_program(self._add_server_imports(facts), invocation_data)
         if preparation is not None:
             await preparation
         weight += _CHARACTERS_PER_NAME * len(self._inner)
-        self._sent_programs = await run_check(weight, partial(self._compare_all, selected))
-        await self._record_changes()
-        self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable()}
+        self._sent_programs = await run_check(weight, partial(self._compare_programs_with_tools, selected))
+        await self._record_changes_and_pins()
+        self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable_programs()}
 
-    def _select_programs(self) -> list[Any]:
+    def _select_programs_to_send(self) -> list[Any]:
         """Return the programs to send: named ones and those they name; all if names are computed."""
-        mentions = self._mentions = find_mentions(self._js or "")
+        mentions = self._mentions = find_saved_program_mentions(self._js or "")
         selected: dict[str, Any] = {}
         pending = list(mentions.names)
         has_computed_names = mentions.has_computed_names
@@ -274,7 +278,7 @@ class SavedCatalog:
             if stored is None or name in selected:
                 continue
             selected[name] = stored
-            mentions_inside = find_mentions(stored.current.body["program"])
+            mentions_inside = find_saved_program_mentions(stored.current.body["program"])
             pending += mentions_inside.names
             has_computed_names = has_computed_names or mentions_inside.has_computed_names
         if has_computed_names:
@@ -289,23 +293,27 @@ class SavedCatalog:
         )
         return sent
 
-    def _compare_all(self, selected: Iterable[Any]) -> dict[str, _SentProgram]:
+    def _compare_programs_with_tools(self, selected: Iterable[Any]) -> dict[str, _SentProgram]:
         names = index_tool_names(self._inner)
-        return {stored.name: self._compare(stored, names) for stored in selected}
+        return {stored.name: self._compare_program_with_tools(stored, names) for stored in selected}
 
-    def _compare(self, stored: Any, names: Mapping[str, list[str]]) -> _SentProgram:
+    def _compare_program_with_tools(self, stored: Any, names: Mapping[str, list[str]]) -> _SentProgram:
         body, version = stored.current.body, stored.current
-        tools = find_named_tools(body["program"], self._inner, names)
-        changes = [] if version.tools is None else describe_changes(version.tools, tools)
+        tools = hash_named_tools(body["program"], self._inner, names)
+        changes = [] if version.tools is None else describe_tool_changes(version.tools, tools)
         if compute_digest(body) != body.get("digest"):
             changes.insert(0, "its text in the store has changed")
         return _SentProgram(
-            stored, tools, tuple(changes), find_mentions(body["program"]), self._find_rule_error(stored.name, body)
+            stored,
+            tools,
+            tuple(changes),
+            find_saved_program_mentions(body["program"]),
+            self._find_rule_error(stored.name, body),
         )
 
     def _find_rule_error(self, name: str, body: Mapping[str, Any]) -> CodeModeError | None:
         """Return the error of a program that breaks rules of the calling surface."""
-        if self._rules is None or not self._rules.is_in_force:
+        if self._rules is None or not self._rules.refuses_unanalysed:
             return None
         violations_found = find_violations(body["facts"], self._rules, replace_imports(body["program"]))
         if not violations_found:
@@ -314,14 +322,14 @@ class SavedCatalog:
         error.message = f"saved.{name}: {error.message}"
         return error
 
-    def _list_usable(self) -> list[tuple[str, _SentProgram]]:
+    def _list_usable_programs(self) -> list[tuple[str, _SentProgram]]:
         return [
             (name, sent)
             for name, sent in self._sent_programs.items()
             if not (sent.changes or sent.program.is_disabled or sent.rule_error is not None)
         ]
 
-    async def _record_changes(self) -> None:
+    async def _record_changes_and_pins(self) -> None:
         """Record changes in the store for confirmation, and pin first uses."""
         rows, owner = self._library.rows, self._owner
         stale_by_name: dict[str, Any] = {}
@@ -335,14 +343,14 @@ class SavedCatalog:
                 stale_by_name[name] = None
         first_uses = [
             (name, sent.program.current.version, sent.tools)
-            for name, sent in self._list_usable()
+            for name, sent in self._list_usable_programs()
             if sent.program.current.tools is None
         ]
         try:
             if stale_by_name:
-                await rows.note_stale(owner, stale_by_name)
+                await rows.record_stale_reasons(owner, stale_by_name)
             if first_uses:
-                await rows.pin(owner, first_uses)
+                await rows.pin_tool_digests(owner, first_uses)
         except CodeModeError as error:
             log_failure(_log, "a store could not record changes of its saved programs", (), error)
             if first_uses:  # an unpinned program is not trusted
@@ -370,15 +378,17 @@ class SavedCatalog:
                 return syntax_error([problem])
         return None
 
-    def _find_refusal(self) -> CodeModeError | None:
+    def _find_first_refusal_error(self) -> CodeModeError | None:
         seen: set[tuple[str, int]] = set()
         for name in self._mentions.names:
-            error = self._find_refusal_of(name, (), seen)
+            error = self._find_refusal_error(name, (), seen)
             if error is not None:
                 return error
         return None
 
-    def _find_refusal_of(self, name: str, chain: tuple[str, ...], seen: set[tuple[str, int]]) -> CodeModeError | None:
+    def _find_refusal_error(
+        self, name: str, chain: tuple[str, ...], seen: set[tuple[str, int]]
+    ) -> CodeModeError | None:
         path = " calls ".join(f"saved.{member}" for member in (*chain, name))
         if name in chain:
             return syntax_error([{"message": f"saved programs in a cycle: {path}", "line": 1, "column": 1}])
@@ -396,7 +406,7 @@ class SavedCatalog:
         if sent.rule_error is not None:
             return sent.rule_error
         for inner_name in sent.mentions.names:
-            error = self._find_refusal_of(inner_name, (*chain, name), seen)
+            error = self._find_refusal_error(inner_name, (*chain, name), seen)
             if error is not None:
                 return error
         return None
@@ -429,12 +439,12 @@ class SavedCatalog:
 
     # -- facts of saved programs, added to those of the program
 
-    def _add_body_names(self, facts: Any) -> Any:
+    def _add_names_of_saved_programs(self, facts: Any) -> Any:
         facts = self._add_server_imports(facts)
         names = mapping_or_empty(facts).get("names")
         if not names:
             return facts
-        bodies = [sent.program.current.body["facts"] for _, sent in self._list_usable()]
+        bodies = [sent.program.current.body["facts"] for _, sent in self._list_usable_programs()]
         definitions = [
             name for names_in_bodies in (facts, *bodies) for name in list_or_empty(names_in_bodies.get("definitions"))
         ]
@@ -466,32 +476,32 @@ class SavedCatalog:
 
     # -- the functions of `saved` at run time
 
-    def _restore(self, saved_data: Mapping[str, Any]) -> None:
+    def _restore_saved_programs(self, saved_data: Mapping[str, Any]) -> None:
         """Restore the saved programs of a resumed invocation."""
         self._owner = str(saved_data.get("owner", ""))
         programs = mapping_or_empty(saved_data.get("programs"))
         self._schemas = {name: mapping_or_empty(body).get("inputSchema") for name, body in programs.items()}
 
-    def _make_tool(self, name: str) -> PreparedTool | None:
+    def _make_saved_tool(self, name: str) -> PreparedTool | None:
         if name in self._schemas:
-            return make_validator(name, self._schemas[name], partial(self._use_program, name))
+            return make_input_validator(name, self._schemas[name], partial(self._count_use_and_return_input, name))
         if name == "$search":
-            return _make_prepared_tool(name, self._search, {"type": "string"})
+            return _make_prepared_tool(name, self._search_saved_programs, {"type": "string"})
         if name == "$prepare" and self._library.model_saves:
-            return _make_prepared_tool("$save", self._prepare_save, _SAVE_SCHEMA)
+            return _make_prepared_tool("$save", self._preview_save, _SAVE_SCHEMA)
         if name == "$save" and self._library.model_saves:
-            return _make_prepared_tool(name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._requires_confirmation)
+            return _make_prepared_tool(name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._require_matching_preview)
         return None
 
-    async def _use_program(self, name: str, value: Any) -> Any:
+    async def _count_use_and_return_input(self, name: str, value: Any) -> Any:
         """Return the validated input of a saved program to the guest, and count the use."""
         try:
-            await self._library.rows.note_use(self._owner, name)
+            await self._library.rows.count_use(self._owner, name)
         except CodeModeError as error:  # a failed count must not fail the call
             log_failure(_log, f"the use of saved.{name} was not counted", (), error)
         return value
 
-    async def _search(self, query: Any) -> list[dict[str, str]]:
+    async def _search_saved_programs(self, query: Any) -> list[dict[str, str]]:
         from ..tools.search.index import ToolIndex  # late: few programs search
 
         programs = await self._library.refresh(self._owner)
@@ -502,20 +512,20 @@ class SavedCatalog:
             {
                 "name": program.name,
                 "description": program.current.body["description"],
-                "declaration": make_declarations([program])[0],
+                "declaration": make_program_declarations([program])[0],
             }
             for program in matches
         ]
 
-    async def _prepare_save(self, request: Any) -> dict[str, Any]:
+    async def _preview_save(self, request: Any) -> dict[str, Any]:
         """Return the preview of a program to save, for the approver."""
-        displayed, _ = await self._make_save_preview(request)
+        displayed, _ = await self._make_save_preview_and_row(request)
         return displayed
 
-    async def _make_save_preview(self, request: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def _make_save_preview_and_row(self, request: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         name, description, schema = request["name"], request.get("description") or "", request.get("inputSchema")
         try:
-            body = await self._library.prepare(name, request["program"], description, schema, self._pool)
+            body = await self._library.prepare_version(name, request["program"], description, schema, self._pool)
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
         except CodeModeSyntaxError as error:  # its position is in the text to save, not in the program that saves it
@@ -528,26 +538,28 @@ class SavedCatalog:
             "description": description,
             "inputSchema": body["input_schema"],
             "program": request["program"],
-            "tools": sorted(find_named_tools(request["program"], self._inner)),
+            "tools": sorted(hash_named_tools(request["program"], self._inner)),
             "difference": await run_check(
-                LARGE_CHARACTERS, lambda: make_diff(previous, to_saved_version(name, unsaved))
+                LARGE_CHARACTERS, lambda: diff_versions(previous, to_saved_version(name, unsaved))
             ),
             "replaces": 0 if previous is None else previous.version,
         }
         return displayed, body
 
-    async def _requires_confirmation(self, request: Any) -> bool:
+    async def _require_matching_preview(self, request: Any) -> bool:
         """Return True: a person is asked. Raises `CodeModeToolError` if the preview would be wrong."""
-        displayed, _ = await self._make_save_preview(request)
+        displayed, _ = await self._make_save_preview_and_row(request)
         if displayed != {"inputSchema": None, **request}:
             raise CodeModeToolError("saved.$save: the preview does not match the program")
         return True
 
     async def _save_program(self, request: Any) -> dict[str, Any]:
-        _, body = await self._make_save_preview(request)
+        _, body = await self._make_save_preview_and_row(request)
         body |= {"by": "model", "created_from": self._call.tool_call_id}
         try:
-            version = await self._library.keep(self._owner, request["name"], body, request["replaces"], self._inner)
+            version = await self._library.store_version(
+                self._owner, request["name"], body, request["replaces"], self._inner
+            )
         except ValueError as error:
             raise CodeModeToolError(str(error)) from error
         return {"name": version.name, "version": version.version}
@@ -585,4 +597,4 @@ def _iter_server_paths(program: str) -> Iterator[str]:
             yield path
 
 
-__all__ = ["SavedCatalog", "attach_to_catalog", "with_library"]
+__all__ = ["SavedProgramCatalog", "attach_library_to_catalog", "with_saved_programs"]

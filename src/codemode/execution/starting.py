@@ -10,8 +10,8 @@ from ..errors import CodeModeWorkerError, Resumable
 from ..host.imports import importing
 from ..host.sync import refuse_in_workflow
 from ..options.parts import CodeModeOptions
-from ..workers.pool import WorkerPool, pool_or_default
-from .optional_parts import load_optional_parts, optional_parts_are_loaded
+from ..workers.pool import WorkerPool, get_pool_or_default
+from .optional_parts import import_telemetry, is_telemetry_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +31,7 @@ def start_pool(pool: WorkerPool | None) -> WorkerPool:
     Raises `RuntimeError` in a workflow, see `refuse_in_workflow`; so does `prepare_pool`.
     """
     refuse_in_workflow()
-    workers = pool_or_default(pool)
+    workers = get_pool_or_default(pool)
     workers.start()
     return workers
 
@@ -39,23 +39,23 @@ def start_pool(pool: WorkerPool | None) -> WorkerPool:
 async def prepare_pool(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
     """Return the pool to use as `start_pool` does; import in a thread what runs programs."""
     refuse_in_workflow()
-    workers = pool_or_default(pool)
-    is_loaded = not options.telemetry.is_enabled or optional_parts_are_loaded()
+    workers = get_pool_or_default(pool)
+    is_loaded = not options.telemetry.is_enabled or is_telemetry_loaded()
     # With everything imported there is nothing to do while the first worker starts.
-    if not (is_loaded and load_execution.cache_info().currsize):
-        await workers.run_in_thread(partial(_prepare_in_thread, workers, options))
+    if not (is_loaded and import_execution_module.cache_info().currsize):
+        await workers.run_in_start_thread(partial(_start_pool_and_import, workers, options))
     return workers
 
 
-def _prepare_in_thread(workers: WorkerPool, options: CodeModeOptions) -> None:
+def _start_pool_and_import(workers: WorkerPool, options: CodeModeOptions) -> None:
     workers.start()
-    load_execution()
+    import_execution_module()
     with importing:
-        load_optional_parts(options)
+        import_telemetry(options)
 
 
 @cache
-def load_execution():
+def import_execution_module():
     """Import the execution module late, while the first worker starts on another processor.
 
     Raises `CodeModeWorkerError` if it cannot be read, for example without free descriptors.
@@ -69,9 +69,9 @@ def load_execution():
 
 
 @cache
-def load_suspendable():
-    """Import the module of suspendable programs. Raises as `load_execution`."""
-    load_execution()
+def import_suspendable_module():
+    """Import the module of suspendable programs. Raises as `import_execution_module`."""
+    import_execution_module()
     try:
         with importing:
             from . import suspendable_execution
@@ -81,7 +81,7 @@ def load_suspendable():
 
 
 @cache
-def load_resume():
+def import_resume_module():
     """Import the module that resumes paused programs."""
     with importing:
         from . import resume as continuations
@@ -100,11 +100,11 @@ async def resume_with_answers(
 ) -> RunOutcome:
     """Resume a paused program with answers as `resume` does, with the pool started and modules imported."""
     workers = await prepare_pool(pool, options)
-    if not load_resume.cache_info().currsize:
-        await workers.run_in_thread(load_resume)
-    continuations = load_resume()
+    if not import_resume_module.cache_info().currsize:
+        await workers.run_in_start_thread(import_resume_module)
+    continuations = import_resume_module()
     answers = partial(continuations.read_answers_by_id, resolution=resolution, resolutions=resolutions)
-    return await continuations.resume(profile, interrupt, answers, catalog, options, outer, workers)
+    return await continuations.resume_program(profile, interrupt, answers, catalog, options, outer, workers)
 
 
 def attach_library(
@@ -116,18 +116,18 @@ def attach_library(
     """
     if library is None:
         return None
-    from .saved_programs import attach_to_catalog  # late: only saved programs need it
+    from .saved_programs import attach_library_to_catalog  # late: only saved programs need it
 
-    return attach_to_catalog(library, catalog, names)
+    return attach_library_to_catalog(library, catalog, names)
 
 
 def append_library_description(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
     """Append the description of saved programs, if there are any."""
-    library_text = "" if library is None else library.describe(import_from)
+    library_text = "" if library is None else library.describe_programs(import_from)
     return f"{description}\n\n{library_text}" if library_text else description
 
 
-def with_library(
+def with_saved_programs(
     catalog: ToolCatalog[PreparedTool],
     library: ProgramLibrary | None,
     js: str | None,
@@ -135,9 +135,9 @@ def with_library(
     pool: WorkerPool | None,
     rules: StaticRules | None = None,
 ) -> ToolCatalog[PreparedTool]:
-    """Return the tools of a run with the saved programs that it may call; see `saved_programs.with_library`."""
+    """Return the tools of a run with the saved programs that it may call; see `saved_programs.with_saved_programs`."""
     if library is None:
         return catalog
-    from .saved_programs import with_library as add_saved
+    from .saved_programs import with_saved_programs as add_saved
 
     return add_saved(catalog, library, js, call, pool, rules)

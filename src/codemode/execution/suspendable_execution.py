@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
-from ..data.json_values import utf8_length
+from ..data.json_values import count_utf8_bytes
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_to_end, wait_despite_cancellation
 from ..host.clock import now_ms
-from ..host.threads import UsingThreads, run_check
+from ..host.threads import InvocationThreadsScope, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import CodeModeOptions
 from ..profile import SurfaceSettings
@@ -22,16 +22,16 @@ from ..protocol.ledger import Ledger, ProgramProgress
 from ..protocol.suspension import SuspendableInvocation, answer_open_yields
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
-from ..workers.image import engine_version
+from ..workers.image import find_engine_version
 from ..workers.pool import WorkerPool
-from .call_content import hold_content
+from .call_content import retain_content_until_expiry
 from .call_context import OuterCall
 from .call_values import AnsweredPause
-from .execution import Execution, decode_value
-from .journal_opening import Journaling
+from .execution import Execution, decode_program_value
+from .journal_opening import RunJournaling
 from .outcome import OutputItem, PendingCall, RunOutcome, Suspension, list_pending_calls, with_changes
 from .programs import accept_checked_program
-from .recovery import Recovery, make_continuation, make_interrupt
+from .recovery import RecoveryLedgerBuilder, make_continuation, make_signed_interrupt
 from .suspendable_runner import SuspendableRunner
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def run_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], Corout
         raise CodeModeAbortedError(_LOOP_CLOSED) from error
     local_future = asyncio.wrap_future(call.done)
     try:
-        await _wait_for_loop(loop, local_future)
+        await _wait_while_loop_runs(loop, local_future)
     except BaseException:
         call.cancel()
         if loop.is_running():
@@ -109,7 +109,7 @@ async def run_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[], Corout
     return local_future.result()
 
 
-async def _wait_for_loop(loop: asyncio.AbstractEventLoop, local_future: asyncio.Future[Any]) -> None:
+async def _wait_while_loop_runs(loop: asyncio.AbstractEventLoop, local_future: asyncio.Future[Any]) -> None:
     while not local_future.done():
         did_run = loop.is_running()
         await asyncio.wait([local_future], timeout=_POLL_SECONDS)
@@ -124,17 +124,17 @@ async def _wait_for_loop(loop: asyncio.AbstractEventLoop, local_future: asyncio.
 _ITEM_LABEL = "an item of the program's output"
 
 
-async def read_output_items(written: list[OutputEntry], max_values: int) -> tuple[OutputItem, ...]:
-    """Return the output of the program as values. Raises `CodeModeError` if `decode_value` refuses one."""
+async def decode_output_items(written: list[OutputEntry], max_values: int) -> tuple[OutputItem, ...]:
+    """Return the output of the program as values. Raises `CodeModeError` if `decode_program_value` refuses one."""
     if not written:
         return ()
 
-    def read_item(item: OutputEntry) -> OutputItem:
+    def decode_item(item: OutputEntry) -> OutputItem:
         if item.kind not in ("json", "content"):
             return OutputItem(item.kind, item.text, item.level)
-        return OutputItem(item.kind, decode_value(item.text, max_values, label=_ITEM_LABEL))
+        return OutputItem(item.kind, decode_program_value(item.text, max_values, label=_ITEM_LABEL))
 
-    return await run_check(sum(len(entry.text) for entry in written), lambda: tuple(map(read_item, written)))
+    return await run_check(sum(len(entry.text) for entry in written), lambda: tuple(map(decode_item, written)))
 
 
 _StopReason: TypeAlias = events.Ending | events.SuspensionReason
@@ -160,7 +160,7 @@ class SuspendableExecution(Execution):
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
         invocation_data: Mapping[str, Any] | None = None,
-        journaling: Journaling | None = None,
+        journaling: RunJournaling | None = None,
     ) -> None:
         if answered is not None:
             answer_open_yields(answered.continuation.ledger, (outer.call.clock_ms or now_ms)())
@@ -172,7 +172,7 @@ class SuspendableExecution(Execution):
         self._has_segment_ended = False  # the current segment of the run
         self._closing: asyncio.Task[None] | None = None
         self._unclaimed_outcome: RunOutcome | None = None  # an outcome whose caller was cancelled before it arrived
-        self.on_change: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = _ignore_change
 
     # -- suspended
 
@@ -184,10 +184,10 @@ class SuspendableExecution(Execution):
     @property
     def is_suspended(self) -> bool:
         """True while it can be continued, or has an outcome that no caller has received."""
-        return self._unclaimed_outcome is not None or self._rests
+        return self._unclaimed_outcome is not None or self._is_machine_suspended
 
     @property
-    def _rests(self) -> bool:
+    def _is_machine_suspended(self) -> bool:
         runner = self._runner
         return runner is not None and runner.machine.suspension_reason is not None and not runner.ended.done()
 
@@ -218,10 +218,10 @@ class SuspendableExecution(Execution):
             machine.settings.invocation_data_json or "",
             *(entry.text for entry in runner.output),
         )
-        return machine.size_bytes + sum(map(utf8_length, texts))
+        return machine.stored_ledger_bytes + sum(map(count_utf8_bytes, texts))
 
     @property
-    def pending(self) -> tuple[PendingCall, ...]:
+    def pending_calls(self) -> tuple[PendingCall, ...]:
         """The calls that run or wait for a person."""
         return () if self._runner is None else list_pending_calls(self._runner.machine.ledger.entries)
 
@@ -236,19 +236,19 @@ class SuspendableExecution(Execution):
 
     def drop_worker(self) -> None:
         """Release worker and slot of a suspended run, on its own loop. The result stays the same."""
-        if self._rests and not self._is_continuing:
+        if self._is_machine_suspended and not self._is_continuing:
             cast("SuspendableRunner", self._runner).drop_worker()
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
         """End it with its calls and return its failed outcome. Works from any event loop and thread."""
         return await self._run_on_dedicated_loop(lambda: self._abort(CodeModeAbortedError(reason)))
 
-    async def save(self) -> Interrupt:
+    async def save_as_interrupt(self) -> Interrupt:
         """Return a suspended run as a signed interrupt: program, settings and ledger.
 
         The outcome of running calls is unknown in it. `resume` with the same tools continues from there.
         """
-        return await self._run_on_dedicated_loop(self._save)
+        return await self._run_on_dedicated_loop(self._save_as_interrupt)
 
     # -- the run
 
@@ -264,7 +264,7 @@ class SuspendableExecution(Execution):
     async def _run_to_end(self, source: str) -> RunOutcome:
         try:
             try:
-                stop = await self._start(source)
+                stop = await self._start_on_worker(source)
             except BaseException:
                 await self._close()
                 raise
@@ -278,12 +278,12 @@ class SuspendableExecution(Execution):
             await self._close()
             raise
 
-    async def _start(self, source: str) -> _StopReason:
+    async def _start_on_worker(self, source: str) -> _StopReason:
         machine = self._machine
         lease = await self._acquire_worker()
         try:
-            program = self._make_checker(source, lease)
-            check = (accept_checked_program, None) if program is None else (program.check, program.preparation)
+            program = self._make_program_checker(source, lease)
+            check = (accept_checked_program, None) if program is None else (program.check, program.prepare_tools)
             if self._journaling is not None and program is not None:
                 self._journaling.waits_without_worker, self._journaling.waits_ms = True, self._wait_ms
             calls, compute_ms = self._make_nested_calls(), self._progress.compute_ms
@@ -296,11 +296,11 @@ class SuspendableExecution(Execution):
         runner.on_change = self._notify_change
         runner.on_ended = self._on_ended_while_suspended
         if lease.needs_spare:
-            self._loop.call_soon(lease.refill, 1)
+            self._loop.call_soon(lease.refill_spares, 1)
         if program is None:
-            runner.start(machine.receive(self._accept_unchecked(source)))
+            runner.start(machine.receive(self._accept_unchecked_program(source)))
         else:
-            runner.start(self._first_effects(source, program))
+            runner.start(self._make_first_effects(source, program))
         return await _wait_for_stop(runner)
 
     async def _continue(self, wait_ms: int) -> RunOutcome:
@@ -324,7 +324,7 @@ class SuspendableExecution(Execution):
 
     async def _run_next_segment(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
         try:
-            stop = await self._deliver_changes(runner, wait_ms)
+            stop = await self._deliver_outcomes_and_wait(runner, wait_ms)
         except BaseException as error:
             if not runner.ended.done():
                 if isinstance(error, asyncio.CancelledError):
@@ -341,23 +341,25 @@ class SuspendableExecution(Execution):
     async def _run_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
         """Return the outcome of the next segment of the run and write or end its journal."""
 
-        async def run_segment() -> RunOutcome:
+        async def run_and_make_outcome() -> RunOutcome:
             return await self._make_segment_outcome(await work())
 
-        with UsingThreads(self._threads):
+        with InvocationThreadsScope(self._threads):
             return await (
-                run_segment() if self._journaling is None else self._run_journaled(run_segment, self._journaling)
+                run_and_make_outcome()
+                if self._journaling is None
+                else self._run_with_journal(run_and_make_outcome, self._journaling)
             )
 
-    async def _deliver_changes(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
+    async def _deliver_outcomes_and_wait(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
         """Deliver outcomes on the held worker or a new one. Without a worker, first wait for an outcome."""
         runner.reclaim_worker()
         while not runner.is_warm and runner.machine.has_running_requests and not runner.machine.has_pending_deliveries:
-            runner.wait_for_change(wait_ms)
+            runner.start_change_wait(wait_ms)
             stop = await _wait_for_stop(runner)
             if not isinstance(stop, str) or runner.is_wait_over:
                 return stop
-            wait_ms = max(1, wait_ms - runner.wait_ms)
+            wait_ms = max(1, wait_ms - runner.waited_ms)
         await runner.answer_open_yields()
         if runner.ended.done():
             return runner.ended.result()
@@ -369,7 +371,7 @@ class SuspendableExecution(Execution):
             lease.kill_and_release()
         else:
             js = runner.machine.js or ""
-            self._machine = runner.continue_on_worker(lease, self._accept_unchecked(js), wait_ms)
+            self._machine = runner.continue_on_worker(lease, self._accept_unchecked_program(js), wait_ms)
         return await _wait_for_stop(runner)
 
     async def _make_segment_outcome(self, stop: _StopReason) -> RunOutcome:
@@ -378,9 +380,9 @@ class SuspendableExecution(Execution):
         written = runner.take_output()
         machine, previous_count = runner.machine, self._progress.output_count
         try:
-            output = await read_output_items(written, self._options.execution_policy.max_values)
+            output = await decode_output_items(written, self._options.execution_policy.max_values)
         except CodeModeError as error:
-            runner.feed(events.HostFailed(error))
+            runner.feed_event(events.HostFailed(error))
             output, stop = (), events.Failed(error)
         is_delivered_now = not isinstance(stop, events.Interrupted) or self._outer.takes_output
         is_delivered = is_delivered_now and not self._outer.keeps_output
@@ -389,9 +391,9 @@ class SuspendableExecution(Execution):
         )
         if isinstance(stop, str):
             self._is_starting = False
-            runner.offer_worker()
-            output_bytes = sum(utf8_length(entry.text) for entry in written)
-            suspension = Suspension(stop, self.pending, self, output_bytes)
+            runner.make_worker_revocable()
+            output_bytes = sum(count_utf8_bytes(entry.text) for entry in written)
+            suspension = Suspension(stop, self.pending_calls, self, output_bytes)
             warnings = self._warning_fields
             self._output_warnings.clear()  # each is reported once
             return RunOutcome("resting", *self._outcome_fields, output=output, suspension=suspension, **warnings)
@@ -399,11 +401,13 @@ class SuspendableExecution(Execution):
         self._is_over = True
         await self._close()
         outcome = await (
-            self._make_completed_outcome(stop) if isinstance(stop, events.Completed) else self._make_ended_outcome(stop)
+            self._make_completed_outcome(stop)
+            if isinstance(stop, events.Completed)
+            else self._make_failed_or_interrupted_outcome(stop)
         )
         return with_changes(outcome, output=output) if output else outcome
 
-    async def _make_ended_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
+    async def _make_failed_or_interrupted_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
         if isinstance(ending, events.Failed):
             return self.make_failed_outcome(await self._report_error(ending.error))
         return await self._make_interrupted_outcome()
@@ -413,34 +417,34 @@ class SuspendableExecution(Execution):
         if runner is not None:
             await runner.close()
             if not self._loop.is_closed():
-                self._loop.call_soon(runner.refill)
+                self._loop.call_soon(runner.refill_spares)
 
     async def _abort(self, error: CodeModeError) -> RunOutcome:
         runner = self._runner
         if runner is None or self._is_continuing or self._is_over or runner.machine.suspension_reason is None:
             if runner is not None:
-                runner.feed(events.HostFailed(error))  # the waiting caller handles it
+                runner.feed_event(events.HostFailed(error))  # the waiting caller handles it
             return self.make_failed_outcome(error)
-        runner.feed(events.HostFailed(error))
+        runner.feed_event(events.HostFailed(error))
         return await shield_to_end(self._run_segment(lambda: _wait_for_stop(runner)))
 
-    async def _save(self) -> Interrupt:
+    async def _save_as_interrupt(self) -> Interrupt:
         runner = self._runner
-        if runner is None or not self._rests:
+        if runner is None or not self._is_machine_suspended:
             raise CodeModeProtocolError("the program is not suspended")
         machine, continuation_options = runner.machine, self._options.continuation
         was, settings, js = machine.ledger, machine.settings, machine.js or ""
         ledger = Ledger([*was.entries], [*was.deliveries], was.notice_count, was.sidecar, self._progress, was.contents)
-        recovery = Recovery(self._catalog, self._saved_inputs, settings.has_rich_values)
+        recovery = RecoveryLedgerBuilder(self._catalog, self._saved_inputs, settings.has_rich_values)
 
-        def save() -> Interrupt:
-            recovered = recovery.ledger(ledger, settings.salt)
-            continuation = make_continuation(js, engine_version(), settings, recovered, continuation_options)
-            return make_interrupt(continuation, continuation_options, self._outer.call.conversation_id)
+        def build_interrupt() -> Interrupt:
+            recovered = recovery.build_ledger(ledger, settings.salt)
+            continuation = make_continuation(js, find_engine_version(), settings, recovered, continuation_options)
+            return make_signed_interrupt(continuation, continuation_options, self._outer.call.conversation_id)
 
-        with UsingThreads(self._threads):
-            interrupt = await run_check(len(js) + machine.size_bytes, save)
-            await hold_content(interrupt, ledger, settings.salt, continuation_options)
+        with InvocationThreadsScope(self._threads):
+            interrupt = await run_check(len(js) + machine.stored_ledger_bytes, build_interrupt)
+            await retain_content_until_expiry(interrupt, ledger, settings.salt, continuation_options)
             return interrupt
 
     def _on_ended_while_suspended(self) -> None:
@@ -456,7 +460,7 @@ class SuspendableExecution(Execution):
         return await run_on_loop(self._loop, work)
 
 
-def _ignore() -> None:
+def _ignore_change() -> None:
     """Ignore a change while no listener is set."""
 
 

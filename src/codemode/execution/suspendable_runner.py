@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import CoroutineType
 
     from ..protocol.ledger import LedgerEntry
-    from ..workers.lease import Lease
+    from ..workers.lease import PooledWorkerLease
 
 
 _REPLAY_EXTRA_MS = 5_000
@@ -41,14 +41,16 @@ class SuspendableRunner(Runner):
     caller has taken. ``on_change`` is called when an outcome arrives while it is suspended.
     """
 
-    def __init__(self, machine: SuspendableInvocation, lease: Lease, *more: Any, wait_ms: int, compute_ms: int) -> None:
+    def __init__(
+        self, machine: SuspendableInvocation, lease: PooledWorkerLease, *more: Any, wait_ms: int, compute_ms: int
+    ) -> None:
         super().__init__(machine, lease, *more)
         self.compute_seconds = compute_ms / 1000
         self.output: list[OutputEntry] = []
         self.is_warm = True
         self.is_wait_over = False  # the wait of a caller without a worker has expired
-        self.on_change: Callable[[], None] = _ignore
-        self.on_ended: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = _ignore_change
+        self.on_ended: Callable[[], None] = _ignore_change
         self._reported_ids: set[int] = set()  # requests reported to listeners
         if machine.is_replaying:
             self._clock = self._make_replay_clock()
@@ -81,9 +83,11 @@ class SuspendableRunner(Runner):
         self._wait_clock = self._restart_clocks(wait_ms)
         self._clock.start()
         self._start_wait_clock()
-        self.feed(events.ContinueRun(self._calls.now_ms()))
+        self.feed_event(events.ContinueRun(self._calls.now_ms()))
 
-    def continue_on_worker(self, lease: Lease, accepted: events.ProgramAccepted, wait_ms: int) -> SuspendableInvocation:
+    def continue_on_worker(
+        self, lease: PooledWorkerLease, accepted: events.ProgramAccepted, wait_ms: int
+    ) -> SuspendableInvocation:
         """Continue on another worker and return the invocation that replaces this one."""
         machine = self.machine.make_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
@@ -92,18 +96,18 @@ class SuspendableRunner(Runner):
         self.start(machine.receive(accepted))
         return machine
 
-    def wait_for_change(self, wait_ms: int) -> None:
+    def start_change_wait(self, wait_ms: int) -> None:
         """Start the wait clock of a caller that waits for an outcome without a worker."""
         self.is_wait_over = False
         self._wait_clock = self._make_wait_clock(wait_ms)
         self._start_wait_clock()
 
     @property
-    def wait_ms(self) -> int:
+    def waited_ms(self) -> int:
         """How long the caller has waited, in milliseconds."""
         return 0 if self._wait_clock is None else int(self._wait_clock.ran_seconds * 1000)
 
-    def offer_worker(self) -> None:
+    def make_worker_revocable(self) -> None:
         """Hold the worker of a suspended run until another run needs its slot."""
         lease = self._lease
         if self.is_warm and not lease.make_revocable(lambda: self._on_worker_revoked(lease)):
@@ -111,10 +115,10 @@ class SuspendableRunner(Runner):
 
     def reclaim_worker(self) -> None:
         """Use the held worker again, if it was not revoked."""
-        if self.is_warm and not self._lease.reclaim():
+        if self.is_warm and not self._lease.reclaim_worker():
             self.drop_worker()
 
-    def _on_worker_revoked(self, lease: Lease) -> None:
+    def _on_worker_revoked(self, lease: PooledWorkerLease) -> None:
         def on_revoked() -> None:
             if self._lease is lease:
                 self.drop_worker()
@@ -129,7 +133,7 @@ class SuspendableRunner(Runner):
         if self.is_warm:
             self.is_warm = False
             self._channel.close()
-            self._lease.release_without_threads()
+            self._lease.kill_and_release_despite_threads()
         if self.machine.suspension_reason is None and self.machine.ending is None:
             self.compute_seconds = self.compute_ms / 1000
             self.machine.suspend_now()
@@ -139,7 +143,7 @@ class SuspendableRunner(Runner):
         """Answer open yields of a suspended run. Returns once the journal, if any, has them."""
         answered = self._loop.create_future()
 
-        def deliver(settled: events.CallSettled) -> None:
+        def deliver_and_notify(settled: events.CallSettled) -> None:
             self._deliver_outcome(settled)
             if not self.machine.open_yields and not answered.done():
                 answered.set_result(None)
@@ -147,15 +151,15 @@ class SuspendableRunner(Runner):
         for request_id in tuple(self.machine.open_yields):
             settled = events.CallSettled(request_id, Fulfilled(None), self._calls.now_ms())
             if self._journal is None:
-                deliver(settled)
+                deliver_and_notify(settled)
             else:
-                self._journal.write_outcome(settled, deliver)
+                self._journal.write_call_outcome(settled, deliver_and_notify)
         if self.machine.open_yields:
             await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
-    def refill(self) -> None:
+    def refill_spares(self) -> None:
         """Prepare the next spare worker."""
-        self._lease.refill()
+        self._lease.refill_spares()
 
     def take_output(self) -> list[OutputEntry]:
         """Return the output since the last call of this method."""
@@ -187,7 +191,7 @@ class SuspendableRunner(Runner):
         limit_ms = 2 * int(self.compute_seconds * 1000) + _REPLAY_EXTRA_MS
         message = f"the program did not repeat its progress within {limit_ms} ms"
         error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})
-        return self._make_clock(limit_ms, lambda: self.feed(events.HostFailed(error)))
+        return self._make_clock(limit_ms, lambda: self.feed_event(events.HostFailed(error)))
 
     def _start_wait_clock(self) -> None:
         if self._wait_clock is not None and not self._machine.is_wait_paused:
@@ -204,27 +208,27 @@ class SuspendableRunner(Runner):
     def end_wait(self) -> None:
         """End the caller's wait: the program is suspended as soon as it is idle."""
         if self.machine.suspension_reason is None:
-            self.feed(events.WaitExpired())
+            self.feed_event(events.CallerWaitExpired())
         else:
             self.is_wait_over = True
-            self._end_wait()
+            self._resolve_stop_reason()
 
-    def _end_wait(self) -> None:
+    def _resolve_stop_reason(self) -> None:
         self._stop_wait_clock()
         if not self.stop_reason.done():
             self.stop_reason.set_result("pending_tools")
 
-    def _write_console(self, level: str, text: str) -> None:
+    def _report_console_line(self, level: str, text: str) -> None:
         self.output.append(OutputEntry("console", text, level))
-        super()._write_console(level, text)
+        super()._report_console_line(level, text)
 
-    def _call(self, entry: LedgerEntry) -> CoroutineType[Any, Any, None]:
+    def _perform_call(self, entry: LedgerEntry) -> CoroutineType[Any, Any, None]:
         self._reported_ids.add(entry.id)
-        return super()._call(entry)
+        return super()._perform_call(entry)
 
     def _perform_suspension_effect(self, effect: events.SuspensionEffect) -> None:
         match effect:
-            case events.WriteItem(kind, text):
+            case events.WriteOutputItem(kind, text):
                 self.output.append(OutputEntry(kind, text))
             case events.ReplayEnded():
                 self._clock.close()
@@ -235,13 +239,13 @@ class SuspendableRunner(Runner):
             case events.ResumeWaitClock():
                 if not self.stop_reason.done():
                     self._start_wait_clock()
-            case events.Suspend(reason):
+            case events.SuspendProgram(reason):
                 self.compute_seconds += self._clock.ran_seconds
                 self._stop_clocks()
                 if not self.stop_reason.done():
                     self.stop_reason.set_result(reason)
             case events.OutcomeQueued():
-                self._end_wait()
+                self._resolve_stop_reason()
                 self.on_change()
 
     def _report_replay(self, entry: LedgerEntry) -> None:
@@ -257,7 +261,7 @@ class SuspendableRunner(Runner):
         if self._machine.suspension_reason is None:
             self.compute_seconds = self.compute_ms / 1000
         self._close_wait_clock()
-        self._lease.reclaim()
+        self._lease.reclaim_worker()
         super()._finish(ending)
         self._notify_end()
 
@@ -277,5 +281,5 @@ class SuspendableRunner(Runner):
         super()._on_worker_ended(reason)
 
 
-def _ignore() -> None:
+def _ignore_change() -> None:
     """Ignore a change while no listener is set."""

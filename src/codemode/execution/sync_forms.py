@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .call_context import CallContext
 
 
-class SyncForms:
+class SyncMethodsMixin:
     """Adds `execute_sync` and `resume_sync` to a surface. Both also work while an event loop runs in this thread."""
 
     _pool: WorkerPool | None

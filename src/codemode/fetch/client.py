@@ -62,7 +62,7 @@ _REFUSED_IPV6 = tuple(
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-def is_public(address: str) -> bool:
+def is_public_address(address: str) -> bool:
     """True for an address of the public internet. Everything private, local, special or unreadable is not."""
     try:
         parsed = ipaddress.ip_address(address)
@@ -74,11 +74,11 @@ def is_public(address: str) -> bool:
         return False
     if parsed in _NAT64:
         # All that an IPv6-only network has to reach IPv4 with; what counts is the address inside.
-        return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+        return is_public_address(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
     return parsed in _GLOBAL_IPV6 and not any(parsed in network for network in _REFUSED_IPV6)
 
 
-async def resolve(host: str, port: int) -> tuple[str, ...]:
+async def resolve_host(host: str, port: int) -> tuple[str, ...]:
     """Return the addresses of a host name in the system's order. Raises `OSError`."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -93,7 +93,7 @@ _IMPORTED_BY_A_REQUEST = ("httpcore", "anyio", "anyio._backends._asyncio", "http
 _has_loaded_tls = False
 
 
-class PinnedResponse:
+class StreamedResponse:
     """An `httpx.Response` whose body is decoded in bounded steps. ``aclose`` ends its connection."""
 
     def __init__(self, response: httpx.Response, client: httpx.AsyncClient, url: Url) -> None:
@@ -123,18 +123,18 @@ async def iter_decoded_body(response: httpx.Response) -> AsyncGenerator[bytes]:
     if response.is_stream_consumed:  # a transport that holds no stream has read it already
         yield response.content
         return
-    gunzip = _Gunzip() if _is_gzip(response.headers.get("content-encoding", "")) else None
+    gunzip = _GzipDecoder() if _is_gzip(response.headers.get("content-encoding", "")) else None
     async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as chunks:
         async for chunk in chunks:
-            for piece in (chunk,) if gunzip is None else gunzip.feed(chunk):
+            for piece in (chunk,) if gunzip is None else gunzip.decode(chunk):
                 yield piece
     if gunzip is not None:
-        gunzip.finish()
+        gunzip.require_complete()
 
 
-async def fetch_pinned(
+async def fetch_from_addresses(
     url: Url, *, method: str, headers: Mapping[str, str], body: bytes | None, addresses: Sequence[str]
-) -> PinnedResponse:
+) -> StreamedResponse:
     """Send one request to the first of ``addresses`` that takes a connection; no name is resolved here.
 
     Server name and Host header stay those of the URL. Neither redirects, proxies, cookies nor netrc are used.
@@ -142,25 +142,25 @@ async def fetch_pinned(
     """
     global _has_loaded_tls  # noqa: PLW0603 - once for the process
     if not _has_loaded_tls:
-        await run_off_loop(_tls_context)
+        await run_off_loop(_load_tls_context)
         _has_loaded_tls = True
     import httpx
 
     client = httpx.AsyncClient(
-        verify=_tls_context(),
+        verify=_load_tls_context(),
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT_SECONDS),
     )
     try:
-        response = await _send_to_first(client, url, method, headers, body, addresses[:_MAX_ADDRESSES])
+        response = await _send_to_first_reachable(client, url, method, headers, body, addresses[:_MAX_ADDRESSES])
     except BaseException:
         await client.aclose()
         raise
-    return PinnedResponse(response, client, url)
+    return StreamedResponse(response, client, url)
 
 
-async def _send_to_first(
+async def _send_to_first_reachable(
     client: httpx.AsyncClient,
     url: Url,
     method: str,
@@ -178,7 +178,7 @@ async def _send_to_first(
             str(pinned),
             headers=[(b"host", url.netloc.encode("ascii")), (b"accept-encoding", b"gzip"), *_encode_headers(headers)],
             content=body,
-            extensions={} if url.is_address else {"sni_hostname": url.host},
+            extensions={} if url.has_ip_host else {"sni_hostname": url.host},
         )
         try:
             return await client.send(request, stream=True)
@@ -192,7 +192,7 @@ def _encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 @cache
-def _tls_context() -> ssl.SSLContext:
+def _load_tls_context() -> ssl.SSLContext:
     with importing:
         import httpx
 
@@ -209,14 +209,14 @@ def _is_gzip(content_encoding: str) -> bool:
     return encoding.endswith("gzip")
 
 
-class _Gunzip:
+class _GzipDecoder:
     """Inflates in chunks of a limited size. Data after the first member is ignored, as in httpx."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(wbits=_GZIP_WINDOW_BITS)
         self._began = False
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def decode(self, data: bytes) -> Iterator[bytes]:
         self._began = self._began or bool(data)
         piece = b""
         while not self._inflate.eof and (data or len(piece) == _DECODED_CHUNK_BYTES):
@@ -225,6 +225,6 @@ class _Gunzip:
             if piece:
                 yield piece
 
-    def finish(self) -> None:
+    def require_complete(self) -> None:
         if self._began and not self._inflate.eof:
             raise EOFError("the compressed body ends too early")

@@ -17,8 +17,8 @@ from ..errors import HOST_FETCH_ERROR, CodeModeFetchError, CodeModeProtocolError
 from ..host.cancellation import is_cancelled_from_outside
 from ..host.threads import run_check
 from ..options.parts import CodeModeOptions, FetchPolicy
-from .client import LOOPBACK_ADDRESSES, Resolver, fetch_pinned, is_public, resolve
-from .urls import Url, UrlError, UrlRules, follow_location, parse_url
+from .client import LOOPBACK_ADDRESSES, Resolver, fetch_from_addresses, is_public_address, resolve_host
+from .urls import Url, UrlError, UrlRules, parse_url, resolve_redirect_url
 
 MAX_HEADERS = 256
 MAX_HEADER_CHARACTERS = 65_536
@@ -56,10 +56,10 @@ class FetchRequest:
         """True for a request that must not be sent twice."""
         return self.method not in ("GET", "HEAD", "OPTIONS")
 
-    def follow_redirect(self, status: int, location: str) -> FetchRequest:
+    def build_redirected_request(self, status: int, location: str) -> FetchRequest:
         """Return the request of a redirect. Raises `CodeModeFetchError`."""
         try:
-            url = follow_location(self.url, location)
+            url = resolve_redirect_url(self.url, location)
         except UrlError as error:
             raise CodeModeFetchError(f"fetch was redirected to a URL that {error}") from None
         becomes_get = (status == 303 and self.method != "HEAD") or (status in (301, 302) and self.method == "POST")
@@ -70,13 +70,13 @@ class FetchRequest:
         return FetchRequest(url, "GET", headers) if becomes_get else FetchRequest(url, self.method, headers, self.body)
 
 
-def read_request(input_json: str) -> FetchRequest:
+def parse_fetch_request(input_json: str) -> FetchRequest:
     """Parse the guest runtime's JSON ``{url, method, headers, body?, base64?}``.
 
     Raises `CodeModeFetchError` for a request that is not allowed, `CodeModeProtocolError` for malformed JSON.
     """
-    fields = _parse_fields(input_json)
-    headers = _read_headers(fields["headers"])
+    fields = _parse_request_fields(input_json)
+    headers = _parse_request_headers(fields["headers"])
     method = fields["method"].upper()
     if not _TOKEN.fullmatch(method) or method in _REFUSED_METHODS:
         raise CodeModeFetchError(f"fetch cannot use the method {method[:40]!r}")
@@ -90,7 +90,7 @@ def read_request(input_json: str) -> FetchRequest:
     return FetchRequest(url, method, headers, body)
 
 
-def _parse_fields(input_json: str) -> dict[str, Any]:
+def _parse_request_fields(input_json: str) -> dict[str, Any]:
     try:
         value = decode_json(input_json, max_depth=8)
     except ValueError as error:
@@ -102,17 +102,17 @@ def _parse_fields(input_json: str) -> dict[str, Any]:
     return fields
 
 
-def _read_headers(pairs: list[Any]) -> dict[str, str]:
+def _parse_request_headers(pairs: list[Any]) -> dict[str, str]:
     headers = HeaderCollector("a fetch")
     for pair in pairs:
         match pair:
             case [str(name), str(value)]:
                 name, value = name.lower(), value.strip(" \t\r\n")
                 headers.add(name, value)
-                _check_header(name, value)
+                _check_request_header(name, value)
             case _:
                 raise CodeModeProtocolError("the worker sent a fetch with a header that is not a pair")
-    return headers.join()
+    return headers.join_repeated()
 
 
 class HeaderCollector:
@@ -136,12 +136,12 @@ class HeaderCollector:
             raise CodeModeFetchError(f"fetch: the headers of {self._what} may have {MAX_HEADER_CHARACTERS} characters")
         self._values.setdefault(name, []).append(value)
 
-    def join(self) -> dict[str, str]:
+    def join_repeated(self) -> dict[str, str]:
         """Return one value for each name."""
         return {name: ", ".join(values) for name, values in self._values.items()}
 
 
-def _check_header(name: str, value: str) -> None:
+def _check_request_header(name: str, value: str) -> None:
     if not _TOKEN.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
         raise CodeModeFetchError(f"fetch: the header {name[:40]!r} has characters that no header may have")
     if name in _REFUSED_HEADERS or name.startswith(_REFUSED_HEADER_PREFIXES):
@@ -180,7 +180,7 @@ class Fetcher:
     unresolved: set[str] = field(default_factory=set[str])
 
     @classmethod
-    def of(cls, options: CodeModeOptions) -> Fetcher | None:
+    def from_options(cls, options: CodeModeOptions) -> Fetcher | None:
         """Create a fetcher for options; None without fetch.
 
         Raises `ValueError` for an invalid origin or prefix, or without an HTTP client.
@@ -190,10 +190,10 @@ class Fetcher:
             return None
         if policy.fetch is None and find_spec("httpx") is None:
             raise ValueError("fetch_policy needs httpx (pip install 'codemode-toolkit[fetch]') or its own fetch")
-        rules = UrlRules.of(policy.allowed_origins, policy.allowed_url_prefixes)
-        return cls(policy, rules, options.execution_policy.max_result_bytes, resolve)
+        rules = UrlRules.parse(policy.allowed_origins, policy.allowed_url_prefixes)
+        return cls(policy, rules, options.execution_policy.max_result_bytes, resolve_host)
 
-    async def perform(self, request: FetchRequest) -> str:
+    async def fetch_as_json(self, request: FetchRequest) -> str:
         """Return the response as JSON for the guest runtime.
 
         Its members are status, statusText, url, redirected, headers, and text or base64. Raises `CodeModeFetchError`,
@@ -201,9 +201,9 @@ class Fetcher:
         larger than a result may be; `CodeModeProtocolError`.
         """
         for redirects in range(self.policy.max_redirects + 1):
-            async with self._exchange(request) as response:
-                status, headers = _get_status(response), _collect_headers(response.headers)
-                url = self._final_url(response, request)
+            async with self._open_response(request) as response:
+                status, headers = _get_status(response), _collect_response_headers(response.headers)
+                url = self._parse_final_url(response, request)
                 location = headers.get("location") if status in REDIRECT_STATUSES else None
                 is_final = location is None or not self.policy.allow_redirects
                 body = await self._read_body(response, request, status, headers) if is_final else b""
@@ -212,28 +212,28 @@ class Fetcher:
                 redirected = redirects > 0 or url != request.url
                 head = {"status": status, "statusText": reason, "url": str(url), "redirected": redirected}
                 return await self._encode_response({**head, "headers": sorted(headers.items())}, body)
-            request = request.follow_redirect(status, location or "")
+            request = request.build_redirected_request(status, location or "")
         raise CodeModeFetchError(f"fetch was redirected more than {self.policy.max_redirects} times")
 
     @contextlib.asynccontextmanager
-    async def _exchange(self, request: FetchRequest) -> AsyncGenerator[Any]:
+    async def _open_response(self, request: FetchRequest) -> AsyncGenerator[Any]:
         """Send a request and give its response, which is closed at the end of the block."""
-        with _sanitizing_errors(request):
-            response = await self._send(request)
+        with _sanitize_errors(request):
+            response = await self._send_request(request)
             try:
                 yield response
             finally:
-                await _close(response)
+                await _close_quietly(response)
 
-    async def _send(self, request: FetchRequest) -> Any:
-        self._check(request)
-        addresses = await self._resolve_addresses(request.url)
+    async def _send_request(self, request: FetchRequest) -> Any:
+        self._check_request(request)
+        addresses = await self._resolve_allowed_addresses(request.url)
         arguments: dict[str, Any] = {"method": request.method, "headers": dict(request.headers), "body": request.body}
         if self.policy.fetch is None:
-            return await fetch_pinned(request.url, **arguments, addresses=addresses)
+            return await fetch_from_addresses(request.url, **arguments, addresses=addresses)
         return await self.policy.fetch(str(request.url), **arguments)
 
-    def _check(self, request: FetchRequest) -> None:
+    def _check_request(self, request: FetchRequest) -> None:
         if request.method not in self.policy.allowed_methods:
             allowed = ", ".join(self.policy.allowed_methods) or "none"
             raise CodeModeFetchError(f"fetch may not use {request.method[:40]}; allowed are: {allowed}")
@@ -243,21 +243,21 @@ class Fetcher:
         if not self.rules.allows(url):
             raise CodeModeFetchError(f"fetch may not reach {url.origin}{url.path[:200]}")
 
-    async def _resolve_addresses(self, url: Url) -> tuple[str, ...]:
+    async def _resolve_allowed_addresses(self, url: Url) -> tuple[str, ...]:
         # A policy that allows an address or localhost names it: only resolved names need a check.
-        if url.is_address:
+        if url.has_ip_host:
             return (url.host,)
         if url.is_localhost:
             return LOOPBACK_ADDRESSES
         if self.policy.fetch is not None:
             if self.policy.refuse_private_addresses:
-                await self._check_name_if_resolvable(url)
+                await self._check_host_if_resolvable(url)
             return ()
         addresses = tuple(await self.resolve(url.host, url.port))
         self._check_addresses(url, addresses)
         return addresses
 
-    async def _check_name_if_resolvable(self, url: Url) -> None:
+    async def _check_host_if_resolvable(self, url: Url) -> None:
         """Check the addresses of a name, if this host can resolve it: behind a proxy only the proxy can."""
         if url.host in self.unresolved:
             return
@@ -269,13 +269,13 @@ class Fetcher:
             self._check_addresses(url, tuple(found))
 
     def _check_addresses(self, url: Url, addresses: tuple[str, ...]) -> None:
-        if self.policy.refuse_private_addresses and not all(map(is_public, addresses)):
+        if self.policy.refuse_private_addresses and not all(map(is_public_address, addresses)):
             raise CodeModeFetchError(
                 f"fetch: {url.host} has an address that is not public (refuse_private_addresses)",
                 details={"host": url.host, "addresses": list(addresses)},
             )
 
-    def _final_url(self, response: Any, request: FetchRequest) -> Url:
+    def _parse_final_url(self, response: Any, request: FetchRequest) -> Url:
         try:
             url = parse_url(str(response.url))
         except UrlError as error:
@@ -288,7 +288,7 @@ class Fetcher:
         if request.method == "HEAD" or status in _NO_BODY_STATUSES:
             return b""
         declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and _exceeds(declared, self.policy.max_response_bytes):
+        if declared.isascii() and declared.isdigit() and _is_number_above(declared, self.policy.max_response_bytes):
             raise self._create_too_large_error()
         body = bytearray()
         chunks = response.aiter_bytes()
@@ -298,7 +298,7 @@ class Fetcher:
                     raise self._create_too_large_error()
                 body += chunk
         finally:
-            await _close(chunks)
+            await _close_quietly(chunks)
         return bytes(body)
 
     def _create_too_large_error(self) -> CodeModeFetchError:
@@ -307,11 +307,11 @@ class Fetcher:
         )
 
     async def _encode_response(self, head: Mapping[str, Any], body: bytes) -> str:
-        def write() -> str:
-            answer = {**head, **_body_fields(body)}
+        def encode_head_and_body() -> str:
+            answer = {**head, **_encode_body_fields(body)}
             return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
 
-        return await run_check(len(body), write)
+        return await run_check(len(body), encode_head_and_body)
 
 
 def describe_fetch(policy: FetchPolicy | None) -> str | None:
@@ -331,7 +331,7 @@ def describe_fetch(policy: FetchPolicy | None) -> str | None:
 
 
 @contextlib.contextmanager
-def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
+def _sanitize_errors(request: FetchRequest) -> Generator[None]:
     """Turn errors of the client into errors without details for the guest. Refusals pass unchanged."""
     try:
         yield
@@ -341,12 +341,12 @@ def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
         if is_cancelled_from_outside(asyncio.current_task()):
             raise
         # Cancelled inside the client, not from outside.
-        raise _create_failure(request) from error
+        raise _fetch_failed_error(request) from error
     except (Exception, SystemExit) as error:
-        raise _create_failure(request) from error
+        raise _fetch_failed_error(request) from error
 
 
-def _create_failure(request: FetchRequest) -> CodeModeFetchError:
+def _fetch_failed_error(request: FetchRequest) -> CodeModeFetchError:
     details = {"method": request.method, "url": str(request.url)}
     return CodeModeFetchError(f"fetch of {request.url.origin} failed", code=HOST_FETCH_ERROR, details=details)
 
@@ -358,7 +358,7 @@ def _get_status(response: Any) -> int:
     return status
 
 
-def _collect_headers(headers_like: Any) -> dict[str, str]:
+def _collect_response_headers(headers_like: Any) -> dict[str, str]:
     """Return response headers with lower-case names, repeated ones joined, without hidden ones."""
     items = (
         headers_like.multi_items()
@@ -369,28 +369,28 @@ def _collect_headers(headers_like: Any) -> dict[str, str]:
     )
     headers = HeaderCollector("a response")
     for name, value in cast("Iterable[tuple[Any, Any]]", items):
-        headers.add(_to_text(name).lower(), _to_text(value))
-    return {name: value for name, value in headers.join().items() if name not in _HIDDEN_HEADERS}
+        headers.add(_decode_header_text(name).lower(), _decode_header_text(value))
+    return {name: value for name, value in headers.join_repeated().items() if name not in _HIDDEN_HEADERS}
 
 
-def _to_text(value: Any) -> str:
+def _decode_header_text(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _exceeds(digits: str, limit: int) -> bool:
+def _is_number_above(digits: str, limit: int) -> bool:
     # Without int(): the number of digits is the server's choice.
     plain = digits.lstrip("0")
     return (len(plain), plain) > (len(str(limit)), str(limit))
 
 
-def _body_fields(body: bytes) -> dict[str, str]:
+def _encode_body_fields(body: bytes) -> dict[str, str]:
     try:
         return {"text": body.decode("utf-8")}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(body).decode("ascii")}
 
 
-async def _close(response: Any) -> None:
+async def _close_quietly(response: Any) -> None:
     close = getattr(response, "aclose", None)
     if close is None:
         return

@@ -66,7 +66,7 @@ class Url:
         return self.path if self.query is None else f"{self.path}?{self.query}"
 
     @property
-    def is_address(self) -> bool:
+    def has_ip_host(self) -> bool:
         """True when the host is an IP address."""
         return ":" in self.host or _NUMBER.fullmatch(self.host.rpartition(".")[2]) is not None
 
@@ -105,7 +105,7 @@ def parse_url(text: str) -> Url:
     return url
 
 
-def follow_location(url: Url, location: str) -> Url:
+def resolve_redirect_url(url: Url, location: str) -> Url:
     """Return the target of a redirect from ``url``. Raises `UrlError`."""
     if len(location) > MAX_URL_CHARACTERS:
         raise UrlError(f"is longer than {MAX_URL_CHARACTERS} characters")
@@ -206,19 +206,19 @@ class UrlRules:
     prefixes: tuple[Url, ...]
 
     @classmethod
-    def of(cls, origins: Iterable[str], prefixes: Iterable[str]) -> UrlRules:
+    def parse(cls, origins: Iterable[str], prefixes: Iterable[str]) -> UrlRules:
         """Read both lists. Raises `ValueError` naming the option and the entry that is wrong."""
         return cls(
-            frozenset(_parse_rule(text, "allowed_origins").origin for text in origins),
-            tuple(_parse_rule(text, "allowed_url_prefixes") for text in prefixes),
+            frozenset(_parse_url_rule(text, "allowed_origins").origin for text in origins),
+            tuple(_parse_url_rule(text, "allowed_url_prefixes") for text in prefixes),
         )
 
     def allows(self, url: Url) -> bool:
         """True when an origin or a prefix covers the URL."""
-        return url.origin in self.origins or any(_is_under(url, prefix) for prefix in self.prefixes)
+        return url.origin in self.origins or any(_is_under_prefix(url, prefix) for prefix in self.prefixes)
 
 
-def _parse_rule(text: str, option: str) -> Url:
+def _parse_url_rule(text: str, option: str) -> Url:
     try:
         url = parse_url(text)
     except UrlError as error:
@@ -230,7 +230,7 @@ def _parse_rule(text: str, option: str) -> Url:
     return url
 
 
-def _is_under(url: Url, prefix: Url) -> bool:
+def _is_under_prefix(url: Url, prefix: Url) -> bool:
     if url.origin != prefix.origin:
         return False
     if prefix.path == "/":

@@ -30,9 +30,9 @@ class EnginePool:
     def __init__(self, config: dict[str, Any]) -> None:
         self._max_engines = config["programs_per_worker"]
         self._heap_bytes, self._stack_bytes = config["memory_limit_bytes"], config["max_stack_size_bytes"]
-        self._make_context = load_engine(config["engine_path"]).Context
-        self.runtime_text = _read_runtime(config["kernel"])
-        self.runtime_sha256 = _sha256(self.runtime_text)
+        self._make_context = load_engine_module(config["engine_path"]).Context
+        self.runtime_text = _read_runtime_source(config["kernel"])
+        self.runtime_sha256 = _compute_sha256(self.runtime_text)
         self._made_count = 0
         self._spare_engines: list[Engine] = []
         self._retained: list[object] = []
@@ -49,34 +49,34 @@ class EnginePool:
         return context, runtime, 0
 
     @property
-    def is_complete(self) -> bool:
+    def has_made_all_engines(self) -> bool:
         """True when there are as many as there may be."""
         return self._made_count >= self._max_engines
 
-    def make_spare(self, worker: Any, fill_free_heap: Pack) -> None:
+    def make_spare_engine(self, worker: Any, fill_free_heap: Pack) -> None:
         """Make one for a program to come, rehearsed as the first is, and packed."""
         current, engine = worker.engine, self.make_engine()
         worker.use_engine(engine)
         worker.warm_up_engine()
         worker.use_engine(current)
-        self._spare_engines.append(self.with_filled_heap(engine, fill_free_heap))
+        self._spare_engines.append(self.fill_engine_heap(engine, fill_free_heap))
 
-    def with_filled_heap(self, engine: Engine, fill_free_heap: Pack) -> Engine:
+    def fill_engine_heap(self, engine: Engine, fill_free_heap: Pack) -> Engine:
         """Pack the free memory of an engine that has rehearsed."""
         context, runtime, taken_bytes = engine
         filler, filler_bytes = fill_free_heap(context)
         self._retained.append(filler)
         return context, runtime, taken_bytes + filler_bytes
 
-    def next_engine(self, used_engine: object, *, makes_more: bool) -> Engine | None:
+    def take_or_make_next_engine(self, used_engine: object, *, makes_more: bool) -> Engine | None:
         """Return a new engine, from the stock or created now if that is allowed; else None."""
         self._retained.append(used_engine)
         if self._spare_engines:
             return self._spare_engines.pop()
-        return self.make_engine() if makes_more and not self.is_complete else None
+        return self.make_engine() if makes_more and not self.has_made_all_engines else None
 
 
-def load_engine(path: str) -> ModuleType:
+def load_engine_module(path: str) -> ModuleType:
     """The engine's C module at `path`; another module of that name elsewhere cannot win."""
     loader = ExtensionFileLoader("_quickjs", path)
     module = loader.create_module(ModuleSpec("_quickjs", loader, origin=path))
@@ -84,7 +84,7 @@ def load_engine(path: str) -> ModuleType:
     return module
 
 
-def _read_runtime(sources: dict[str, Any]) -> str:
+def _read_runtime_source(sources: dict[str, Any]) -> str:
     parts: list[str] = []
     for path in sources["paths"]:
         with open(path, encoding="utf-8", newline="") as file:  # noqa: PTH123 -- pathlib is memory in every fork
@@ -92,7 +92,7 @@ def _read_runtime(sources: dict[str, Any]) -> str:
     return sources["before"] + "".join(parts) + sources["after"]
 
 
-def _sha256(text: str) -> str:
+def _compute_sha256(text: str) -> str:
     # hashlib would load OpenSSL, and every fork pays for what the zygote has loaded.
     module = import_module("_sha2" if sys.version_info >= (3, 12) else "_sha256")
     return module.sha256(text.encode("utf-8")).hexdigest()

@@ -92,7 +92,7 @@ class _LayerReport:
     def apply_layer(self, layer: str, action: object) -> None:
         try:
             if layer in self._skip:
-                _raise_refused()
+                _raise_permission_error()
             detail = action()  # type: ignore[operator]  # a bare callable keeps `typing` out of the zygote
         except (OSError, ValueError) as error:
             self.layers[layer] = describe_refusal(error)
@@ -100,7 +100,7 @@ class _LayerReport:
             self.layers[layer] = f"{IN_FORCE}: {detail}" if detail else IN_FORCE
 
 
-def _raise_refused() -> None:
+def _raise_permission_error() -> None:
     raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
@@ -119,11 +119,11 @@ def apply_shared_lockdown(skip: frozenset[str] = frozenset()) -> dict[str, str]:
     os.environ.clear()
     report = _LayerReport(skip)
     report.apply_layer("namespaces", _enter_namespaces)
-    report.apply_layer("uid-drop", _drop_identity)
+    report.apply_layer("uid-drop", _drop_user_and_capabilities)
     report.apply_layer("not-dumpable", lambda: _call_prctl(_PR_SET_DUMPABLE, 0))
     report.apply_layer("no-new-privs", lambda: _call_prctl(_PR_SET_NO_NEW_PRIVS, 1))
-    report.apply_layer("landlock", _deny_all_files)
-    report.apply_layer("rlimits", _set_shared_limits)
+    report.apply_layer("landlock", _apply_empty_landlock_ruleset)
+    report.apply_layer("rlimits", _set_shared_resource_limits)
     return report.layers
 
 
@@ -150,10 +150,10 @@ def _enter_namespaces() -> str:
     return ", ".join(entered_names)
 
 
-def _drop_identity() -> str:
+def _drop_user_and_capabilities() -> str:
     uid = os.geteuid()
     if uid == 0:
-        _drop_bounding_set()
+        _drop_capability_bounding_set()
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
@@ -164,7 +164,7 @@ def _drop_identity() -> str:
     return f"uid {_NOBODY}, no capabilities"
 
 
-def _drop_bounding_set() -> None:
+def _drop_capability_bounding_set() -> None:
     capability = 0
     while _prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
         capability += 1
@@ -176,10 +176,10 @@ def _drop_capabilities() -> None:
     _require_success(_libc.capset(header, none), "capset")
 
 
-def _deny_all_files() -> str:
+def _apply_empty_landlock_ruleset() -> str:
     """A Landlock ruleset with no rules: it denies everything that it handles."""
     abi = _require_success(_syscall(_LANDLOCK_CREATE_RULESET, 0, 0, _LANDLOCK_CREATE_RULESET_VERSION), "landlock")
-    attributes = _landlock_attributes(abi)
+    attributes = _pack_landlock_attributes(abi)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     ruleset = _require_success(
         _syscall(_LANDLOCK_CREATE_RULESET, ctypes.addressof(buffer), len(attributes), 0),
@@ -192,7 +192,7 @@ def _deny_all_files() -> str:
     return f"ABI {abi}"
 
 
-def _landlock_attributes(abi: int) -> bytes:
+def _pack_landlock_attributes(abi: int) -> bytes:
     file_rights = {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)
     attributes = struct.pack("=Q", (1 << file_rights) - 1)
     if abi >= 4:
@@ -202,13 +202,13 @@ def _landlock_attributes(abi: int) -> bytes:
     return attributes
 
 
-def _set_shared_limits() -> str:
+def _set_shared_resource_limits() -> str:
     for name, value in _SHARED_LIMITS.items():
-        _set_limit(name, value)
+        _lower_resource_limit(name, value)
     return ""
 
 
-def _set_limit(name: str, value: int) -> None:
+def _lower_resource_limit(name: str, value: int) -> None:
     limit = getattr(resource, "RLIMIT_" + name)
     hard = resource.getrlimit(limit)[1]
     if hard != resource.RLIM_INFINITY:
@@ -235,10 +235,10 @@ class FinalLockdown:
         self._limits = [getattr(resource, "RLIMIT_" + name) for name in _FINAL_LIMITS]
         # Made here, and of calls that need no further Python: what a fork makes or runs costs it pages of memory.
         self._lockdown_steps = [
-            (layer, _raise_refused if layer in skip else step) for layer, step in self._build_steps()
+            (layer, _raise_permission_error if layer in skip else step) for layer, step in self._build_lockdown_steps()
         ]
 
-    def expected_report(self) -> dict[str, str]:
+    def build_expected_report(self) -> dict[str, str]:
         """The report of these layers when `apply` returns no refusal."""
         return {"one-descriptor": IN_FORCE, "parent-death-signal": IN_FORCE, "seccomp": IN_FORCE}
 
@@ -255,7 +255,7 @@ class FinalLockdown:
                 refusals[layer] = describe_refusal(error)
         return refusals
 
-    def _build_steps(self) -> list[tuple[str, Callable[[], object]]]:
+    def _build_lockdown_steps(self) -> list[tuple[str, Callable[[], object]]]:
         """Layer and what is to be called for it; -1 or an error: the environment refuses it."""
         return [
             *(
@@ -263,16 +263,16 @@ class FinalLockdown:
                 for first, last in ((4, _LAST_DESCRIPTOR), (0, 2))
             ),
             ("parent-death-signal", partial(_prctl, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)),
-            ("parent-death-signal", self._require_parent),
+            ("parent-death-signal", self._exit_if_orphaned),
             *(("rlimits", partial(resource.setrlimit, which, (0, 0))) for which in self._limits),
-            ("seccomp", self._filter_step()),
+            ("seccomp", self._make_seccomp_step()),
         ]
 
-    def _require_parent(self) -> None:
+    def _exit_if_orphaned(self) -> None:
         if os.getppid() != self._parent_pid:  # it died before the signal was armed
             os._exit(3)
 
-    def _filter_step(self) -> Callable[[], object]:
+    def _make_seccomp_step(self) -> Callable[[], object]:
         if isinstance(self._filter_program, OSError):
             return partial(_raise_error, self._filter_program)
         return partial(_prctl, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._filter_address, 0, 0)

@@ -29,14 +29,14 @@ class SandboxLockdown:
         self._required = config["isolation_required"]
         self._final_lockdown = self._lockdown.FinalLockdown(filter_program, parent_pid, skip)
         shared_report = self._lockdown.apply_shared_lockdown(skip)
-        self.shared_layers = {**self._final_lockdown.expected_report(), **shared_report}
+        self.shared_layers = {**self._final_lockdown.build_expected_report(), **shared_report}
 
-    def describe_refusal(self, layers: dict[str, str]) -> str | None:
+    def describe_missing_layers(self, layers: dict[str, str]) -> str | None:
         """Why this process may not run programs, when a required layer is not in force in `layers`."""
         missing: list[str] = self._lockdown.find_missing_layers(layers) if self._required else []
         return "isolation layers not in force: " + ", ".join(missing) if missing else None
 
-    def apply_final(self, channel_fd: int) -> dict[str, str]:
+    def apply_final_layers(self, channel_fd: int) -> dict[str, str]:
         """Apply the final half; the layers that differ from `layers`."""
         return self._final_lockdown.apply(channel_fd)
 

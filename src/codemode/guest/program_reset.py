@@ -26,7 +26,7 @@ class ProgramReset:
         self._finished_programs = 0
         self.is_waiting = True  # until the host begins a program
 
-    def accept_frame(self, body: bytes | memoryview) -> None:
+    def accept_begin_frame(self, body: bytes | memoryview) -> None:
         """Look whether a frame begins the next program. Any other one is left over."""
         if len(body) == _BEGIN_STRUCT.size:
             kind, number = _BEGIN_STRUCT.unpack(body)
@@ -40,7 +40,7 @@ class ProgramReset:
         """
         worker = self._worker
         used_engine = (worker.engine, worker.turn_runner)
-        engine = worker.engine_pool.next_engine(used_engine, makes_more=self._makes_engines)
+        engine = worker.engine_pool.take_or_make_next_engine(used_engine, makes_more=self._makes_engines)
         if engine is None:
             return None
         worker.use_engine(engine)

@@ -63,57 +63,57 @@ def assemble_filter(machine: str, *, musl: bool) -> bytes:
     if machine not in _AUDIT_ARCH:
         raise OSError(f"no system call filter for machine type {machine}")
     numbers = SYSTEM_CALL_NUMBERS[machine]
-    program = _check_architecture(machine)
+    program = _assemble_architecture_check(machine)
     for name in ALLOWED_CALLS + (MUSL_CALLS if musl else ()):
-        body = _argument_checks(name) + _instruction(_RETURN, RETURN_ALLOW)
-        program += _instruction(_JUMP_EQUAL, numbers[name], 0, len(body) // 8) + body
-    return program + _instruction(_RETURN, RETURN_KILL_PROCESS)
+        body = _assemble_argument_checks(name) + _pack_instruction(_RETURN, RETURN_ALLOW)
+        program += _pack_instruction(_JUMP_EQUAL, numbers[name], 0, len(body) // 8) + body
+    return program + _pack_instruction(_RETURN, RETURN_KILL_PROCESS)
 
 
-def _check_architecture(machine: str) -> bytes:
+def _assemble_architecture_check(machine: str) -> bytes:
     # A 32-bit entry (int 0x80) or the x32 ABI would give the same numbers another meaning.
     program = (
-        _instruction(_LOAD, _ARCH_OFFSET)
-        + _instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)
-        + _instruction(_RETURN, RETURN_KILL_PROCESS)
-        + _instruction(_LOAD, _NUMBER_OFFSET)
+        _pack_instruction(_LOAD, _ARCH_OFFSET)
+        + _pack_instruction(_JUMP_EQUAL, _AUDIT_ARCH[machine], 1, 0)
+        + _pack_instruction(_RETURN, RETURN_KILL_PROCESS)
+        + _pack_instruction(_LOAD, _NUMBER_OFFSET)
     )
     if machine == "x86_64":
-        program += _instruction(_JUMP_NOT_BELOW, _X32_BIT, 0, 1) + _instruction(_RETURN, RETURN_KILL_PROCESS)
+        program += _pack_instruction(_JUMP_NOT_BELOW, _X32_BIT, 0, 1) + _pack_instruction(_RETURN, RETURN_KILL_PROCESS)
     return program
 
 
-def _argument_checks(name: str) -> bytes:
+def _assemble_argument_checks(name: str) -> bytes:
     if name in ("read", "write"):
-        return _require_argument(0, CHANNEL_FD)
+        return _assemble_equal_argument(0, CHANNEL_FD)
     if name == "mmap":
-        return _require_bits_clear(2, _PROT_EXEC) + _require_argument(3, _PRIVATE_ANONYMOUS)
+        return _assemble_clear_bits(2, _PROT_EXEC) + _assemble_equal_argument(3, _PRIVATE_ANONYMOUS)
     if name == "mprotect":
-        return _require_bits_clear(2, _PROT_EXEC)
+        return _assemble_clear_bits(2, _PROT_EXEC)
     return b""
 
 
-def _require_argument(argument: int, value: int) -> bytes:
+def _assemble_equal_argument(argument: int, value: int) -> bytes:
     """All 64 bits of the argument are `value`."""
     low = _ARGUMENTS_OFFSET + 8 * argument
-    return _require_word(low, value) + _require_word(low + 4, 0)
+    return _assemble_equal_word(low, value) + _assemble_equal_word(low + 4, 0)
 
 
-def _require_word(offset: int, value: int) -> bytes:
+def _assemble_equal_word(offset: int, value: int) -> bytes:
     return (
-        _instruction(_LOAD, offset)
-        + _instruction(_JUMP_EQUAL, value, 1, 0)
-        + _instruction(_RETURN, RETURN_KILL_PROCESS)
+        _pack_instruction(_LOAD, offset)
+        + _pack_instruction(_JUMP_EQUAL, value, 1, 0)
+        + _pack_instruction(_RETURN, RETURN_KILL_PROCESS)
     )
 
 
-def _require_bits_clear(argument: int, mask: int) -> bytes:
+def _assemble_clear_bits(argument: int, mask: int) -> bytes:
     return (
-        _instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument)
-        + _instruction(_JUMP_ANY_BIT, mask, 0, 1)
-        + _instruction(_RETURN, RETURN_KILL_PROCESS)
+        _pack_instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument)
+        + _pack_instruction(_JUMP_ANY_BIT, mask, 0, 1)
+        + _pack_instruction(_RETURN, RETURN_KILL_PROCESS)
     )
 
 
-def _instruction(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _pack_instruction(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", operation, if_true, if_false, value)

@@ -23,7 +23,7 @@ _EXPORT_LIST = re.compile(r"\bexport\s*\{([^{}]*)\}")
 _MAX_SEARCHED_CHARACTERS = 1 << 16
 
 
-def check_module(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
+def finish_module_analysis(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     """Return the analyser's result for a module, or the engine's syntax error in it.
 
     ``result["asked"]`` is the text that the engine checks; the return value lacks it. The ``"draft"`` is checked where
@@ -35,22 +35,22 @@ def check_module(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     draft, text = result.pop("draft", None), result.pop("asked", None) or result.get("js")
     if text is None:
         return result
-    problem = find_problem(evaluate, text)
+    problem = find_syntax_problem(evaluate, text)
     if draft is not None and (problem is not None or draft["is_ambiguous"]):
         unclear = {"message": _UNCLEAR_MESSAGE, "line": draft["line"], "column": draft["column"]}
-        problem = find_problem(evaluate, draft["js"]) or unclear
-    if problem is None and (prefix := _binding_prefix_length(result.get("facts"))):
-        problem = find_problem(evaluate, result["js"], prefix)
+        problem = find_syntax_problem(evaluate, draft["js"]) or unclear
+    if problem is None and (prefix := _get_binding_prefix_length(result.get("facts"))):
+        problem = find_syntax_problem(evaluate, result["js"], prefix)
     js_keeping_last = result.pop("keeping", None)
     if problem is None and js_keeping_last is not None:
-        if find_problem(evaluate, js_keeping_last) is None:
+        if find_syntax_problem(evaluate, js_keeping_last) is None:
             result["js"] = js_keeping_last
         else:
             del result["facts"]["module"]["last"]
     return result if problem is None else {"problems": [problem]}
 
 
-def _binding_prefix_length(facts: dict[str, Any] | None) -> int:
+def _get_binding_prefix_length(facts: dict[str, Any] | None) -> int:
     """How many bytes stand in front of the program that bind names of its imports."""
     module = None if facts is None else facts.get("module")
     if module is None or not any(local for imported in module["imports"] for _, local in imported["names"]):
@@ -58,24 +58,24 @@ def _binding_prefix_length(facts: dict[str, Any] | None) -> int:
     return module["prefix"]
 
 
-def find_problem(evaluate: Evaluate, text: str, prefix: int = 0) -> Problem | None:
+def find_syntax_problem(evaluate: Evaluate, text: str, prefix: int = 0) -> Problem | None:
     """The engine's syntax error as message, line and column of the text; None for a module.
 
     The first ``prefix`` bytes of the text are not the author's.
     """
     if (nul_index := text.find("\0")) >= 0:
-        return {"message": "a program cannot have the character U+0000 in it", **_line_and_column(text, nul_index)}
-    answer = _ask_engine(evaluate, text)
+        return {"message": "a program cannot have the character U+0000 in it", **_to_line_and_column(text, nul_index)}
+    answer = _get_engine_syntax_error(evaluate, text)
     if answer is None:
         return None
     message, _, rest = answer.partition("\n")
     row, _, column = rest.partition(_PLACE_PREFIX)[2].partition("\n")[0].partition(":")
     if row.isdecimal() and column.isdecimal():
         return {"message": message, "line": int(row), "column": _to_utf16_column(text, int(row), int(column), prefix)}
-    return {"message": message, **_line_and_column(text, _locate_error(evaluate, text, message))}
+    return {"message": message, **_to_line_and_column(text, _locate_syntax_error(evaluate, text, message))}
 
 
-def _ask_engine(evaluate: Evaluate, text: str) -> str | None:
+def _get_engine_syntax_error(evaluate: Evaluate, text: str) -> str | None:
     if text.startswith("#!"):  # which means something at the very beginning alone
         text = "//" + text[2:]
     try:
@@ -99,14 +99,14 @@ def _to_utf16_column(text: str, line_number: int, column: int, prefix: int) -> i
     return 1 + len(before) + sum(character > "\uffff" for character in before)
 
 
-def _line_and_column(text: str, offset: int) -> dict[str, int]:
+def _to_line_and_column(text: str, offset: int) -> dict[str, int]:
     before = text[:offset]
     line = before[before.rfind("\n") + 1 :]
     units = len(line) + sum(character > "\uffff" for character in line)
     return {"line": 1 + before.count("\n"), "column": 1 + units}
 
 
-def _locate_error(evaluate: Evaluate, text: str, message: str) -> int:
+def _locate_syntax_error(evaluate: Evaluate, text: str, message: str) -> int:
     """Return the place of an error that the engine reports without one.
 
     The engine reads from the front and stops there, so the shortest beginning with the same message ends there.
@@ -122,7 +122,7 @@ def _locate_error(evaluate: Evaluate, text: str, message: str) -> int:
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
-        if (_ask_engine(evaluate, text[:middle]) or "").partition("\n")[0] == message:
+        if (_get_engine_syntax_error(evaluate, text[:middle]) or "").partition("\n")[0] == message:
             high = middle
         else:
             low = middle + 1

@@ -72,7 +72,7 @@ class TurnRunner:
             self.call_runtime(operation, argument)
             if self._deadline:
                 self._set_engine_deadline()
-            if self._run_jobs():
+            if self._run_jobs_until_overdue():
                 return self._collect_stopped_output()
         except Exception:  # which the engine raises when it has stopped a program
             if self._is_overdue():
@@ -84,7 +84,7 @@ class TurnRunner:
             self._context.set_time_limit(NO_LIMIT)
         lines = self._require_text(self._runtime("drain", ""))
         if lines == RUN_JOBS_AGAIN:
-            self._run_jobs()
+            self._run_jobs_until_overdue()
             lines = self._require_text(self._runtime("drain", ""))
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
@@ -114,7 +114,7 @@ class TurnRunner:
             raise self._error_class("the kernel returned no text")
         return answer
 
-    def _run_jobs(self) -> bool:
+    def _run_jobs_until_overdue(self) -> bool:
         """Run what is to be run until there is nothing more, or the program has ended; True: its time is over."""
         execute_pending_job, jobs = self._context.execute_pending_job, 0
         while execute_pending_job():

@@ -62,7 +62,7 @@ class Worker:
     """A pristine context with the kernel in it, the parser, and what the hello says of them."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        _fix_time_zone()
+        _set_time_zone_to_utc()
         self.engine_pool = load_source("engines", config["engines_path"]).EnginePool(config)
         self.identity = {"engine": config["engine_version"], "kernel": self.engine_pool.runtime_sha256}
         first = self.engine_pool.make_engine()
@@ -74,7 +74,9 @@ class Worker:
         self.syntax_check = load_source("syntax_check", config["asking_path"])
         self._turn_runner_class = load_source("turn_runner", config["turns_path"]).TurnRunner
         self._program_reset_class = (
-            None if self.engine_pool.is_complete else load_source("program_reset", config["between_path"]).ProgramReset
+            None
+            if self.engine_pool.has_made_all_engines
+            else load_source("program_reset", config["between_path"]).ProgramReset
         )
         self.program_reset: Any = None
         self.use_engine(first)
@@ -86,7 +88,7 @@ class Worker:
         self.context, self.runtime, self._reserved_bytes = engine
         self.turn_runner = self._turn_runner_class(self.context, self.runtime, EngineFailedError, time.monotonic)
 
-    def create_hello(self, isolation: dict[str, str]) -> bytes:
+    def create_hello_frame(self, isolation: dict[str, str]) -> bytes:
         """The frame that tells the host what this worker is and how it is locked."""
         return _encode_frame(_encode_json_line(b"H", {**self.identity, "isolation": isolation}))
 
@@ -116,20 +118,20 @@ class Worker:
             self.program_reset = self._program_reset_class(self, makes_engines=makes_engines)
         received: bytes | bytearray = b""
         while True:
-            received += _read_chunk(MAX_READ_BYTES)
+            received += _read_chunk_or_exit(MAX_READ_BYTES)
             replies: list[bytes] = []
             received, is_finished = self._answer_frames(received, replies)
             if replies:
-                _write_all(_encode_frames(b"\n".join(replies)))
+                _write_all_or_exit(_encode_frames(b"\n".join(replies)))
             if is_finished:
-                self._prepare_next_program()
+                self._prepare_next_program_or_exit()
 
-    def _prepare_next_program(self) -> None:
+    def _prepare_next_program_or_exit(self) -> None:
         """Be ready for the next program, or end."""
         frame = None if self.program_reset is None else self.program_reset.prepare_next_program()
         if frame is None:
             os._exit(0)
-        _write_all(_HEADER.pack(len(frame)) + frame)
+        _write_all_or_exit(_HEADER.pack(len(frame)) + frame)
 
     def _answer_frames(self, received: bytes | bytearray, replies: list[bytes]) -> tuple[bytes | bytearray, bool]:
         """Answer every frame of which the header is there; what is left, and whether there is nothing more to do.
@@ -144,9 +146,9 @@ class Worker:
                         break
                     is_long = len(received) > 4 and end - len(received) > MAX_BATCH_BYTES
                     if is_long and received[4] == _HOLD and not self._is_between_programs:
-                        self._pass_on_held_text(received[5:], end - len(received))
+                        self._stream_long_text_to_runtime(received[5:], end - len(received))
                         return b"", False
-                    received = _read_until(received, end)
+                    received = _read_rest_of_frame(received, end)
                 # A view: a long frame is not copied again and again, into memory that first has to be made present.
                 reply, is_finished = self._answer_frame(memoryview(received)[4:end])
                 received = received[end:]
@@ -154,14 +156,14 @@ class Worker:
                     replies.append(reply)
                 if received and (reply[:1] == b"C" or b"\nC" in reply):
                     # Calls must not wait for the turns behind them, which may never end.
-                    _write_all(_encode_frames(b"\n".join(replies)))
+                    _write_all_or_exit(_encode_frames(b"\n".join(replies)))
                     replies.clear()
                 if is_finished:
                     return received, True
         except MemoryError:
             replies.append(_OUT_OF_MEMORY_FRAME)
         except Exception as error:  # noqa: BLE001 -- any exception of the engine ends this worker, with a report
-            replies.append(_encode_failure(error))
+            replies.append(_encode_failure_line(error))
         else:
             return received, False
         self.program_reset = None  # no other program runs here
@@ -170,7 +172,7 @@ class Worker:
     def _answer_frame(self, body: bytes | memoryview) -> tuple[bytes, bool]:
         """The lines that answer one frame, and whether the program has ended."""
         if self._is_between_programs:
-            self.program_reset.accept_frame(body)
+            self.program_reset.accept_begin_frame(body)
             return b"", False
         kind = body[0] if body else 0
         if kind == _DELIVER:
@@ -195,11 +197,11 @@ class Worker:
     def _is_between_programs(self) -> bool:
         return self.program_reset is not None and self.program_reset.is_waiting
 
-    def _pass_on_held_text(self, first_part: bytes | bytearray, remaining_bytes: int) -> None:
+    def _stream_long_text_to_runtime(self, first_part: bytes | bytearray, remaining_bytes: int) -> None:
         """Hand a long text on as it comes: each buffer as long as it is memory that first has to be made present."""
         self.turn_runner.call_runtime("hold part", str(first_part, "ascii"))
         while remaining_bytes:
-            part = _read_chunk(min(remaining_bytes, MAX_BATCH_BYTES))
+            part = _read_chunk_or_exit(min(remaining_bytes, MAX_BATCH_BYTES))
             remaining_bytes -= len(part)
             self.turn_runner.call_runtime("hold part" if remaining_bytes else "hold last part", str(part, "ascii"))
 
@@ -218,11 +220,15 @@ class Worker:
         if (second_repair := analyse.repair_program(repair.text, deadline_ms, analysis)) is not None:
             repair = analyse.chain_repairs(repair, second_repair)
             analysis = self._analyse_once(repair.text, deadline_ms, surface)
-        return analyse.restore_places(analysis, repair, text)
+        return analyse.restore_locations(analysis, repair, text)
 
     def _analyse_once(self, text: str, deadline_ms: int, surface: int, is_warm_up: bool = False) -> dict[str, Any]:
         analysis = self.analyser(text, deadline_ms, surface, is_warm_up)  # type: ignore[misc]
-        return self.syntax_check.check_module(self.context.module, analysis) if surface == _MODULE_SURFACE else analysis
+        return (
+            self.syntax_check.finish_module_analysis(self.context.module, analysis)
+            if surface == _MODULE_SURFACE
+            else analysis
+        )
 
     def _run_program(self, body: bytes | memoryview, *, is_module: bool) -> tuple[bytes, bool]:
         memory_limit_bytes, max_stack_size_bytes, stop_ms, counts_waiting = _LIMITS.unpack_from(body, 1)
@@ -249,10 +255,10 @@ class Worker:
     def _encode_turn(self, lines: str, is_finished: bool) -> tuple[bytes, bool]:
         last_line_start = lines.rfind("\n") + 1
         if is_finished and lines.startswith(_TYPE_ERROR_LINE, last_line_start) and self.analyser is not None:
-            lines = lines[:last_line_start] + self._correct_place(lines[last_line_start:])
+            lines = lines[:last_line_start] + self._correct_error_location(lines[last_line_start:])
         return lines.encode(), is_finished
 
-    def _correct_place(self, line: str) -> str:
+    def _correct_error_location(self, line: str) -> str:
         """Return the program's exception, with a place found in its text where the engine knows none."""
         try:
             config: dict[str, Any] = json.loads(self._config_text)
@@ -261,8 +267,10 @@ class Worker:
             prefix: int = module.get("prefix", 0)
             at, length = module.get("last", (0, 0))
             text: str = config["js"].encode()[prefix:].decode()
-            correct_place: Callable[..., str] = self.analyser.correct_place
-            return correct_place(line, _remove_span(text, at, length), _PLACE_SEARCH_MS, given_values.get("places"))
+            correct_error_location: Callable[..., str] = self.analyser.correct_error_location
+            return correct_error_location(
+                line, _remove_span(text, at, length), _PLACE_SEARCH_MS, given_values.get("places")
+            )
         except Exception:  # noqa: BLE001 -- a place is worth less than what was thrown
             return line
 
@@ -289,7 +297,7 @@ def _remove_span(text: str, at: int, length: int) -> str:
     return text[:at] + text[at + length :]
 
 
-def _fix_time_zone() -> None:
+def _set_time_zone_to_utc() -> None:
     # The engine asks the C library for local time, which would open a file after the lock.
     os.environ["TZ"] = "UTC0"
     time.tzset()
@@ -308,7 +316,7 @@ def _encode_frames(lines: bytes) -> bytes:
     return b"".join(_HEADER.pack(len(line)) + line for line in lines.split(b"\n"))
 
 
-def _read_chunk(size: int) -> bytes:
+def _read_chunk_or_exit(size: int) -> bytes:
     """At least one byte of what the host sends; does not return when the host has gone."""
     chunk = os.read(CHANNEL_FD, size)
     if not chunk:
@@ -316,11 +324,11 @@ def _read_chunk(size: int) -> bytes:
     return chunk
 
 
-def _read_until(received: bytes | bytearray, end: int) -> bytearray:
+def _read_rest_of_frame(received: bytes | bytearray, end: int) -> bytearray:
     buffer, filled = bytearray(end), len(received)
     buffer[:filled] = received
     while filled < end:
-        chunk = _read_chunk(min(end - filled, MAX_BATCH_BYTES))
+        chunk = _read_chunk_or_exit(min(end - filled, MAX_BATCH_BYTES))
         buffer[filled : filled + len(chunk)] = chunk
         filled += len(chunk)
     return buffer
@@ -334,7 +342,7 @@ def _encode_frame(line: bytes) -> bytes:
     return _HEADER.pack(len(line)) + line
 
 
-def _encode_failure(error: Exception) -> bytes:
+def _encode_failure_line(error: Exception) -> bytes:
     # The engine throws null when it has no memory left for an error object.
     text = _OUT_OF_MEMORY if (error_text := str(error).strip()) == "null" else error_text
     name = "" if isinstance(error, EngineFailedError) else type(error).__name__ + ": "
@@ -345,7 +353,7 @@ def _encode_failure(error: Exception) -> bytes:
     return _encode_json_line(b"F", {"message": (name + text)[:MAX_MESSAGE_CHARACTERS], "origin": origin})
 
 
-def _write_all(data: bytes) -> None:
+def _write_all_or_exit(data: bytes) -> None:
     try:
         written_bytes = os.write(CHANNEL_FD, data)
         while written_bytes < len(data):
@@ -354,7 +362,7 @@ def _write_all(data: bytes) -> None:
         os._exit(0)
 
 
-def create_lockdown(config: dict[str, Any], parent_pid: int) -> SandboxLockdown:
+def begin_lockdown(config: dict[str, Any], parent_pid: int) -> SandboxLockdown:
     """The shared half of the lock-down applied, the final half made ready. Each worker dies with ``parent_pid``."""
     return load_source("lock", config["lock_path"]).SandboxLockdown(config, parent_pid, load_source)
 
@@ -363,17 +371,17 @@ def lock_and_say_hello(
     worker: Worker, lockdown: SandboxLockdown, expected_hello: bytes | None, channel_fd: int, *, warm_up: bool = True
 ) -> None:
     """Lock this process onto ``channel_fd`` and send the hello: ``known_hello`` unless a layer is refused."""
-    refusals = lockdown.apply_final(channel_fd)
+    refusals = lockdown.apply_final_layers(channel_fd)
     if refusals or expected_hello is None:
         layers = {**lockdown.shared_layers, **refusals}
-        refusal = lockdown.describe_refusal(layers)
+        refusal = lockdown.describe_missing_layers(layers)
         if refusal is not None:
-            _write_all(_encode_frame(_encode_failure(EngineFailedError(refusal))))
+            _write_all_or_exit(_encode_frame(_encode_failure_line(EngineFailedError(refusal))))
             os._exit(0)
-        expected_hello = worker.create_hello(layers)
+        expected_hello = worker.create_hello_frame(layers)
     if warm_up:
         worker.warm_up()
-    _write_all(expected_hello)
+    _write_all_or_exit(expected_hello)
 
 
 def main() -> None:
@@ -382,9 +390,9 @@ def main() -> None:
     channel_fd = config["channel_fd"]
     try:
         worker = Worker(config)
-        lockdown = create_lockdown(config, config["parent_pid"]) if os.uname().sysname == "Linux" else None
+        lockdown = begin_lockdown(config, config["parent_pid"]) if os.uname().sysname == "Linux" else None
     except Exception as error:
-        os.write(channel_fd, _encode_frame(_encode_failure(error)))
+        os.write(channel_fd, _encode_frame(_encode_failure_line(error)))
         raise
     if lockdown is None:
         _say_hello_unlocked(worker, channel_fd, is_isolation_required=config["isolation_required"])
@@ -397,7 +405,8 @@ def _say_hello_unlocked(worker: Worker, channel_fd: int, *, is_isolation_require
     """Say hello where there is no lock-down: macOS and the BSDs, on which none of this has been tried."""
     if is_isolation_required:
         os.write(
-            channel_fd, _encode_frame(_encode_failure(EngineFailedError("no isolation layer exists on this platform")))
+            channel_fd,
+            _encode_frame(_encode_failure_line(EngineFailedError("no isolation layer exists on this platform"))),
         )
         os._exit(0)
     # No signal tells that the host has died, and a program that does not end never reads its channel.
@@ -405,7 +414,7 @@ def _say_hello_unlocked(worker: Worker, channel_fd: int, *, is_isolation_require
     limits.setrlimit(limits.RLIMIT_CPU, (UNLOCKED_CPU_SECONDS, UNLOCKED_CPU_SECONDS))
     os.dup2(channel_fd, CHANNEL_FD)
     worker.warm_up()
-    _write_all(worker.create_hello({}))
+    _write_all_or_exit(worker.create_hello_frame({}))
 
 
 if __name__ == "__main__":

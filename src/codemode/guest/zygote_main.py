@@ -50,7 +50,7 @@ class ZygoteServer:
         self._poller = select.poll()
         self._children_by_pidfd: dict[int, tuple[int, int]] = {}  # by pidfd: sequence number and pid
 
-    def prepare(self) -> None:
+    def prepare_worker_to_fork(self) -> None:
         """Do everything once that every worker would otherwise do for itself."""
         config, worker_module = self._config, self._worker_module
         self._worker = worker_module.Worker(config)
@@ -61,14 +61,14 @@ class ZygoteServer:
         self._lock_and_say_hello = worker_module.lock_and_say_hello
         self._fork = _choose_fork()
         _reset_signals()
-        self._lockdown = worker_module.create_lockdown(config, os.getpid())
-        refusal = self._lockdown.describe_refusal(self._lockdown.shared_layers)
+        self._lockdown = worker_module.begin_lockdown(config, os.getpid())
+        refusal = self._lockdown.describe_missing_layers(self._lockdown.shared_layers)
         if refusal is not None:
             raise OSError(refusal)
-        self._hello = self._worker.create_hello(self._lockdown.shared_layers)
+        self._hello = self._worker.create_hello_frame(self._lockdown.shared_layers)
         for _ in range(_WARM_UP_ROUNDS - 1):
             self._worker.warm_up(is_full=True)
-        self._worker.use_engine(self._worker.engine_pool.with_filled_heap(self._worker.engine, self._fill_free_heap))
+        self._worker.use_engine(self._worker.engine_pool.fill_engine_heap(self._worker.engine, self._fill_free_heap))
         _fill_heap_holes()
         self._worker.warm_up(is_full=True)
         gc.collect()
@@ -83,17 +83,17 @@ class ZygoteServer:
         poller.register(self._host_pidfd, select.POLLIN)
         engines, handled_requests = self._worker.engine_pool, 0
         while True:
-            ready = poller.poll(None if engines.is_complete else 0)
+            ready = poller.poll(None if engines.has_made_all_engines else 0)
             for descriptor, _event in ready:
                 if descriptor in self._children_by_pidfd:
-                    self._reap(descriptor)
+                    self._reap_worker(descriptor)
                 elif descriptor == control:
-                    self._handle_request()
+                    self._fork_requested_worker()
                 else:
                     os._exit(0)
             handled_requests += len(ready)
-            if not engines.is_complete and (not ready or handled_requests >= _MAX_REQUESTS_PER_SPARE_ENGINE):
-                engines.make_spare(self._worker, self._fill_free_heap)
+            if not engines.has_made_all_engines and (not ready or handled_requests >= _MAX_REQUESTS_PER_SPARE_ENGINE):
+                engines.make_spare_engine(self._worker, self._fill_free_heap)
                 handled_requests = 0
 
     def report_failure(self, error: Exception) -> None:
@@ -101,7 +101,7 @@ class ZygoteServer:
         text = f"{type(error).__name__}: {error}"[:500].encode("utf-8", "backslashreplace")
         self._control.send(_PACKET_STRUCT.pack(b"X", 0, 0) + text)
 
-    def _handle_request(self) -> None:
+    def _fork_requested_worker(self) -> None:
         message, ancillary, _flags, _address = self._control.recvmsg(_REQUEST_STRUCT.size, CMSG_SPACE(4))
         if not message:
             os._exit(0)
@@ -119,7 +119,7 @@ class ZygoteServer:
         if pid == 0:
             self._become_worker(channel_fd, warm_up=warm_up)
         os.close(channel_fd)
-        self._send_pidfd(sequence, pid)
+        self._register_and_send_pidfd(sequence, pid)
 
     def _become_worker(self, channel_fd: int, *, warm_up: bool) -> None:
         try:
@@ -131,7 +131,7 @@ class ZygoteServer:
         finally:
             os._exit(70)
 
-    def _send_pidfd(self, sequence: int, pid: int) -> None:
+    def _register_and_send_pidfd(self, sequence: int, pid: int) -> None:
         # The child is reaped only in this thread and only later, so its pid cannot mean another process yet.
         try:
             pidfd = os.pidfd_open(pid)
@@ -144,7 +144,7 @@ class ZygoteServer:
         self._poller.register(pidfd, select.POLLIN)  # readable once the child has ended
         self._send_packet(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
 
-    def _reap(self, pidfd: int) -> None:
+    def _reap_worker(self, pidfd: int) -> None:
         sequence, pid = self._children_by_pidfd.pop(pidfd)
         self._poller.unregister(pidfd)
         os.close(pidfd)
@@ -225,7 +225,7 @@ def main() -> None:
     SourceFileLoader("worker", __file__.rpartition("/")[0] + "/worker.py").exec_module(worker_module)
     zygote = ZygoteServer(worker_module, json.loads(sys.argv[1]))
     try:
-        zygote.prepare()
+        zygote.prepare_worker_to_fork()
     except Exception as error:
         zygote.report_failure(error)
         raise

@@ -63,7 +63,7 @@ class StoppableTimer:
         """Stop until the next start."""
         if self._running:
             self._running = False
-            self._remaining -= self._now() - self._started
+            self._remaining -= self._read_counted_time() - self._started
 
     @property
     def paused_seconds(self) -> float:
@@ -77,7 +77,7 @@ class StoppableTimer:
     @property
     def ran_seconds(self) -> float:
         """How long it has run."""
-        return self._seconds - self._remaining + (self._now() - self._started if self._running else 0.0)
+        return self._seconds - self._remaining + (self._read_counted_time() - self._started if self._running else 0.0)
 
     def close(self) -> None:
         """Stop for good and drop the callback, which refers to this timer."""
@@ -87,7 +87,7 @@ class StoppableTimer:
             self._timer = None
         self._on_passed = _do_nothing
 
-    def _now(self) -> float:
+    def _read_counted_time(self) -> float:
         return self._loop.time() - self._uncounted.seconds
 
     def _on_timer(self) -> None:

@@ -49,7 +49,7 @@ def abandon_to_parent(*resources: object) -> None:
     _kept_for_parent.extend(resources)
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     # As the standard library does for its own locks.
     for lock in [*_locks]:
         lock._at_fork_reinit()  # noqa: SLF001
@@ -61,4 +61,4 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_reset_after_fork)

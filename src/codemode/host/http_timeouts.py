@@ -13,7 +13,9 @@ Receive = Callable[[], Awaitable[Any]]
 _MIN_SENT_BYTES = 1 << 14
 
 
-def limit_body_seconds(receive: Receive, seconds: float, create_error: Callable[[], Exception]) -> Receive:
+def create_receive_with_body_timeout(
+    receive: Receive, seconds: float, create_error: Callable[[], Exception]
+) -> Receive:
     """Return an ASGI ``receive`` that raises ``create_error()`` if a body is incomplete after ``seconds``.
 
     The time starts with the first message. After the body nothing is limited: an application may wait for its client's
@@ -22,7 +24,7 @@ def limit_body_seconds(receive: Receive, seconds: float, create_error: Callable[
     deadline: float | None = None
     is_complete = False
 
-    async def receive_within() -> Any:
+    async def receive_before_deadline() -> Any:
         nonlocal deadline, is_complete
         if is_complete:
             return await receive()
@@ -36,10 +38,10 @@ def limit_body_seconds(receive: Receive, seconds: float, create_error: Callable[
         is_complete = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 
-    return receive_within
+    return receive_before_deadline
 
 
-def protocol_with_header_timeout(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:
+def create_header_timeout_protocol(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with a timeout for a request's headers.
 
     It also closes a connection whose client does not read: of a waiting response at least 16 KiB must be sent in every
@@ -97,13 +99,13 @@ class _SendTimeout:
 
     def start(self) -> None:
         self._unsent = self._transport.get_write_buffer_size()
-        self._timer = self._loop.call_later(self._seconds, self._check)
+        self._timer = self._loop.call_later(self._seconds, self._abort_if_stalled)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _check(self) -> None:
+    def _abort_if_stalled(self) -> None:
         if self._transport.get_write_buffer_size() > self._unsent - _MIN_SENT_BYTES:
             self._transport.abort()
         else:

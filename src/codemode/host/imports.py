@@ -32,24 +32,26 @@ def delay_forks_for(lock: threading.RLock, seconds: float) -> None:
     It waits at most ``seconds``: the lock is held while code of others is loaded.
     """
 
-    def release() -> None:
+    def release_if_held() -> None:
         with suppress(RuntimeError):  # it timed out
             lock.release()
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
-            before=lambda: lock.acquire(timeout=seconds), after_in_parent=release, after_in_child=release
+            before=lambda: lock.acquire(timeout=seconds),
+            after_in_parent=release_if_held,
+            after_in_child=release_if_held,
         )
 
 
-def lazy_names(module: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
+def create_lazy_getattr(module: str, names_by_module: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module whose public names are imported on first use.
 
     ``names_by_module`` maps modules, relative to the package of ``module``, to names with spaces between them.
     """
     module_by_name = {name: place for place, names in names_by_module.items() for name in names.split()}
 
-    def load(name: str) -> Any:
+    def import_name(name: str) -> Any:
         if name not in module_by_name:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         here = sys.modules[module]
@@ -58,4 +60,4 @@ def lazy_names(module: str, names_by_module: Mapping[str, str]) -> Callable[[str
         setattr(here, name, value)
         return value
 
-    return load
+    return import_name

@@ -56,7 +56,7 @@ class JobThreads:
         self._jobs = type(self._jobs)()
         self._count, self._idle_gates, self._is_waking = 0, [], False
 
-    def end_idle(self) -> None:
+    def end_idle_threads(self) -> None:
         """End idle threads now and the others when they become idle: hardly any job will follow."""
         self._idle_seconds = 0
         # At interpreter exit or in a child, the lock may belong to a thread that does not run any more.
@@ -68,11 +68,11 @@ class JobThreads:
     def put(self, job: Any) -> None:
         """Queue a job. Raises `RuntimeError` if no thread can be started."""
         with self._lock:
-            if self._count < self._max_threads and self._has_too_few_idle():
-                self._start()
+            if self._count < self._max_threads and self._has_too_few_idle_threads():
+                self._start_thread()
             self._jobs.append(job)
             if self._idle_gates and not self._is_waking:
-                self._wake_one()
+                self._wake_idle_thread()
 
     async def run(self, job: Job) -> Any:
         """Queue a job and return its result."""
@@ -81,20 +81,20 @@ class JobThreads:
             return await job.future
         finally:
             if job.future.cancelled():
-                self._forget(job)
+                self._remove_job(job)
 
-    def replace_hung(self, by: int) -> None:
+    def adjust_max_threads(self, by: int) -> None:
         """Allow one thread more while one hangs, and one less (-1) when it continues."""
         with self._lock, suppress(RuntimeError):
             self._max_threads += by
-            if self._jobs and self._count < self._max_threads and self._has_too_few_idle():
-                self._start()
+            if self._jobs and self._count < self._max_threads and self._has_too_few_idle_threads():
+                self._start_thread()
 
-    def _has_too_few_idle(self) -> bool:
+    def _has_too_few_idle_threads(self) -> bool:
         """Return whether the queued jobs outnumber the idle threads."""
         return len(self._idle_gates) + self._is_waking <= len(self._jobs)
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         # A daemon: the interpreter must be able to exit although a tool hangs.
         thread = threading.Thread(target=self._run_jobs, name=self._name, daemon=True)
         try:
@@ -106,34 +106,34 @@ class JobThreads:
         else:
             self._count += 1
 
-    def _forget(self, job: Job) -> None:
+    def _remove_job(self, job: Job) -> None:
         with self._lock, suppress(ValueError):
             self._jobs.remove(job)
 
     def _run_jobs(self) -> None:
         gate = threading.Lock()
         gate.acquire()
-        while (job := self._next(gate)) is not None:
+        while (job := self._wait_for_job(gate)) is not None:
             job.perform()
             del job
 
-    def _next(self, gate: threading.Lock) -> Job | None:
+    def _wait_for_job(self, gate: threading.Lock) -> Job | None:
         with self._lock:
             is_awake = True
             while not self._jobs and self._count <= self._max_threads and is_awake:
-                is_awake = self._wait(gate)
+                is_awake = self._wait_until_woken(gate)
             job = self._jobs.popleft() if self._jobs and self._count <= self._max_threads else None
             if job is None:
                 self._count -= 1
             if self._jobs and self._idle_gates and not self._is_waking:
-                self._wake_one()
+                self._wake_idle_thread()
             return job
 
-    def _wake_one(self) -> None:
+    def _wake_idle_thread(self) -> None:
         self._is_waking = True
         self._idle_gates.pop().release()
 
-    def _wait(self, gate: threading.Lock) -> bool:
+    def _wait_until_woken(self, gate: threading.Lock) -> bool:
         """Wait to be woken, releasing the lock. Returns False after the idle time."""
         self._idle_gates.append(gate)
         self._lock.release()
@@ -184,20 +184,20 @@ async def run_in_dedicated_thread(work: Callable[[], ResultT], name: str) -> Res
     loop = asyncio.get_running_loop()
     future: asyncio.Future[ResultT] = loop.create_future()
 
-    def run() -> None:
+    def run_and_deliver() -> None:
         settle: Callable[[Any], None] = future.set_result
         try:
             outcome: Any = work()
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             settle, outcome = future.set_exception, error
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(_settle, future, settle, outcome)
+            loop.call_soon_threadsafe(_settle_if_pending, future, settle, outcome)
 
     try:
         thread = _idle_threads.pop()
     except IndexError:
         thread = _ReusableThread()
-    thread.give(run, name)
+    thread.assign_work(run_and_deliver, name)
     return await future
 
 
@@ -206,22 +206,22 @@ class _ReusableThread:
 
     def __init__(self) -> None:
         self._work_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._perform_work, daemon=True)
         self._thread.start()
 
-    def give(self, work: Callable[[], None], name: str) -> None:
+    def assign_work(self, work: Callable[[], None], name: str) -> None:
         self._thread.name = name
         self._work_queue.put(work)
 
-    def _run(self) -> None:
+    def _perform_work(self) -> None:
         work: Callable[[], None] | None = self._work_queue.get()
         while work is not None:
             work()
             work = None  # release what the work refers to while the thread waits
             _idle_threads.append(self)
-            work = self._next()
+            work = self._wait_for_work()
 
-    def _next(self) -> Callable[[], None] | None:
+    def _wait_for_work(self) -> Callable[[], None] | None:
         try:
             return self._work_queue.get(timeout=IDLE_SECONDS)
         except Empty:
@@ -232,7 +232,7 @@ class _ReusableThread:
             return None
 
 
-def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
+def _settle_if_pending(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
     if not done.done():
         settle(outcome)
 

@@ -27,25 +27,25 @@ class WorkStopped(BaseException):
     """Nothing waits for this work any more."""
 
 
-def _grant_unlimited() -> int:
+def _grant_unlimited_steps() -> int:
     return 1 << 62
 
 
-class _Meter:
+class _StepMeter:
     __slots__ = ("on_exhausted", "remaining")
 
     def __init__(self) -> None:
         self.remaining = 1 << 62
-        self.on_exhausted: Callable[[], int] = _grant_unlimited
+        self.on_exhausted: Callable[[], int] = _grant_unlimited_steps
 
 
-class _Thread(threading.local):
+class _ThreadState(threading.local):
     def __init__(self) -> None:
         # An object: each lookup of a thread-local name costs as much as a call.
-        self.meter = _Meter()
+        self.meter = _StepMeter()
 
 
-_thread_state = _Thread()
+_thread_state = _ThreadState()
 
 
 def count_steps(steps: int = 1) -> None:
@@ -60,7 +60,7 @@ def _raise_loop_budget_exceeded() -> int:
     raise LoopBudgetExceeded
 
 
-def run_metered(
+def run_with_step_budget(
     work: Callable[[], ResultT], steps: int = LOOP_STEPS, on_exhausted: Callable[[], int] = _raise_loop_budget_exceeded
 ) -> ResultT:
     """Run ``work``; after ``steps``, ``on_exhausted`` raises or returns more.

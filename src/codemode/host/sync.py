@@ -71,13 +71,13 @@ def _run_in_thread(work: Coroutine[Any, Any, ResultT]) -> ResultT:
 
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
-    async def run() -> ResultT:
+    async def run_and_publish_task() -> ResultT:
         started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1, thread_name_prefix="codemode-sync") as thread:
-        outcome = thread.submit(context.run, asyncio.run, run())
+        outcome = thread.submit(context.run, asyncio.run, run_and_publish_task())
         try:
             return outcome.result()
         except KeyboardInterrupt:

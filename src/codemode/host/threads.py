@@ -45,13 +45,13 @@ class CheckJob(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Turn:
+class _CheckTurn:
     """A thread's right to run a check, and when it last made progress.
 
     ``replace_hung`` adds a thread (1) while this one hangs, and removes it (-1) when it continues.
     """
 
-    replace_hung: Callable[[int], None]
+    adjust_max_threads: Callable[[int], None]
     progressed_at: float = 0.0
     is_skipped: bool = False
     gate: threading.Lock = field(default_factory=threading.Lock)
@@ -62,36 +62,36 @@ class _TurnQueue:
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
-        self._holder: _Turn | None = None
-        self._waiting: deque[_Turn] = deque()
+        self._holder: _CheckTurn | None = None
+        self._waiting: deque[_CheckTurn] = deque()
 
-    def acquire(self, turn: _Turn) -> None:
+    def acquire(self, turn: _CheckTurn) -> None:
         """Wait for the turn."""
         with self._lock:
             if self._holder is None:
-                self._give_to(turn)
+                self._grant_turn(turn)
                 return
             turn.gate.acquire()
             self._waiting.append(turn)
         turn.gate.acquire()
         turn.gate.release()
 
-    def release(self, turn: _Turn) -> None:
+    def release(self, turn: _CheckTurn) -> None:
         """Pass the turn to the thread that has waited longest."""
         with self._lock:
             if self._holder is turn:
                 self._pass_turn()
         if turn.is_skipped:
             turn.is_skipped = False
-            turn.replace_hung(-1)
+            turn.adjust_max_threads(-1)
 
-    def yield_turn(self, turn: _Turn) -> None:
+    def yield_turn(self, turn: _CheckTurn) -> None:
         """Let waiting threads run first."""
         if self._waiting or turn.is_skipped:
             self.release(turn)
             self.acquire(turn)
 
-    def skip_hung(self) -> None:
+    def skip_hung_holder(self) -> None:
         """Pass the turn on if its holder made no progress for long, as when a validator blocks."""
         with self._lock:
             hung = self._holder
@@ -99,22 +99,22 @@ class _TurnQueue:
                 return
             hung.is_skipped = True
             self._pass_turn()
-        hung.replace_hung(1)
+        hung.adjust_max_threads(1)
 
     def _pass_turn(self) -> None:
         self._holder = None
         if self._waiting:
             next_turn = self._waiting.popleft()
-            self._give_to(next_turn)
+            self._grant_turn(next_turn)
             next_turn.gate.release()
 
-    def _give_to(self, turn: _Turn) -> None:
+    def _grant_turn(self, turn: _CheckTurn) -> None:
         self._holder, turn.progressed_at = turn, time.monotonic()
 
 
-def run_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
+def run_check_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
     """Run a job's work in this thread when it has the turn. It stops at the next step if the job is abandoned."""
-    turns, turn = _turns, _Turn(replace_hung)
+    turns, turn = _turns, _CheckTurn(replace_hung)
     started = paused = 0.0
 
     def on_exhausted() -> int:
@@ -134,14 +134,14 @@ def run_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
     turns.acquire(turn)
     try:
         started = paused = time.monotonic()
-        return job.variables.run(steps.run_metered, job.work, steps.TURN_STEPS, on_exhausted)
+        return job.variables.run(steps.run_with_step_budget, job.work, steps.TURN_STEPS, on_exhausted)
     finally:
         turns.release(turn)
 
 
 def skip_hung_check() -> None:
     """Pass the turn on if the thread that has it hangs."""
-    _turns.skip_hung()
+    _turns.skip_hung_holder()
 
 
 _turns = _TurnQueue()
@@ -175,7 +175,7 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
     """
     if characters < LARGE_CHARACTERS:
         try:
-            return steps.run_metered(work)
+            return steps.run_with_step_budget(work)
         except steps.LoopBudgetExceeded:
             pass
     try:
@@ -209,7 +209,7 @@ class HostThreads:
         self._idle_seconds = idle_seconds
         self.checks = JobThreads("codemode-check", 1, FairQueue(), idle_seconds=idle_seconds)
 
-    def tool_threads(self, depth: int) -> JobThreads:
+    def get_or_create_tool_threads(self, depth: int) -> JobThreads:
         """Return the threads for tools of invocations at a nesting depth.
 
         Each depth has its own: tools that wait for nested programs must not block those programs' tools.
@@ -220,13 +220,13 @@ class HostThreads:
             threads = self._tools.setdefault(depth, created)
         return threads
 
-    def end_idle(self) -> None:
+    def end_idle_threads(self) -> None:
         """End threads when they have nothing to do. Later jobs still run."""
         for threads in (self.checks, *self._tools.values()):
-            threads.end_idle()
+            threads.end_idle_threads()
 
     def __del__(self) -> None:
-        self.end_idle()
+        self.end_idle_threads()
 
 
 class InvocationThreads:
@@ -245,14 +245,14 @@ class InvocationThreads:
 
     def run_tool(self, work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
         """Run a sync tool, with the caller's context variables."""
-        return self._share.tool_threads(self._depth).run(_Job(self, work, _run_in_context))
+        return self._share.get_or_create_tool_threads(self._depth).run(_InvocationJob(self, work, _run_in_job_context))
 
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work with the caller's context variables, when it is this share's turn."""
         checks = self._share.checks
-        job = _Job(self, work, lambda job: run_in_turn(job, checks.replace_hung))
+        job = _InvocationJob(self, work, lambda job: run_check_in_turn(job, checks.adjust_max_threads))
 
-        watch = _HungCheckWatch(job.loop)
+        watch = _HungCheckWatchdog(job.loop)
         try:
             return await checks.run(job)
         finally:
@@ -266,7 +266,7 @@ class InvocationThreads:
                 return
         call()
 
-    def run(self, job: _Job, run: Callable[[_Job], Any]) -> Any:
+    def run_counted_job(self, job: _InvocationJob, run: Callable[[_InvocationJob], Any]) -> Any:
         """Run a job in this thread. The invocation keeps its slot until it has ended."""
         with self._lock:
             self.running += 1
@@ -281,21 +281,21 @@ class InvocationThreads:
                 call()
 
 
-class _HungCheckWatch:
+class _HungCheckWatchdog:
     """Periodically detects a hanging check while a check is waited for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
+        self._later = loop.call_later(HUNG_SECONDS, self._skip_hung_and_reschedule, loop)
 
     def stop(self) -> None:
         self._later.cancel()
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _skip_hung_and_reschedule(self, loop: asyncio.AbstractEventLoop) -> None:
         skip_hung_check()
-        self._later = loop.call_later(HUNG_SECONDS, self._look, loop)
+        self._later = loop.call_later(HUNG_SECONDS, self._skip_hung_and_reschedule, loop)
 
 
-class UsingThreads:
+class InvocationThreadsScope:
     """Make `run_check` use these threads in this task and the tasks that it starts."""
 
     def __init__(self, threads: InvocationThreads) -> None:
@@ -318,11 +318,11 @@ class BackgroundThreads:
         self._threads = JobThreads(name, most, idle_seconds=idle_seconds)
 
     def __del__(self) -> None:
-        self.end_idle()
+        self.end_idle_threads()
 
-    def end_idle(self) -> None:
+    def end_idle_threads(self) -> None:
         """End threads when they have nothing to do. Later jobs still run."""
-        self._threads.end_idle()
+        self._threads.end_idle_threads()
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run work soon, without a result; in this thread if the system gives none."""
@@ -333,7 +333,7 @@ class BackgroundThreads:
 
     async def run(self, work: Callable[[], ResultT]) -> ResultT:
         """Run work and return its result."""
-        return await self._threads.run(_Job(_default_threads, work, _run_in_context))
+        return await self._threads.run(_InvocationJob(_default_threads, work, _run_in_job_context))
 
 
 async def run_off_loop(work: Callable[[], ResultT]) -> ResultT:
@@ -341,7 +341,7 @@ async def run_off_loop(work: Callable[[], ResultT]) -> ResultT:
     return await BackgroundThreads("codemode-once", 1, idle_seconds=0).run(work)
 
 
-async def run_check_alone(work: Callable[[], ResultT]) -> ResultT:
+async def run_check_in_own_thread(work: Callable[[], ResultT]) -> ResultT:
     """Run heavy host work of no invocation in a thread of its own, in turn with others, until it is abandoned."""
     return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
 
@@ -357,10 +357,10 @@ class _BackgroundJob:
             logging.getLogger("codemode.workers").exception("an errand of a worker pool failed")
 
 
-class _Job:
+class _InvocationJob:
     """Work for a thread, and the future of its caller."""
 
-    def __init__(self, owner: InvocationThreads, work: Callable[[], Any], run: Callable[[_Job], Any]) -> None:
+    def __init__(self, owner: InvocationThreads, work: Callable[[], Any], run: Callable[[_InvocationJob], Any]) -> None:
         import asyncio  # late: a pool is created without asyncio
 
         self.owner = owner
@@ -380,34 +380,34 @@ class _Job:
         if self.is_abandoned:
             return
         try:
-            settle, outcome = self._fulfil, self.owner.run(self, self._run)
+            settle, outcome = self._fulfil_future, self.owner.run_counted_job(self, self._run)
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             # Without this frame, which is still running and could not be cleared.
             traceback_entry = error.__traceback__
-            settle, outcome = self._reject, error.with_traceback(traceback_entry and traceback_entry.tb_next)
+            settle, outcome = self._reject_future, error.with_traceback(traceback_entry and traceback_entry.tb_next)
             if isinstance(error, StopIteration):  # a future cannot carry it
                 outcome = RuntimeError("host code raised StopIteration")
                 outcome.__cause__ = error
-        self.work = _already_done
+        self.work = _do_nothing
         with suppress(RuntimeError):  # the loop was closed meanwhile
             self.loop.call_soon_threadsafe(settle, outcome)
 
-    def _fulfil(self, value: Any) -> None:
+    def _fulfil_future(self, value: Any) -> None:
         if not self.future.done():
             self.future.set_result(value)
         elif inspect.iscoroutine(value):  # the caller is gone: the coroutine must not start
             value.close()
 
-    def _reject(self, error: BaseException) -> None:
+    def _reject_future(self, error: BaseException) -> None:
         if not self.future.done():
             self.future.set_exception(error)
 
 
-def _already_done() -> None:
+def _do_nothing() -> None:
     """Replaces work that is done, to release what it refers to."""
 
 
-def _run_in_context(job: _Job) -> Any:
+def _run_in_job_context(job: _InvocationJob) -> Any:
     return job.variables.run(job.work)
 
 

@@ -31,7 +31,7 @@ class ApprovalRequest:
 
 
 @record
-class Decision:
+class ApprovalDecision:
     """A person's answer. ``reason`` is for the host only, unless the policy allows more."""
 
     approved: bool
@@ -44,7 +44,7 @@ async def ask_callback(callback: Callable[..., Any] | None, request: ApprovalReq
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
+def parse_callback_answer(answer: Any, request: ApprovalRequest) -> ApprovalDecision:
     """Read a decision: "approved", any other text (denied), or ``{"approved": bool, "reason"?: str}``.
 
     Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for any other value.
@@ -58,7 +58,7 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
         error.reason = "approval_required"
         raise error
     if isinstance(answer, str):
-        return Decision(answer == "approved")
+        return ApprovalDecision(answer == "approved")
     if not isinstance(answer, dict):
         raise _make_malformed_error(f"{_EXPECTED_SHAPES}, not {type(answer).__name__}", request)
     decision_fields = mapping_or_empty(answer)
@@ -71,7 +71,7 @@ def read_decision(answer: Any, request: ApprovalRequest) -> Decision:
         raise _make_malformed_error(str(error), request) from None
 
 
-def parse_decision(answer: Mapping[str, Any], what: str) -> Decision:
+def parse_decision(answer: Mapping[str, Any], what: str) -> ApprovalDecision:
     """Read ``{"approved": bool, "reason"?: str}``; ignore other keys.
 
     Raises `ValueError` for another shape; ``what`` names the answer in its message.
@@ -81,7 +81,7 @@ def parse_decision(answer: Mapping[str, Any], what: str) -> Decision:
         raise WrongTypeError(f"{what} needs a boolean 'approved'")
     if reason is not None and not isinstance(reason, str):
         raise WrongTypeError(f"{what}'s 'reason' must be a string")
-    return Decision(approved, reason)
+    return ApprovalDecision(approved, reason)
 
 
 def is_decision(answer: Mapping[str, Any]) -> bool:
@@ -105,7 +105,7 @@ def _make_malformed_error(message: str, request: ApprovalRequest) -> CodeModePro
 
 
 def make_denial_error(
-    request: ApprovalRequest, decision: Decision, policy: ApprovalPolicy
+    request: ApprovalRequest, decision: ApprovalDecision, policy: ApprovalPolicy
 ) -> CodeModeToolApprovalDeniedError:
     """Return the error for a denied call. The guest sees its message, so it has the reason only if allowed."""
     message = f"approval of tool {request.tool_name!r} was denied"

@@ -15,7 +15,7 @@ from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting, parse_
 from ..protocol.messages import SourceLocation
 from ..records import record
 from ..trace.events import INTERRUPT_TYPE
-from ..trace.failures import group_members
+from ..trace.failures import get_group_members
 
 APPROVAL_KIND = "ai-sdk-code-mode/tool-approval"
 _REQUEST_KEYS = {"interruptId": "interrupt_id", "toolName": "tool_name", "toolCallId": "tool_call_id",
@@ -153,37 +153,37 @@ class Interrupt:
     @property
     def interrupt_id(self) -> str:
         """The id of the first pending request; "" if nothing waits, as in some recoveries."""
-        return self._first.interrupt_id
+        return self._first_request.interrupt_id
 
     @property
     def tool_name(self) -> str:
         """The tool of the first pending request."""
-        return self._first.tool_name
+        return self._first_request.tool_name
 
     @property
     def tool_call_id(self) -> str:
         """The call id of the first pending request."""
-        return self._first.tool_call_id
+        return self._first_request.tool_call_id
 
     @property
     def input(self) -> Any:
         """The validated input of the first pending request."""
-        return self._first.input
+        return self._first_request.input
 
     @property
     def payload(self) -> Mapping[str, Any]:
         """Why the first pending request waits."""
-        return self._first.payload
+        return self._first_request.payload
 
     @property
-    def _first(self) -> PendingRequest:
+    def _first_request(self) -> PendingRequest:
         return self.requests[0] if self.requests else _NO_REQUEST
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON in the AI SDK's shape, with ``requests`` for the bundle."""
         return {
             "type": INTERRUPT_TYPE,
-            **protect_integers(self._first.comparison_fields()),
+            **protect_integers(self._first_request.comparison_fields()),
             "outerToolCallId": self.outer_tool_call_id,
             "continuation": dict(self.continuation),
             "requests": [request.to_dict() for request in self.requests],
@@ -204,7 +204,7 @@ class Interrupt:
         pending = tuple(PendingRequest.from_dict(item) for item in requests)
         interrupt = cls(requests=pending, outer_tool_call_id=value["outerToolCallId"], continuation=continuation)
         own = PendingRequest.from_dict({key: value[key] for key in (*_REQUEST_KEYS, POINTERS_KEY) if key in value})
-        if not same_json(own.comparison_fields(), interrupt._first.comparison_fields()):
+        if not same_json(own.comparison_fields(), interrupt._first_request.comparison_fields()):
             raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
         return interrupt
 
@@ -250,7 +250,7 @@ def find_interrupt_request(error: BaseException) -> InterruptRequested | None:
     """Return the interrupt request in an exception of a tool; task groups wrap it."""
     if isinstance(error, InterruptRequested):
         return error
-    return next((request for inner in group_members(error) if (request := find_interrupt_request(inner))), None)
+    return next((request for inner in get_group_members(error) if (request := find_interrupt_request(inner))), None)
 
 
 def list_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:

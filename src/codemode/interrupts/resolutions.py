@@ -6,34 +6,34 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeGuard
 
 from ..data.exact_integers import POINTERS_KEY, restore_edited_integers, restore_listed_integers
-from ..data.json_values import decode_json, encode_json, require_max_value_count
+from ..data.json_values import decode_json, encode_json, require_max_host_values
 from ..data.narrowing import is_object, mapping_or_empty
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from ..records import record
-from .approval import Decision, parse_decision
+from .approval import ApprovalDecision, parse_decision
 from .interrupt import APPROVAL_KIND
 
 _NO_EDIT: Any = object()
 
 
 @record
-class Approval:
+class ApprovalAnswer:
     """A person's decision. ``input_json`` is the edited input, None if the call runs as displayed."""
 
-    decision: Decision
+    decision: ApprovalDecision
     input_json: str | None
 
 
 @record
-class HostAnswer:
+class ToolInterruptAnswer:
     """The answer to a tool that called `request_interrupt`."""
 
     resolution: Any
 
 
 @record
-class KnownOutcome:
+class KnownOutcomeAnswer:
     """The reported outcome of a call whose outcome was unknown."""
 
     outcome: Outcome
@@ -41,11 +41,11 @@ class KnownOutcome:
 
 
 @record
-class RunAgain:
+class RunAgainAnswer:
     """A call of unknown outcome runs once more."""
 
 
-Answer: TypeAlias = Approval | HostAnswer | KnownOutcome | RunAgain
+Answer: TypeAlias = ApprovalAnswer | ToolInterruptAnswer | KnownOutcomeAnswer | RunAgainAnswer
 
 
 def read_answers(
@@ -77,7 +77,7 @@ def read_answers(
 def _check_value_counts(resolutions: Mapping[str, Any], max_values: int) -> None:
     for resolution in resolutions.values():
         try:
-            require_max_value_count(resolution, max_values, "the resolution")
+            require_max_host_values(resolution, max_values, "the resolution")
         except CodeModeSerializationError as error:
             raise CodeModeProtocolError(error.message) from error
 
@@ -89,11 +89,11 @@ def _read_answer(entry: LedgerEntry, resolution: Any) -> Answer:
     if kind == UNKNOWN_OUTCOME_KIND:
         return _read_outcome_answer(entry, resolution)
     _encode_plain_json(resolution, "the resolution")
-    return HostAnswer(resolution)
+    return ToolInterruptAnswer(resolution)
 
 
-def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
-    answer = _check_answer_object(resolution, {"approved", "reason", "input"}, "an approval", '{"approved": True}')
+def _read_approval(entry: LedgerEntry, resolution: Any) -> ApprovalAnswer:
+    answer = _parse_answer_object(resolution, {"approved", "reason", "input"}, "an approval", '{"approved": True}')
     try:
         decision = parse_decision(answer, "an approval")
     except ValueError as error:
@@ -104,27 +104,27 @@ def _read_approval(entry: LedgerEntry, resolution: Any) -> Approval:
     edited_json = (
         None if edited is _NO_EDIT else _encode_plain_json(_restore_integers(entry, edited), "the edited input")
     )
-    return Approval(decision, edited_json)
+    return ApprovalAnswer(decision, edited_json)
 
 
 def _read_outcome_answer(entry: LedgerEntry, resolution: Any) -> Answer:
     expected = '{"value": ...}, {"error": {"message": "..."}} or {"runAgain": true}'
     keys, what = {"value", "error", "runAgain", "run_again"}, "an unknown outcome's answer"
-    answer = _check_answer_object(resolution, keys, what, '{"runAgain": True}')
+    answer = _parse_answer_object(resolution, keys, what, '{"runAgain": True}')
     if len(answer) != 1 or (entry.kind == "fetch" and "value" in answer):
         raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
     ((key, value),) = answer.items()
     if key == "value":
-        return KnownOutcome(Fulfilled(None if value is None else _encode_plain_json(value, "the value")), None)
+        return KnownOutcomeAnswer(Fulfilled(None if value is None else _encode_plain_json(value, "the value")), None)
     if key == "error":
         message = mapping_or_empty(value).get("message")
         if not isinstance(message, str):
             raise CodeModeProtocolError("an error needs a string 'message'")
         error = CodeModeToolError(message, details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id})
-        return KnownOutcome(Rejected(type(error).__name__, message, error.code), error)
+        return KnownOutcomeAnswer(Rejected(type(error).__name__, message, error.code), error)
     if value is not True:
         raise CodeModeProtocolError(f"a call of unknown outcome is answered with {expected}")
-    return RunAgain()
+    return RunAgainAnswer()
 
 
 def _encode_plain_json(value: Any, what: str) -> str:
@@ -145,7 +145,7 @@ def _restore_integers(entry: LedgerEntry, edited: Any) -> Any:
         raise CodeModeProtocolError(f"the edited input is refused: {error}") from error
 
 
-def _check_answer_object(resolution: Any, keys: set[str], what: str, example: str) -> dict[str, Any]:
+def _parse_answer_object(resolution: Any, keys: set[str], what: str, example: str) -> dict[str, Any]:
     if not is_object(resolution) or not resolution.keys() - {POINTERS_KEY} <= keys:
         allowed_keys = ", ".join(sorted(keys))
         raise CodeModeProtocolError(f"{what} must be an object with keys among {allowed_keys}, such as {example}")
@@ -165,9 +165,9 @@ def get_waiting_kind(entry: LedgerEntry) -> str:
 
 def runs_tool(answer: Answer) -> bool:
     """Return True when an answer lets the tool run."""
-    return not isinstance(answer, KnownOutcome) and not is_denial(answer)
+    return not isinstance(answer, KnownOutcomeAnswer) and not is_denial(answer)
 
 
-def is_denial(answer: Answer | None) -> TypeGuard[Approval]:
+def is_denial(answer: Answer | None) -> TypeGuard[ApprovalAnswer]:
     """Return True if a person has denied the call."""
-    return isinstance(answer, Approval) and not answer.decision.approved
+    return isinstance(answer, ApprovalAnswer) and not answer.decision.approved

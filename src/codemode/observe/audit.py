@@ -13,7 +13,7 @@ from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..trace.events import (
     CatalogEvent,
-    Event,
+    InvocationEvent,
     InvocationStarted,
     NestedToolCallEvent,
     NestedToolResultEvent,
@@ -62,7 +62,7 @@ class _AuditRecorder:
         self._sink = SerialListener(sink)
         self._direct_calls: dict[str, str | None] = {}  # the tool, by invocation that is one call of the model's own
 
-    def on_event(self, event: Event) -> Awaitable[None] | None:
+    def on_event(self, event: InvocationEvent) -> Awaitable[None] | None:
         record = self._create_record(event)
         if record is None:
             return None
@@ -70,43 +70,43 @@ class _AuditRecorder:
         fields_with_values = {key: value for key, value in record.items() if value is not None}
         return self._sink({"event": fields_with_values.pop("event"), "at": now_ms(), **ids, **fields_with_values})
 
-    def _create_record(self, event: Event) -> dict[str, Any] | None:
+    def _create_record(self, event: InvocationEvent) -> dict[str, Any] | None:
         match event:
             case InvocationStarted():
-                return self._start_record(event)
+                return self._create_start_record(event)
             case NestedToolResultEvent():
-                return None if event.replayed else _call_ended_record(event)
+                return None if event.replayed else _create_call_end_record(event)
             case NestedToolCallEvent():
-                return self._call_started_record(event)
+                return self._create_call_start_record(event)
             case CatalogEvent():
                 result_fields = {
                     "durationMs": event.duration_ms,
                     "results": event.result_count,
-                    "code": _error_code(event.error),
+                    "code": _get_error_code(event.error),
                 }
                 return {"event": event.operation, **result_fields}
             case RefusalEvent():
-                return _refusal_record(event)
+                return _create_refusal_record(event)
             case Trace():
-                return self._execution_ended_record(event)
+                return self._create_execution_end_record(event)
             case _:
                 return None
 
-    def _start_record(self, event: InvocationStarted) -> dict[str, Any] | None:
+    def _create_start_record(self, event: InvocationStarted) -> dict[str, Any] | None:
         if event.source == "invoke":
             self._direct_calls[event.invocation_id] = None
             return None
         script = {"scriptSha256": event.source_sha256, "scriptBytes": event.source_bytes}
         return {"event": "execution_started", **script, "resumed": event.resumed or None}
 
-    def _call_started_record(self, event: NestedToolCallEvent) -> dict[str, Any] | None:
+    def _create_call_start_record(self, event: NestedToolCallEvent) -> dict[str, Any] | None:
         if event.invocation_id in self._direct_calls:
             self._direct_calls[event.invocation_id] = _clip_name(event.tool_name)
         verb = "resumed" if event.resumed else "started"
-        return None if event.replayed else {"event": f"call_{verb}", **_call_fields(event)}
+        return None if event.replayed else {"event": f"call_{verb}", **_create_call_fields(event)}
 
-    def _execution_ended_record(self, trace: Trace) -> dict[str, Any]:
-        result_fields = {"durationMs": trace.duration_ms, "code": _error_code(trace.error)}
+    def _create_execution_end_record(self, trace: Trace) -> dict[str, Any]:
+        result_fields = {"durationMs": trace.duration_ms, "code": _get_error_code(trace.error)}
         if trace.invocation_id in self._direct_calls:
             is_paused = trace.status == "interrupted" or None
             return {
@@ -121,17 +121,17 @@ class _AuditRecorder:
         return {"event": f"execution_{outcome}", **result_fields}
 
 
-def _call_fields(event: NestedToolCallEvent) -> dict[str, Any]:
+def _create_call_fields(event: NestedToolCallEvent) -> dict[str, Any]:
     return {"toolName": _clip_name(event.tool_name), "callId": event.tool_call_id}
 
 
-def _call_ended_record(event: NestedToolResultEvent) -> dict[str, Any]:
+def _create_call_end_record(event: NestedToolResultEvent) -> dict[str, Any]:
     outcome = {"fulfilled": "succeeded", "interrupted": "paused"}.get(event.status, "failed")
-    code = event.told_error["code"] if event.told_error is not None else _error_code(event.error)
-    return {"event": f"call_{outcome}", **_call_fields(event), "durationMs": event.duration_ms, "code": code}
+    code = event.told_error["code"] if event.told_error is not None else _get_error_code(event.error)
+    return {"event": f"call_{outcome}", **_create_call_fields(event), "durationMs": event.duration_ms, "code": code}
 
 
-def _refusal_record(event: RefusalEvent) -> dict[str, Any]:
+def _create_refusal_record(event: RefusalEvent) -> dict[str, Any]:
     kinds = sorted({str(violation.get("kind")) for violation in event.violations}) or None
     name = None if event.tool_name is None else _clip_name(event.tool_name)
     if event.reason in ("limit", "validation"):
@@ -139,7 +139,7 @@ def _refusal_record(event: RefusalEvent) -> dict[str, Any]:
     return {"event": event.reason, "toolName": name, "callId": event.tool_call_id, "kinds": kinds}
 
 
-def _error_code(error: BaseException | None) -> str | None:
+def _get_error_code(error: BaseException | None) -> str | None:
     if error is None:
         return None
     return error.code if isinstance(error, CodeModeError) else type(error).__name__
@@ -157,7 +157,7 @@ class _HookPair:
         self._first = first
         self._second = second
 
-    def __call__(self, event: Event) -> Awaitable[None] | None:
+    def __call__(self, event: InvocationEvent) -> Awaitable[None] | None:
         pending: list[Awaitable[Any]] = []
         first_error: BaseException | None = None
         for hook in (self._first, self._second):
@@ -170,13 +170,13 @@ class _HookPair:
             else:
                 pending += [hook_result] if inspect.isawaitable(hook_result) else []
         if pending:
-            return _wait_for_all(pending, first_error)
+            return _wait_for_hooks(pending, first_error)
         if first_error is not None:
             raise first_error
         return None
 
 
-async def _wait_for_all(pending: list[Awaitable[Any]], first_error: BaseException | None) -> None:
+async def _wait_for_hooks(pending: list[Awaitable[Any]], first_error: BaseException | None) -> None:
     tasks = [asyncio.ensure_future(awaitable) for awaitable in pending]
     try:
         await asyncio.wait(tasks)

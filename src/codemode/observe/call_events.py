@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ..data.json_values import count_json_bytes, decode_json, replace_lone_surrogates, utf8_length
+from ..data.json_values import count_json_bytes, count_utf8_bytes, decode_json, replace_lone_surrogates
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
-from ..protocol.call_status import TRACE_STATUSES, call_status
+from ..protocol.call_status import TRACE_STATUSES, get_call_status
 from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, is_waiting_for_answer
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
@@ -31,23 +31,23 @@ from ..trace.late_values import LazyValue
 _CHUNK_CHARACTERS = 1 << 16
 
 
-class SourceMeasure(NamedTuple):
+class SourceSizeAndHash(NamedTuple):
     """A text by its UTF-8 bytes and their SHA-256, which is None if it must stay unknown or is unused."""
 
     source_bytes: int
     source_sha256: str | None
 
 
-def measure_source(text: str, *, hashes: bool) -> SourceMeasure:
+def measure_and_hash_source(text: str, *, hashes: bool) -> SourceSizeAndHash:
     """Measure a text, however long it is: in pieces, each of them some steps."""
     if not hashes:
-        return SourceMeasure(utf8_length(text), None)
+        return SourceSizeAndHash(count_utf8_bytes(text), None)
     size, digest = 0, hashlib.sha256()
     for start in range(0, len(text), _CHUNK_CHARACTERS):
         chunk = text[start : start + _CHUNK_CHARACTERS].encode("utf-8", "backslashreplace")
         size += len(chunk)
         digest.update(chunk)
-    return SourceMeasure(size, digest.hexdigest())
+    return SourceSizeAndHash(size, digest.hexdigest())
 
 
 CallEvent: TypeAlias = NestedToolCallEvent | FetchRequestEvent
@@ -86,7 +86,7 @@ class CallRecord:
     @property
     def status(self) -> CallStatus:
         """How the call has ended; "aborted" until then."""
-        return call_status(self.outcome, TRACE_STATUSES)
+        return get_call_status(self.outcome, TRACE_STATUSES)
 
     @property
     def duration_ms(self) -> float:
@@ -106,31 +106,31 @@ class CallRecord:
             return LazyValue(count_json_bytes, self.displayed_input_json or "")
         entry = self.entry
         if entry.sidecar is not None:
-            return LazyValue(_issued_bytes, entry)
-        return entry.input_bytes or utf8_length(entry.input_json or "")
+            return LazyValue(_count_issued_input_bytes, entry)
+        return entry.input_bytes or count_utf8_bytes(entry.input_json or "")
 
     @property
     def input(self) -> Any:
         """The input, as far as it may be seen, to be read later."""
         if self.entry.sidecar is not None and not self.is_input_hidden:
-            return LazyValue(_issued_value, self.entry)
+            return LazyValue(_decode_issued_input, self.entry)
         return _decode_lazily(self.input_json)
 
 
-def started_event(record: CallRecord, ids: Mapping[str, Any]) -> CallEvent:
+def create_start_event(record: CallRecord, ids: Mapping[str, Any]) -> CallEvent:
     """Return the event of a call that begins."""
-    entry, common = record.entry, _common_fields(record, ids)
+    entry, common = record.entry, _create_common_fields(record, ids)
     if entry.kind == "fetch":
-        return FetchRequestEvent(**common, **_fetch_request_fields(record))
-    return NestedToolCallEvent(**common, **_call_fields(record))
+        return FetchRequestEvent(**common, **_parse_fetch_request_fields(record))
+    return NestedToolCallEvent(**common, **_create_call_fields(record))
 
 
-def result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEvent:
+def create_result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEvent:
     """Return the event of a call that has ended."""
     entry, outcome = record.entry, record.outcome
     text = outcome.value_json if isinstance(outcome, Fulfilled) else None
     common: dict[str, Any] = {
-        **_common_fields(record, ids),
+        **_create_common_fields(record, ids),
         "status": record.status,
         "completed_at_ms": record.completed_at_ms,
         "duration_ms": record.duration_ms,
@@ -138,8 +138,8 @@ def result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEvent:
         "error": record.error,
     }
     if entry.kind == "fetch":
-        return FetchResultEvent(**common, **_fetch_request_fields(record), http_status=_http_status(text))
-    common |= _call_fields(record) | {"told_error": _create_reported_error(outcome)}
+        return FetchResultEvent(**common, **_parse_fetch_request_fields(record), http_status=_parse_http_status(text))
+    common |= _create_call_fields(record) | {"told_error": _create_reported_error(outcome)}
     if not isinstance(outcome, Waiting):
         return NestedToolResultEvent(**common, output=_decode_lazily(text))
     return NestedToolResultEvent(
@@ -150,7 +150,7 @@ def result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEvent:
     )
 
 
-def _common_fields(record: CallRecord, ids: Mapping[str, Any]) -> dict[str, Any]:
+def _create_common_fields(record: CallRecord, ids: Mapping[str, Any]) -> dict[str, Any]:
     entry = record.entry
     return {
         **ids,
@@ -161,7 +161,7 @@ def _common_fields(record: CallRecord, ids: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
+def create_catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
     """Return the event of a question that a program has asked the catalog."""
     return CatalogEvent(
         **ids,
@@ -174,7 +174,7 @@ def catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
     )
 
 
-def message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
+def create_message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
     """Return the event of a program's message to the host's listeners."""
     payload_fields = mapping_or_empty(_decode_or_none_if_invalid(payload_json))
     texts = {
@@ -187,7 +187,7 @@ def message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -
     )
 
 
-def refusal_event(
+def create_refusal_event(
     error: BaseException | None, record: CallRecord | None, ids: Mapping[str, Any]
 ) -> RefusalEvent | None:
     """Return the event of what a surface forbids, of a call or, without one, of a program that did not run."""
@@ -223,22 +223,22 @@ def to_guest_error_fields(outcome: Rejected) -> dict[str, str]:
     }
 
 
-def _call_fields(record: CallRecord) -> dict[str, Any]:
+def _create_call_fields(record: CallRecord) -> dict[str, Any]:
     return {
         "resumed": not record.replayed and is_waiting_for_answer(record.entry),
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": record.input,
-        **_location_fields(record.entry),
+        **_create_location_fields(record.entry),
     }
 
 
-def _location_fields(entry: LedgerEntry) -> dict[str, Any]:
+def _create_location_fields(entry: LedgerEntry) -> dict[str, Any]:
     location = entry.location
     return {"program": location[2], "line": location[0]} if location is not None and len(location) == 3 else {}
 
 
-def _fetch_request_fields(record: CallRecord) -> dict[str, Any]:
+def _parse_fetch_request_fields(record: CallRecord) -> dict[str, Any]:
     if record.fetch_fields is None:
         text = record.entry.input_json or ""
         url = _URL.match(text)
@@ -254,7 +254,7 @@ def _decode_json_text(match: re.Match[str] | None) -> str:
         return ""
 
 
-def _http_status(text: str | None) -> int | None:
+def _parse_http_status(text: str | None) -> int | None:
     match = _RESPONSE_STATUS.match(text or "")
     return None if match is None else int(match[1])
 
@@ -267,18 +267,18 @@ def _decode_or_none(text: str | None) -> Any:
     return None if text is None else _decode_or_none_if_invalid(text)
 
 
-def _issued_value(entry: LedgerEntry) -> Any:
+def _decode_issued_input(entry: LedgerEntry) -> Any:
     try:
         return entry.decode_full_input()
     except (ValueError, CodeModeError):  # a call that is refused for just that
         return None
 
 
-def _issued_bytes(entry: LedgerEntry) -> int:
+def _count_issued_input_bytes(entry: LedgerEntry) -> int:
     try:
         return entry.full_input_bytes
     except CodeModeError:
-        return utf8_length(entry.input_json or "")
+        return count_utf8_bytes(entry.input_json or "")
 
 
 def _decode_or_none_if_invalid(text: str) -> Any:

@@ -11,12 +11,12 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 
-from ..errors import CodeModeError, to_guest_view
+from ..errors import CodeModeError, to_guest_error_fields
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import CodeModeOptions, Telemetry
-from ..trace.events import CatalogEvent, Event, GuestMessageEvent, NestedToolCallEvent, NestedToolResultEvent
-from .call_events import measure_source
+from ..trace.events import CatalogEvent, GuestMessageEvent, InvocationEvent, NestedToolCallEvent, NestedToolResultEvent
+from .call_events import measure_and_hash_source
 from .reporter import HookDispatcher, SerialListener
 
 
@@ -37,7 +37,7 @@ class NotificationListener:
         self._order_lock = asyncio.Lock()  # asyncio locks are fair: waiters continue in their order
         self._pending_reads = 0
 
-    def __call__(self, event: Event) -> Awaitable[None] | None:
+    def __call__(self, event: InvocationEvent) -> Awaitable[None] | None:
         """Hear an event."""
         is_large = isinstance(event, NestedToolCallEvent) and event.input_bytes >= LARGE_CHARACTERS
         if is_large or self._pending_reads:
@@ -46,7 +46,7 @@ class NotificationListener:
         message = create_notification(event)
         return None if message is None else self._notify(message)
 
-    async def _notify_in_order(self, event: Event) -> None:
+    async def _notify_in_order(self, event: InvocationEvent) -> None:
         """Tell of an event whose input is read in a thread, or that comes after such a one."""
         try:
             async with self._order_lock:
@@ -58,13 +58,13 @@ class NotificationListener:
             await pending
 
 
-def create_notification(event: Event) -> dict[str, Any] | None:
+def create_notification(event: InvocationEvent) -> dict[str, Any] | None:
     """Return a client's message for an event, or None."""
     match event:
         case NestedToolResultEvent():
-            return None if event.replayed or event.status == "interrupted" else _call_end_message(event)
+            return None if event.replayed or event.status == "interrupted" else _create_call_end_message(event)
         case NestedToolCallEvent():
-            return None if event.replayed or event.resumed else _call_start_message(event)
+            return None if event.replayed or event.resumed else _create_call_start_message(event)
         case GuestMessageEvent(kind="log"):
             log_fields = {"level": event.level, "message": event.message, "metadata": event.metadata}
             return {"type": "log", **log_fields}
@@ -74,17 +74,17 @@ def create_notification(event: Event) -> dict[str, Any] | None:
             return None
 
 
-def _call_start_message(event: NestedToolCallEvent) -> dict[str, Any]:
+def _create_call_start_message(event: NestedToolCallEvent) -> dict[str, Any]:
     call = {"toolName": event.tool_name, "input": event.input, "callId": event.tool_call_id}
     return {"type": "tool_call_start", **call}
 
 
-def _call_end_message(event: NestedToolResultEvent) -> dict[str, Any]:
+def _create_call_end_message(event: NestedToolResultEvent) -> dict[str, Any]:
     message: dict[str, Any] = {"type": "tool_call_end", "toolName": event.tool_name, "callId": event.tool_call_id}
     message |= {"status": "ok" if event.status == "fulfilled" else "error", "durationMs": event.duration_ms}
     error = event.told_error
     if error is None and isinstance(event.error, CodeModeError):
-        error = dict(zip(("name", "message", "code"), to_guest_view(event.error)[:3], strict=True))
+        error = dict(zip(("name", "message", "code"), to_guest_error_fields(event.error)[:3], strict=True))
     return message if error is None else {**message, "error": dict(error)}
 
 
@@ -100,7 +100,7 @@ def record_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | Non
         yield
 
 
-class CatalogQuestion:
+class CatalogQuestionRecorder:
     """Record a model's question to the catalog: use it with ``async with`` and set ``result_count``.
 
     ``name`` is the meta-tool's, ``queries`` the queries or the names, None while they are unread. Exceptions inside are
@@ -120,7 +120,7 @@ class CatalogQuestion:
         self._options = options
         self._name = name
         self._operation: Literal["search", "describe"] = operation
-        self._ids = _create_ids(tool_call_id)
+        self._ids = _create_invocation_ids(tool_call_id)
         self._span = ExitStack()
 
     async def __aenter__(self) -> Self:
@@ -151,7 +151,7 @@ class CatalogQuestion:
 
 async def report_failed_start(
     options: CodeModeOptions,
-    listeners: tuple[Callable[[Event], Any], ...],
+    listeners: tuple[Callable[[InvocationEvent], Any], ...],
     script: str | None,
     tool_call_id: str | None,
     error: CodeModeError,
@@ -159,21 +159,21 @@ async def report_failed_start(
     """Tell of a run that ended before it began; its error gets the trace. ``script`` None: it was to be one call."""
     from .reporter import InvocationReporter
 
-    reporter = InvocationReporter(options.lifecycle, **_create_ids(tool_call_id), listeners=listeners)
+    reporter = InvocationReporter(options.lifecycle, **_create_invocation_ids(tool_call_id), listeners=listeners)
     if not reporter.is_watched:
         return
-    size = await run_check(len(script or ""), partial(measure_source, script or "", hashes=script is not None))
+    size = await run_check(len(script or ""), partial(measure_and_hash_source, script or "", hashes=script is not None))
     reporter.report_start(size, source="invoke" if script is None else "script")
     error.trace = await reporter.report_end(error=error)
 
 
-async def _report_event(options: CodeModeOptions, event: Event) -> None:
+async def _report_event(options: CodeModeOptions, event: InvocationEvent) -> None:
     if options.lifecycle.has_hooks:
         hooks = HookDispatcher(options.lifecycle)
         hooks.dispatch(event)
-        await hooks.finish()
+        await hooks.wait_or_cancel_hooks()
 
 
-def _create_ids(tool_call_id: str | None) -> dict[str, Any]:
+def _create_invocation_ids(tool_call_id: str | None) -> dict[str, Any]:
     generated_id = "code-mode-" + secrets.token_hex(8)
     return {"invocation_id": generated_id, "outer_tool_call_id": tool_call_id or generated_id}

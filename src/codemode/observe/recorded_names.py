@@ -12,7 +12,7 @@ SCOPE = "codemode"
 
 
 @cache
-def package_version() -> str:
+def get_package_version() -> str:
     """Return this distribution's version, read once; empty where it is not installed."""
     try:
         return metadata.version("codemode-toolkit")

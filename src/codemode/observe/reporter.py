@@ -12,7 +12,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from ..data.json_values import utf8_length
+from ..data.json_values import count_utf8_bytes
 from ..errors import HIDDEN_CODES, CodeModeAbortedError, CodeModeError
 from ..host.cancellation import is_cancelled_from_outside
 from ..host.clock import now_ms
@@ -22,16 +22,16 @@ from ..protocol.messages import NoticeKind
 from ..trace.events import (
     CatalogEvent,
     ConsoleEvent,
-    Event,
     FetchRequestEvent,
     FetchResultEvent,
     GuestMessageEvent,
     InterruptEvent,
+    InvocationEvent,
     InvocationStarted,
     NestedToolCallEvent,
     NestedToolResultEvent,
     RefusalEvent,
-    WorkerTaken,
+    WorkerAcquiredEvent,
 )
 from ..trace.failures import TOOLS_LOGGER, log_failure
 from ..trace.late_values import LazyValue
@@ -39,13 +39,13 @@ from ..trace.trace import Trace
 from .call_events import (
     CallRecord,
     ResultEvent,
-    SourceMeasure,
-    catalog_event,
-    measure_source,
-    message_event,
-    refusal_event,
-    result_event,
-    started_event,
+    SourceSizeAndHash,
+    create_catalog_event,
+    create_message_event,
+    create_refusal_event,
+    create_result_event,
+    create_start_event,
+    measure_and_hash_source,
 )
 
 
@@ -67,9 +67,9 @@ class SerialListener:
         loop = asyncio.get_running_loop()
         previous, finished = self._last.get(loop), loop.create_future()
         self._last[loop] = finished
-        return self._call_after(previous, pending, finished)
+        return self._await_after_previous(previous, pending, finished)
 
-    async def _call_after(
+    async def _await_after_previous(
         self, previous: asyncio.Future[None] | None, pending: Awaitable[Any], finished: asyncio.Future[None]
     ) -> None:
         try:
@@ -104,7 +104,7 @@ def add_event_listener(listener: Callable[[Any], Any]) -> Generator[None]:
 
 
 _GRACE_SECONDS = 5.0
-_HOOK_BY_EVENT: dict[type[Event], str] = {
+_HOOK_BY_EVENT: dict[type[InvocationEvent], str] = {
     InvocationStarted: "on_invocation_start",
     CatalogEvent: "on_catalog",
     GuestMessageEvent: "on_guest_message",
@@ -130,18 +130,18 @@ class HookDispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self.seconds = 0.0
 
-    def has_hook(self, event: type[Event]) -> bool:
+    def has_hook(self, event: type[InvocationEvent]) -> bool:
         """Tell whether there is a hook for such events."""
         return getattr(self._lifecycle, _HOOK_BY_EVENT[event]) is not None
 
-    def dispatch(self, event: Event) -> None:
+    def dispatch(self, event: InvocationEvent) -> None:
         """Call the hook for this event, if there is one."""
         name = _HOOK_BY_EVENT.get(type(event))
         hook = None if name is None else getattr(self._lifecycle, name)
         if name is not None and hook is not None:
             self.call_hook(hook, event, name)
 
-    def call_hook(self, hook: Callable[[Any], Any], event: Event, name: str) -> None:
+    def call_hook(self, hook: Callable[[Any], Any], event: InvocationEvent, name: str) -> None:
         """Call a hook with an event."""
         started = time.perf_counter()
         try:
@@ -152,10 +152,10 @@ class HookDispatcher:
             self._report_hook_error(error, event, name)
         else:
             if inspect.isawaitable(pending):
-                self._start(self._await_hook(pending, event, name))
+                self._start_task(self._await_hook(pending, event, name))
         self.seconds += time.perf_counter() - started
 
-    async def finish(self) -> None:
+    async def wait_or_cancel_hooks(self) -> None:
         """Wait for the async hooks, for five seconds at the most; what is still running then is cancelled."""
         if not self._tasks:
             return
@@ -168,14 +168,14 @@ class HookDispatcher:
             for task in self._tasks:
                 task.cancel()
 
-    async def _await_hook(self, pending: Any, event: Event, name: str) -> None:
+    async def _await_hook(self, pending: Any, event: InvocationEvent, name: str) -> None:
         try:
             await pending
         except BaseException as error:  # noqa: BLE001 - as above; out of a task, SystemExit would end the whole loop
             _raise_if_task_ends(error)
             self._report_hook_error(error, event, name)
 
-    def _report_hook_error(self, error: BaseException, event: Event, name: str) -> None:
+    def _report_hook_error(self, error: BaseException, event: InvocationEvent, name: str) -> None:
         report = self._lifecycle.on_hook_error
         if report is None:
             return
@@ -186,15 +186,15 @@ class HookDispatcher:
         except BaseException:  # noqa: BLE001 - no caller is left
             return
         if inspect.isawaitable(pending):
-            self._start(_ignore_failure(pending))
+            self._start_task(_await_ignoring_failure(pending))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _ignore_failure(pending: Any) -> None:
+async def _await_ignoring_failure(pending: Any) -> None:
     try:
         await pending
     except BaseException as error:  # noqa: BLE001 - no caller is left
@@ -238,10 +238,10 @@ def find_hidden_failure(error: BaseException | None) -> BaseException | None:
     return error if error.__cause__ is not None else None
 
 
-_START_EVENT_BY_KIND: dict[str, type[Event]] = {"tool": NestedToolCallEvent}
-_END_EVENT_BY_KIND: dict[str, type[Event]] = {"tool": NestedToolResultEvent}
+_START_EVENT_BY_KIND: dict[str, type[InvocationEvent]] = {"tool": NestedToolCallEvent}
+_END_EVENT_BY_KIND: dict[str, type[InvocationEvent]] = {"tool": NestedToolResultEvent}
 _KINDS_WITHOUT_START_EVENT = ("catalog", "state")  # without a start event; state has no events at all
-Listener: TypeAlias = Callable[[Event], Any]
+Listener: TypeAlias = Callable[[InvocationEvent], Any]
 """Hears every event, as hooks do. Its ``name`` is what ``on_hook_error`` reads when it fails."""
 
 
@@ -283,23 +283,23 @@ class InvocationReporter:
         self.notes: tuple[str, ...] = ()  # on the program as a whole
 
     def report_start(
-        self, text: str | SourceMeasure, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
+        self, text: str | SourceSizeAndHash, *, source: Literal["script", "invoke"] = "script", resumed: bool = False
     ) -> None:
         """Tell that the run of this program, or of one that was measured before, begins."""
         if not self.is_watched or not (self._listeners or self.hooks.has_hook(InvocationStarted)):
-            self._source_bytes = utf8_length(text) if isinstance(text, str) else text.source_bytes
+            self._source_bytes = count_utf8_bytes(text) if isinstance(text, str) else text.source_bytes
             return
         if isinstance(text, str):
             # A direct call has no program but its input.
-            text = measure_source(text, hashes=source == "script")
+            text = measure_and_hash_source(text, hashes=source == "script")
         self._source_bytes = text.source_bytes
-        event_fields = {**text._asdict(), **_kind_fields(self._tool_kinds)}
-        self._emit(InvocationStarted(**self._ids, **event_fields, source=source, resumed=resumed))
+        event_fields = {**text._asdict(), **_create_kind_fields(self._tool_kinds)}
+        self._emit_event(InvocationStarted(**self._ids, **event_fields, source=source, resumed=resumed))
 
-    def report_worker(self) -> None:
+    def report_worker_taken(self) -> None:
         """Tell that there is a worker for it."""
         if self._listeners:
-            self._emit(WorkerTaken(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
+            self._emit_event(WorkerAcquiredEvent(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
 
     def report_call_start(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
         """Report a tool call or a request for a URL. A question to the catalog is reported at its end."""
@@ -321,7 +321,7 @@ class InvocationReporter:
             record.displayed_input_json = input_json
             self._report_call_start_event(record)
 
-    def measure_call(self, record: CallRecord) -> int:
+    def record_call_end_time(self, record: CallRecord) -> int:
         """Note that a call has just ended, and return how many microseconds it took."""
         record.completed_at_ms = self._offset_ms + time.perf_counter() * 1000
         return max(round((record.completed_at_ms - record.started_at_ms) * 1000), 0)
@@ -329,11 +329,11 @@ class InvocationReporter:
     def report_call_end(self, record: CallRecord, outcome: Outcome, error: BaseException | None) -> None:
         """Tell how that call ended. Once the invocation has ended only the log hears of a failure."""
         entry = record.entry
-        if error is not None and not record.replayed and entry.kind != "catalog" and not self._has_hook_for_end(entry):
+        if error is not None and not record.replayed and entry.kind != "catalog" and not self._has_call_end_hook(entry):
             log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
         self._close_call(record, outcome, error)
 
-    def report_still_waiting(self, entry: LedgerEntry) -> None:
+    def report_still_waiting_call(self, entry: LedgerEntry) -> None:
         """Tell of a call that was waiting before and still does, unless this run made it again."""
         if entry.outcome is not None and entry.id not in {record.entry.id for record in self.calls}:
             self.report_call_end(self.report_call_start(entry, replayed=True), entry.outcome, None)
@@ -342,37 +342,37 @@ class InvocationReporter:
         """Tell about a line of console output."""
         event = ConsoleEvent(**self._ids, level=level, text=text, written_at_ms=self._now_ms())
         self.console.append(event)
-        self._emit(event)
+        self._emit_event(event)
 
     def report_guest_message(self, kind: NoticeKind, payload_json: str) -> None:
         """Report a program's message to listeners: a JSON object with the fields of `GuestMessageEvent`."""
         if self.is_watched:
-            self._emit(message_event(kind, payload_json, self._ids))
+            self._emit_event(create_message_event(kind, payload_json, self._ids))
 
     def report_interrupt(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""
-        self._emit(InterruptEvent(**self._ids, interrupt=interrupt))
+        self._emit_event(InterruptEvent(**self._ids, interrupt=interrupt))
 
     async def report_end(
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
-        trace = _create_trace(*self._close_calls(result_bytes), error=error, interrupted_by=interrupted_by)
+        trace = _create_trace(*self._close_calls_for_trace(result_bytes), error=error, interrupted_by=interrupted_by)
         if self.is_watched:
             if error is not None:
                 self._report_refusal(error, None)
-            self._emit(trace)
-            await self.hooks.finish()
+            self._emit_event(trace)
+            await self.hooks.wait_or_cancel_hooks()
         return trace
 
     def create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
         """Return a function that makes the trace of a finished invocation without listeners."""
-        return LazyValue(_create_trace, *self._close_calls(result_bytes))
+        return LazyValue(_create_trace, *self._close_calls_for_trace(result_bytes))
 
     def _now_ms(self) -> float:
         return self._offset_ms + time.perf_counter() * 1000
 
-    def _close_calls(self, result_bytes: int | None) -> tuple[Any, ...]:
+    def _close_calls_for_trace(self, result_bytes: int | None) -> tuple[Any, ...]:
         """Close what is open, and return what a trace is made of."""
         for record in list(self._open_calls.values()):
             self._close_call(record, None, CodeModeAbortedError("the invocation ended before this call did"))
@@ -395,7 +395,7 @@ class InvocationReporter:
         record.outcome, record.error = outcome, error
         if record.entry.kind in _KINDS_WITHOUT_START_EVENT:
             if self.is_watched and record.entry.kind == "catalog":
-                self._emit(catalog_event(record, self._ids))
+                self._emit_event(create_catalog_event(record, self._ids))
             return
         self.calls.append(record)
         if not self.is_watched:
@@ -406,7 +406,7 @@ class InvocationReporter:
             # Listeners set context variables between start and end, and this may be another caller's task.
             copy_context().run(self._report_whole_call, record)
 
-    def _has_hook_for_end(self, entry: LedgerEntry) -> bool:
+    def _has_call_end_hook(self, entry: LedgerEntry) -> bool:
         return entry.id in self._open_calls and self.hooks.has_hook(
             _END_EVENT_BY_KIND.get(entry.kind, FetchResultEvent)
         )
@@ -415,11 +415,11 @@ class InvocationReporter:
         record.is_reported = True
         event = _START_EVENT_BY_KIND.get(record.entry.kind, FetchRequestEvent)
         if self.is_watched and (self._listeners or self.hooks.has_hook(event)):
-            self._emit(started_event(record, self._ids))
+            self._emit_event(create_start_event(record, self._ids))
 
     def _report_call_end_event(self, record: CallRecord) -> None:
         if self._listeners or self.hooks.has_hook(_END_EVENT_BY_KIND.get(record.entry.kind, FetchResultEvent)):
-            self._emit(_get_result_event(record, self._ids))
+            self._emit_event(_get_or_create_result_event(record, self._ids))
         if record.error is not None and not record.replayed:
             self._report_refusal(record.error, record)
 
@@ -428,11 +428,11 @@ class InvocationReporter:
         self._report_call_end_event(record)
 
     def _report_refusal(self, error: BaseException, record: CallRecord | None) -> None:
-        refusal = refusal_event(error, record, self._ids)
+        refusal = create_refusal_event(error, record, self._ids)
         if refusal is not None:
-            self._emit(refusal)
+            self._emit_event(refusal)
 
-    def _emit(self, event: Event) -> None:
+    def _emit_event(self, event: InvocationEvent) -> None:
         for listener in self._listeners:
             self.hooks.call_hook(listener, event, getattr(listener, "name", "telemetry"))
         self.hooks.dispatch(event)
@@ -454,7 +454,7 @@ def _create_trace(
     result_events: Any = LazyValue(_create_result_events, records, ids)
     return Trace(
         **ids,
-        **_kind_fields(kinds),
+        **_create_kind_fields(kinds),
         status="failed" if error is not None else "interrupted" if interrupted_by is not None else "completed",
         started_at_ms=started_at_ms,
         completed_at_ms=completed_at_ms,
@@ -469,15 +469,15 @@ def _create_trace(
     )
 
 
-def _kind_fields(kinds: tuple[str | None, str | None]) -> dict[str, Any]:
+def _create_kind_fields(kinds: tuple[str | None, str | None]) -> dict[str, Any]:
     return {"tool_kind": kinds[0], "tool_input_kind": kinds[1]}
 
 
 def _create_result_events(records: tuple[CallRecord, ...], ids: dict[str, str]) -> tuple[ResultEvent, ...]:
-    return tuple(_get_result_event(record, ids) for record in records)
+    return tuple(_get_or_create_result_event(record, ids) for record in records)
 
 
-def _get_result_event(record: CallRecord, ids: dict[str, str]) -> ResultEvent:
+def _get_or_create_result_event(record: CallRecord, ids: dict[str, str]) -> ResultEvent:
     if record.result_event is None:
-        record.result_event = result_event(record, ids)
+        record.result_event = create_result_event(record, ids)
     return record.result_event

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import CodeModeError
-from .recorded_names import SCOPE, Attributes, package_version
+from .recorded_names import SCOPE, Attributes, get_package_version
 
 _PREFIX = "code_mode.gateway."
 _PROPAGATED_HEADERS = ("traceparent", "tracestate", "baggage")
@@ -24,7 +24,7 @@ _PROPAGATED_HEADERS = ("traceparent", "tracestate", "baggage")
 def request_span(
     name: str, attributes: Attributes, *, request_carrier: Mapping[str, str], transport_carrier: Mapping[str, str]
 ) -> Generator[Any]:
-    """Record a block as the answer to a request, and yield its span for `record_failure`.
+    """Record a block as the answer to a request, and yield its span for `record_span_failure`.
 
     Its parent comes from ``request_carrier``, else it is the current span, else it comes from ``transport_carrier``:
     mappings with ``traceparent`` and ``tracestate``. The block's own spans are its children, and outgoing requests
@@ -44,7 +44,7 @@ def request_span(
         if trace.get_current_span(context).get_span_context().is_valid:
             parent = context
             break
-    tracer = trace.get_tracer(SCOPE, package_version())
+    tracer = trace.get_tracer(SCOPE, get_package_version())
     with tracer.start_as_current_span(
         name,
         context=parent,
@@ -56,7 +56,7 @@ def request_span(
         yield span
 
 
-def record_failure(span: Any, kind: str) -> None:
+def record_span_failure(span: Any, kind: str) -> None:
     """Record on the span of a request the kind of its failure: a code, or the name of a class."""
     trace = _get_loaded_module("trace")
     if span is not None and trace is not None:
@@ -64,7 +64,7 @@ def record_failure(span: Any, kind: str) -> None:
         span.set_status(trace.Status(trace.StatusCode.ERROR))
 
 
-def propagation_headers() -> dict[str, str]:
+def get_propagation_headers() -> dict[str, str]:
     """Return the headers with which a request to another host names the current span as its parent."""
     propagate = _get_loaded_module("propagate")
     if propagate is None:
@@ -111,14 +111,14 @@ def record_call_end(outer_id: str, outcome: str, seconds: float, codes: list[str
         span.set_attribute("code_mode.ended", outcome)
         if codes:
             span.set_attribute("code_mode.codes", codes)
-    if (instruments := _get_instruments()) is not None:
+    if (instruments := _get_or_create_instruments()) is not None:
         attributes: Attributes = {"code_mode.ended": outcome, "code_mode.waiting": "WAITING_FOR_APPROVAL" in codes}
         instruments["call.duration"].record(seconds, attributes)
     return trace_id
 
 
 @contextmanager
-def measure_inner_call(server: str) -> Generator[None]:
+def measure_server_call(server: str) -> Generator[None]:
     """Measure the call of a tool of a server."""
     started_at, attributes = time.monotonic(), Attributes({"code_mode.server": server})
     try:
@@ -127,7 +127,7 @@ def measure_inner_call(server: str) -> Generator[None]:
         attributes["error.type"] = error.code if isinstance(error, CodeModeError) else type(error).__name__
         raise
     finally:
-        if (instruments := _get_instruments()) is not None:
+        if (instruments := _get_or_create_instruments()) is not None:
             instruments["inner_call.duration"].record(time.monotonic() - started_at, attributes)
 
 
@@ -158,7 +158,7 @@ def count_waiting_approvals(channel: str, calls: int) -> Generator[None]:
 
 
 def _add_to_counter(name: str, amount: int, attributes: Attributes) -> None:
-    if (instruments := _get_instruments()) is not None:
+    if (instruments := _get_or_create_instruments()) is not None:
         instruments[name].add(amount, attributes)
 
 
@@ -173,7 +173,7 @@ def _get_loaded_module(name: str) -> Any:
     return None if is_initializing else module
 
 
-def _get_instruments() -> dict[str, Any] | None:
+def _get_or_create_instruments() -> dict[str, Any] | None:
     """Return the instruments of the provider that is set, made once."""
     metrics = _get_loaded_module("metrics")
     if metrics is None:
@@ -181,7 +181,7 @@ def _get_instruments() -> dict[str, Any] | None:
     provider = metrics.get_meter_provider()
     instruments = _instruments_by_provider.get(provider)
     if instruments is None:
-        meter = provider.get_meter(SCOPE, package_version())
+        meter = provider.get_meter(SCOPE, get_package_version())
         instruments = _instruments_by_provider[provider] = {
             "call.duration": meter.create_histogram(f"{_PREFIX}call.duration", "s", "How long calls of the tool take"),
             "inner_call.duration": meter.create_histogram(

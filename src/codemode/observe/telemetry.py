@@ -28,20 +28,20 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..options.parts import Telemetry
-from ..profile import HostErrors
+from ..profile import HostErrorRules
 from ..trace.events import (
-    Event,
     FetchRequestEvent,
     FetchResultEvent,
     InterruptEvent,
+    InvocationEvent,
     InvocationStarted,
     NestedToolCallEvent,
     NestedToolResultEvent,
-    WorkerTaken,
+    WorkerAcquiredEvent,
 )
 from ..trace.late_values import LazyValue, get_stored_value
 from ..trace.trace import Trace
-from .recorded_names import SCOPE, Attributes, package_version
+from .recorded_names import SCOPE, Attributes, get_package_version
 
 if TYPE_CHECKING:
     from opentelemetry import context as otel_context
@@ -67,8 +67,8 @@ _ERRORS_WITH_OWN_MESSAGE = (
 
 
 def create_telemetry_listeners(
-    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
-) -> tuple[Callable[[Event], None], ...]:
+    options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrorRules
+) -> tuple[Callable[[InvocationEvent], None], ...]:
     """Return what records one invocation; nothing unless enabled.
 
     ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
@@ -99,18 +99,18 @@ def create_surface_counter(options: Telemetry) -> Callable[[str, int, Attributes
     require_opentelemetry(options)
     if not options.is_enabled:
         return None
-    instruments = _get_instruments(options.meter)
+    instruments = _get_or_create_instruments(options.meter)
     meter: Meter = options.meter or instruments.meter
     counters = instruments.surface_counters
 
-    def count(name: str, amount: int, attributes: Attributes) -> None:
+    def add_to_counter(name: str, amount: int, attributes: Attributes) -> None:
         counter = counters.get(name)
         if counter is None:  # what there is of something now may be less than it was
             create_counter = meter.create_up_down_counter if name.endswith(".current") else meter.create_counter
             counter = counters[name] = create_counter(f"code_mode.{name.removesuffix('.current')}")
         counter.add(amount, attributes)
 
-    return count
+    return add_to_counter
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Genera
     """Record what is done within as a call of a tool of the model's own."""
     from opentelemetry import trace
 
-    tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, package_version())
-    attributes = {**_tool_attributes(name, tool_call_id or ""), **_metadata_attributes(options.metadata)}
+    tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, get_package_version())
+    attributes = {**_create_tool_attributes(name, tool_call_id or ""), **_create_metadata_attributes(options.metadata)}
     if options.function_id is not None:
         attributes["code_mode.function_id"] = options.function_id
     span = tracer.start_span(f"execute_tool {name}", attributes=attributes)
@@ -127,7 +127,7 @@ def tool_span(options: Telemetry, name: str, tool_call_id: str | None) -> Genera
         with trace.use_span(span, record_exception=False, set_status_on_exception=False):
             yield
     except BaseException as error:
-        span.set_attribute("error.type", _error_type(error))
+        span.set_attribute("error.type", _get_error_type(error))
         span.set_status(trace.Status(trace.StatusCode.ERROR))
         raise
     finally:
@@ -138,7 +138,7 @@ class _TelemetryRecorder:
     """Records one invocation as spans and metrics."""
 
     def __init__(
-        self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrors
+        self, options: Telemetry, find_tool: Callable[[str], Any], outer_tool: str, host_errors: HostErrorRules
     ) -> None:
         from opentelemetry import context, trace
 
@@ -147,13 +147,13 @@ class _TelemetryRecorder:
         self._options = options
         self._find_tool = find_tool
         self._context, self._trace = context, trace
-        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, package_version())
-        self._instruments = _get_instruments(options.meter)
+        self._tracer: otel_trace.Tracer = options.tracer or trace.get_tracer(SCOPE, get_package_version())
+        self._instruments = _get_or_create_instruments(options.meter)
         self._outer_span: otel_trace.Span = trace.INVALID_SPAN
         self._has_worker = False
         self._open_spans: dict[int, tuple[otel_trace.Span, Token[otel_context.Context] | None]] = {}
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: InvocationEvent) -> None:
         match event:
             case NestedToolResultEvent() | FetchResultEvent():
                 self._on_call_end(event)
@@ -161,7 +161,7 @@ class _TelemetryRecorder:
                 self._on_call_start(event)
             case InvocationStarted():
                 self._on_invocation_start(event)
-            case WorkerTaken():
+            case WorkerAcquiredEvent():
                 self._has_worker = True
                 self._instruments.workers_in_use.add(1)
                 self._instruments.worker_wait.record(event.wait_ms / 1000)
@@ -176,10 +176,10 @@ class _TelemetryRecorder:
 
     def _on_invocation_start(self, event: InvocationStarted) -> None:
         attributes: Attributes = {
-            **_tool_attributes(self._outer_tool, event.outer_tool_call_id),
+            **_create_tool_attributes(self._outer_tool, event.outer_tool_call_id),
             "code_mode.invocation_id": event.invocation_id,
             "code_mode.outer_tool_call_id": event.outer_tool_call_id,
-            **_metadata_attributes(self._options.metadata),
+            **_create_metadata_attributes(self._options.metadata),
         }
         if self._options.function_id is not None:
             attributes["code_mode.function_id"] = self._options.function_id
@@ -194,7 +194,7 @@ class _TelemetryRecorder:
     def _on_call_start(self, call: Call) -> None:
         name, attributes = self._describe_call(call)
         if self._options.record_arguments and self._options.record_inputs and "gen_ai.tool.name" in attributes:
-            attributes |= _payload_attribute("gen_ai.tool.call.arguments", call, "input")
+            attributes |= _create_payload_attribute("gen_ai.tool.call.arguments", call, "input")
         attributes |= {
             "code_mode.invocation_id": call.invocation_id,
             "code_mode.bridge_index": call.bridge_index,
@@ -214,8 +214,8 @@ class _TelemetryRecorder:
             attributes: Attributes = {"code_mode.kind": "fetch", "http.request.method": method}
             return f"fetch {method}", attributes
         if self._find_tool(call.tool_name) is None:
-            return "execute_tool", {"code_mode.kind": "tool", **_tool_attributes(None, call.tool_call_id)}
-        attributes = {"code_mode.kind": "tool", **_tool_attributes(call.tool_name, call.tool_call_id)}
+            return "execute_tool", {"code_mode.kind": "tool", **_create_tool_attributes(None, call.tool_call_id)}
+        attributes = {"code_mode.kind": "tool", **_create_tool_attributes(call.tool_name, call.tool_call_id)}
         return f"execute_tool {call.tool_name}", attributes
 
     def _on_call_end(self, result: Result) -> None:
@@ -227,7 +227,7 @@ class _TelemetryRecorder:
         if self._options.record_outputs and result.output_bytes is not None:
             span.set_attribute("code_mode.output_bytes", result.output_bytes)
             if self._options.record_arguments and isinstance(result, NestedToolResultEvent):
-                span.set_attributes(_payload_attribute("gen_ai.tool.call.result", result, "output"))
+                span.set_attributes(_create_payload_attribute("gen_ai.tool.call.result", result, "output"))
         if isinstance(result, FetchResultEvent):
             self._add_http_attributes(span, result)
         if result.error is not None:
@@ -242,12 +242,12 @@ class _TelemetryRecorder:
             return
         # The request was made, so that the policy has allowed its host.
         span.set_attribute("http.response.status_code", result.http_status)
-        span.set_attribute("server.address", _host_of_url(result.url))
+        span.set_attribute("server.address", _parse_url_host(result.url))
 
     def _on_invocation_end(self, trace: Trace) -> None:
         attributes: Attributes = {"code_mode.status": trace.status}
         if trace.error is not None:
-            attributes["error.type"] = _error_type(trace.error)
+            attributes["error.type"] = _get_error_type(trace.error)
         if self._has_worker:
             self._instruments.workers_in_use.add(-1)
         self._instruments.duration.record(trace.duration_ms / 1000, attributes)
@@ -262,7 +262,7 @@ class _TelemetryRecorder:
 
     def _record_failure(self, span: otel_trace.Span, error: BaseException) -> None:
         message = str(error) if isinstance(error, _ERRORS_WITH_OWN_MESSAGE) else None
-        span.set_attribute("error.type", _error_type(error))
+        span.set_attribute("error.type", _get_error_type(error))
         span.set_attribute("code_mode.error.name", type(error).__name__)
         if isinstance(error, CodeModeError):
             span.set_attribute("code_mode.error.code", error.code)
@@ -292,7 +292,7 @@ class _MetricInstruments:
 _instruments_by_provider: weakref.WeakKeyDictionary[Any, _MetricInstruments] = weakref.WeakKeyDictionary()
 
 
-def _get_instruments(meter: Any) -> _MetricInstruments:
+def _get_or_create_instruments(meter: Any) -> _MetricInstruments:
     """Return the instruments of a meter, None for the global one, made once.
 
     Some versions of the SDK warn of a second set, and where no provider is set each meter that is asked for is another
@@ -303,12 +303,12 @@ def _get_instruments(meter: Any) -> _MetricInstruments:
     provider: Any = meter or metrics.get_meter_provider()
     instruments = _instruments_by_provider.get(provider)
     if instruments is None:
-        package_meter: Meter = meter or provider.get_meter(SCOPE, package_version())
+        package_meter: Meter = meter or provider.get_meter(SCOPE, get_package_version())
         instruments = _instruments_by_provider[provider] = _MetricInstruments(package_meter, is_given=meter is not None)
     return instruments
 
 
-def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
+def _create_tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
     attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.call.id": tool_call_id,
@@ -317,7 +317,7 @@ def _tool_attributes(name: str | None, tool_call_id: str) -> Attributes:
     return attributes if name is None else {**attributes, "gen_ai.tool.name": name}
 
 
-def _payload_attribute(attribute: str, event: Event, name: str) -> Attributes:
+def _create_payload_attribute(attribute: str, event: InvocationEvent, name: str) -> Attributes:
     """Return the JSON text of a call's value, cut if it is long; an empty text without a value."""
     value: object = get_stored_value(event, name)
     if not isinstance(value, LazyValue):
@@ -330,7 +330,7 @@ def _payload_attribute(attribute: str, event: Event, name: str) -> Attributes:
     return {attribute: text if len(text) <= _MAX_RECORDED_CHARACTERS else f"{text[:_MAX_RECORDED_CHARACTERS]}..."}
 
 
-def _metadata_attributes(metadata: Mapping[str, Any] | None) -> Attributes:
+def _create_metadata_attributes(metadata: Mapping[str, Any] | None) -> Attributes:
     return {
         f"code_mode.metadata.{key}": value
         for key, value in (metadata or {}).items()
@@ -344,14 +344,14 @@ def _get_host_error(error: BaseException) -> BaseException | None:
     return error.__cause__ if is_host_error else None
 
 
-def _error_type(error: BaseException) -> str:
+def _get_error_type(error: BaseException) -> str:
     host_error = _get_host_error(error)
     if host_error is not None:
         return type(host_error).__qualname__
     return error.code if isinstance(error, CodeModeError) else type(error).__qualname__
 
 
-def _host_of_url(url: str) -> str:
+def _parse_url_host(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..host.imports import lazy_names
+from ..host.imports import create_lazy_getattr
 
 if TYPE_CHECKING:
     from .operations import Operation
@@ -19,4 +19,4 @@ _LATE = {
     "spec": "Spec SpecError load_spec",
     "tools": "OpenApiTools openapi_tools",
 }
-__getattr__ = lazy_names(__name__, _LATE)
+__getattr__ = create_lazy_getattr(__name__, _LATE)

@@ -19,9 +19,9 @@ from ..data.json_values import decode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
 from ..host.threads import run_check
-from ..trace.visible_text import clip_text, one_line
+from ..trace.visible_text import clip_text, clip_to_visible_line
 from .operations import Operation, OperationParameter, RequestBody, classify_media_type
-from .spec import NoAnswerError, get_origin, send_following_redirects
+from .spec import NoUsableResponseError, get_origin, send_following_redirects
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +47,7 @@ class PlainRequest(NamedTuple):
     files: list[MultipartPart] | None = None
 
 
-def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainRequest:
+def create_plain_request(operation: Operation, value: Mapping[str, Any]) -> PlainRequest:
     """Return the request for a validated input. Raises `CodeModeToolError` for a value that cannot be sent."""
     parameter_values = [
         (parameter_value, value[parameter_value.key])
@@ -60,15 +60,15 @@ def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainReques
     cookies: list[str] = []
     for parameter, parameter_value in parameter_values:
         if parameter.location == "path":
-            path = path.replace("{" + parameter.name + "}", _write_path_parameter(parameter, parameter_value))
+            path = path.replace("{" + parameter.name + "}", _encode_path_parameter(parameter, parameter_value))
         elif parameter.location == "query":
-            pairs += _write_query_pairs(parameter, parameter_value)
+            pairs += _encode_query_pairs(parameter, parameter_value)
         elif parameter.location == "header":
-            text = headers[parameter.name] = _write_simple_style(parameter, parameter_value, to_plain_text)
+            text = headers[parameter.name] = _encode_simple_style(parameter, parameter_value, to_parameter_text)
             if _UNSENDABLE_HEADER_TEXT.search(text):
                 raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
         else:
-            cookies += _write_query_pairs(parameter, parameter_value)
+            cookies += _encode_query_pairs(parameter, parameter_value)
     _require_unchanged_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
     request = PlainRequest(operation.method, target, headers, cookies)
@@ -79,7 +79,7 @@ def write_request(operation: Operation, value: Mapping[str, Any]) -> PlainReques
     )
 
 
-def to_plain_text(value: Any) -> str:
+def to_parameter_text(value: Any) -> str:
     """Return a value as the text that parameters have."""
     if isinstance(value, str):
         return value
@@ -93,14 +93,14 @@ def _quote_text(text: str, safe: str = "") -> str:
 
 
 def _quote_value(value: Any) -> str:
-    return _quote_text(to_plain_text(value))
+    return _quote_text(to_parameter_text(value))
 
 
 # --- parameters ---
 
 
-def _write_path_parameter(parameter: OperationParameter, value: Any) -> str:
-    text = _write_simple_style(parameter, value, _quote_value)
+def _encode_path_parameter(parameter: OperationParameter, value: Any) -> str:
+    text = _encode_simple_style(parameter, value, _quote_value)
     if not text:
         raise CodeModeToolError(f"{parameter.key}: a part of the path cannot be empty")
     return text
@@ -121,7 +121,7 @@ def _require_unchanged_path(path: str, operation: Operation) -> None:
     raise CodeModeToolError(f"{operation.name}: a value of the path is escaped too often to be sent")
 
 
-def _write_simple_style(parameter: OperationParameter, value: Any, write_item: Any) -> str:
+def _encode_simple_style(parameter: OperationParameter, value: Any, write_item: Any) -> str:
     """Write a value in the styles simple, label and matrix."""
     if parameter.is_json:
         return write_item(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
@@ -139,28 +139,28 @@ def _write_simple_style(parameter: OperationParameter, value: Any, write_item: A
     return prefix + (f"{name}={text}" if is_named and not parameter.explode else text)
 
 
-def _write_query_pairs(parameter: OperationParameter, value: Any) -> list[str]:
+def _encode_query_pairs(parameter: OperationParameter, value: Any) -> list[str]:
     safe = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
     if parameter.is_json:
         return [f"{_quote_text(parameter.name)}={_quote_text(json.dumps(value, separators=(',', ':')), safe)}"]
-    return write_pairs(parameter.name, value, parameter.style, explode=parameter.explode, safe=safe)
+    return encode_name_value_pairs(parameter.name, value, parameter.style, explode=parameter.explode, safe=safe)
 
 
-def write_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str = "") -> list[str]:
+def encode_name_value_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str = "") -> list[str]:
     """Return ``name=value`` for a query, a cookie or a form, encoded."""
     members = [(key, element) for key, element in value.items() if element is not None] if is_object(value) else []
     if style == "deepObject":
-        members = [*_iterate_leaves(name, value, 0)]
+        members = [*_iterate_deep_object_members(name, value, 0)]
     elif is_array(value) and explode:
         members = [(name, element) for element in value]
     elif not (is_object(value) and explode):
         parts = [part for member in members for part in member] if is_object(value) else value
-        texts = [_quote_text(to_plain_text(element), safe) for element in (parts if is_array(parts) else [parts])]
+        texts = [_quote_text(to_parameter_text(element), safe) for element in (parts if is_array(parts) else [parts])]
         return [f"{_quote_text(name)}={_DELIMITERS.get(style, ',').join(texts)}"]
-    return [f"{_quote_text(key)}={_quote_text(to_plain_text(element), safe)}" for key, element in members]
+    return [f"{_quote_text(key)}={_quote_text(to_parameter_text(element), safe)}" for key, element in members]
 
 
-def _iterate_leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
+def _iterate_deep_object_members(name: str, value: Any, level: int) -> Iterator[tuple[str, Any]]:
     if level > _MAX_NESTING:
         raise CodeModeToolError(f"{name[:100]} nests too deeply to be sent")
     if not is_object(value) and not is_array(value):
@@ -168,7 +168,7 @@ def _iterate_leaves(name: str, value: Any, level: int) -> Iterator[tuple[str, An
         return
     for key, member in value.items() if is_object(value) else enumerate(value):
         if member is not None or is_array(value):
-            yield from _iterate_leaves(f"{name}[{key}]", member, level + 1)
+            yield from _iterate_deep_object_members(f"{name}[{key}]", member, level + 1)
 
 
 # --- bodies ---
@@ -183,25 +183,25 @@ def _add_body(request: PlainRequest, body: RequestBody, value: Mapping[str, Any]
         return request
     body_value: Any = body_values[""] if body.parts is None else body_values
     if body.kind == "multipart":
-        return request._replace(files=_write_multipart(body, mapping_or_empty(body_value)))
-    content, media_type = _write_content(body, body_value)
+        return request._replace(files=_create_multipart_parts(body, mapping_or_empty(body_value)))
+    content, media_type = _encode_body(body, body_value)
     return request._replace(content=content, headers={**request.headers, "content-type": media_type})
 
 
-def _write_content(body: RequestBody, value: Any) -> tuple[bytes, str]:
+def _encode_body(body: RequestBody, value: Any) -> tuple[bytes, str]:
     if isinstance(value, MediaContent):
         is_named = body.media_type != "application/octet-stream"
         return value.data, body.media_type if is_named else value.mime_type
     if body.kind == "json":
-        return _write_json(value), body.media_type
+        return _encode_json_body(value), body.media_type
     if body.kind == "form":
         members = [(name, member) for name, member in mapping_or_empty(value).items() if member is not None]
-        pairs = [pair for name, member in members for pair in _write_form_pairs(body, name, member)]
+        pairs = [pair for name, member in members for pair in _encode_form_pairs(body, name, member)]
         return "&".join(pairs).encode(), body.media_type
-    return replace_lone_surrogates(to_plain_text(value)).encode(), body.media_type
+    return replace_lone_surrogates(to_parameter_text(value)).encode(), body.media_type
 
 
-def _write_json(value: Any) -> bytes:
+def _encode_json_body(value: Any) -> bytes:
     try:
         return replace_lone_surrogates(
             json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -210,33 +210,35 @@ def _write_json(value: Any) -> bytes:
         raise CodeModeToolError("the body holds an image, audio or a file, and the API takes JSON") from None
 
 
-def _write_form_pairs(body: RequestBody, name: str, value: Any) -> list[str]:
+def _encode_form_pairs(body: RequestBody, name: str, value: Any) -> list[str]:
     encoding = mapping_or_empty(body.encoding.get(name))
     if "json" in string_or_empty(encoding.get("contentType")):
-        return [f"{_quote_text(name)}={_quote_text(value if isinstance(value, str) else _write_json(value).decode())}"]
+        return [
+            f"{_quote_text(name)}={_quote_text(value if isinstance(value, str) else _encode_json_body(value).decode())}"
+        ]
     style = string_or_empty(encoding.get("style")) or "form"
     explode = encoding.get("explode", style in ("form", "deepObject")) is True
-    return write_pairs(name, value, style, explode=explode)
+    return encode_name_value_pairs(name, value, style, explode=explode)
 
 
-def _write_multipart(body: RequestBody, value: Mapping[str, Any]) -> list[MultipartPart]:
+def _create_multipart_parts(body: RequestBody, value: Mapping[str, Any]) -> list[MultipartPart]:
     parts: list[MultipartPart] = []
     for name, member in value.items():
         encoding = mapping_or_empty(body.encoding.get(name))
         media_type = string_or_empty(encoding.get("contentType")).split(",")[0].strip()
         items = member if is_array(member) else [member]
-        parts += [(name, _write_part(item, media_type)) for item in items if item is not None]
+        parts += [(name, _create_multipart_part(item, media_type)) for item in items if item is not None]
     return parts
 
 
-def _write_part(value: Any, media_type: str) -> tuple[str | None, bytes, str | None]:
+def _create_multipart_part(value: Any, media_type: str) -> tuple[str | None, bytes, str | None]:
     is_valid_media_type = bool(re.fullmatch(r"[\w.+-]{1,80}/[\w.+-]{1,80}", media_type))
     if isinstance(value, MediaContent):
         name = re.sub(r"[\x00-\x1f\x7f\"\\/]", "_", value.name or "file")
         return name, value.data, media_type if is_valid_media_type else value.mime_type
     if is_object(value) or is_array(value) or (is_valid_media_type and classify_media_type(media_type) == "json"):
-        return None, _write_json(value), media_type if is_valid_media_type else "application/json"
-    return None, replace_lone_surrogates(to_plain_text(value)).encode(), media_type if is_valid_media_type else None
+        return None, _encode_json_body(value), media_type if is_valid_media_type else "application/json"
+    return None, replace_lone_surrogates(to_parameter_text(value)).encode(), media_type if is_valid_media_type else None
 
 
 _MAX_ERROR_CHARACTERS = 4_000
@@ -282,7 +284,7 @@ class OperationResponse(NamedTuple):
         if retry_ms is not None:
             details["retryAfterMs"] = retry_ms
         summary = f"{self.operation.method} {self.operation.path} failed: {status}"
-        phrase = one_line(self._mask_secrets(self.response.reason_phrase), 60)
+        phrase = clip_to_visible_line(self._mask_secrets(self.response.reason_phrase), 60)
         return CodeModeHttpError(f"{summary} {phrase}".strip() + (f": {text}" if text else ""), details=details)
 
     def _parse_body(self) -> Any:
@@ -291,7 +293,7 @@ class OperationResponse(NamedTuple):
         media_type = self.response.headers.get("content-type", "")
         kind = classify_media_type(media_type) if media_type else "binary" if b"\0" in self.body else "json"
         if kind in ("binary", "multipart"):
-            return self._to_content(media_type)
+            return self._to_media_content(media_type)
         try:
             text = self.body.decode(self.response.charset_encoding or "utf-8", "replace")
         except (LookupError, ValueError):  # the charset is unknown
@@ -302,9 +304,9 @@ class OperationResponse(NamedTuple):
         except ValueError:
             return text
 
-    def _to_content(self, media_type: str) -> MediaContent:
+    def _to_media_content(self, media_type: str) -> MediaContent:
         name = _FILE_NAME.search(self.response.headers.get("content-disposition", ""))
-        file_name = one_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
+        file_name = clip_to_visible_line(unquote(name[1]).replace("\\", "/").rsplit("/", 1)[-1], 200) if name else None
         try:
             return MediaContent(self.body, media_type.partition(";")[0].strip(), name=file_name)
         except ValueError:
@@ -358,30 +360,30 @@ class OperationResponse(NamedTuple):
 def _find_error_message(parsed: Any) -> str:
     """Return the error text of an API's response, from its usual fields."""
     if isinstance(parsed, str):
-        return one_line(parsed, _MAX_MESSAGE_CHARACTERS)
+        return clip_to_visible_line(parsed, _MAX_MESSAGE_CHARACTERS)
     first = next(iter(list_or_empty(parsed)), parsed)
     for key in ("message", "detail", "error_description", "title", "error", "errors", "reason"):
         value = mapping_or_empty(first).get(key)
         first_item = next(iter(list_or_empty(value)), value)
         for text in (value, mapping_or_empty(first_item).get("message")):
             if isinstance(text, str) and text.strip():
-                return one_line(text, _MAX_MESSAGE_CHARACTERS)
+                return clip_to_visible_line(text, _MAX_MESSAGE_CHARACTERS)
     return ""
 
 
 def _shorten_error_body(parsed: Any) -> Any:
     """Return the body of an error: whole where it is small, else its small members, or the beginning of its text."""
-    if not isinstance(parsed, str) and _is_small_body(parsed):
+    if not isinstance(parsed, str) and _is_small_value(parsed):
         return parsed
     shortened: dict[str, Any] = {}
     for key, member in islice(mapping_or_empty(parsed).items(), _MAX_ERROR_MEMBERS):
         short_member = clip_text(member, _MAX_MESSAGE_CHARACTERS) if isinstance(member, str) else member
-        if _is_small_body({**shortened, key: short_member}):
+        if _is_small_value({**shortened, key: short_member}):
             shortened[key] = short_member
-    return shortened or clip_text(to_plain_text(parsed), _MAX_ERROR_CHARACTERS)
+    return shortened or clip_text(to_parameter_text(parsed), _MAX_ERROR_CHARACTERS)
 
 
-def _is_small_body(value: Any) -> bool:
+def _is_small_value(value: Any) -> bool:
     return estimate_json_length(value, _MAX_ERROR_CHARACTERS) < _MAX_ERROR_CHARACTERS
 
 
@@ -404,14 +406,14 @@ class OperationCaller:
 
         Raises `CodeModeHttpError` for an error of the API, `CodeModeToolError` where there was no answer.
         """
-        request = await run_bounded(value, partial(write_request, operation, value))
+        request = await run_bounded(value, partial(create_plain_request, operation, value))
         waited_ms = 0
         for attempt in range(1, _MAX_ATTEMPTS + 1):
-            response, body = await self._exchange_request(operation, request)
+            response, body = await self._send_request(operation, request)
             operation_response = OperationResponse(operation, value, request, response, body)
             if response.is_success:
                 return await run_check(len(body), operation_response.to_result)
-            retry_ms = _retry_after_ms(response)
+            retry_ms = _parse_retry_after_ms(response)
             may_repeat = (
                 operation.is_idempotent and response.status_code in _RETRIED_STATUSES and attempt < _MAX_ATTEMPTS
             )
@@ -421,19 +423,17 @@ class OperationCaller:
             await asyncio.sleep(retry_ms / 1000)
         raise AssertionError
 
-    async def _exchange_request(
-        self, operation: Operation, plain_request: PlainRequest
-    ) -> tuple[httpx.Response, bytes]:
+    async def _send_request(self, operation: Operation, plain_request: PlainRequest) -> tuple[httpx.Response, bytes]:
         def build_request(url: str, status: int | None) -> httpx.Request:
             nonlocal plain_request
-            plain_request = plain_request if status is None else _follow_redirect(plain_request, status)
+            plain_request = plain_request if status is None else _to_redirected_request(plain_request, status)
             return self._build_request(plain_request, url)
 
         try:
             return await send_following_redirects(
                 self._client, self._base_url + plain_request.target, build_request, self._max_bytes
             )
-        except NoAnswerError as error:
+        except NoUsableResponseError as error:
             summary = f"{operation.method} {operation.path}"
             if not error.is_lost:
                 raise CodeModeToolError(f"{summary} failed: {error}") from None
@@ -459,7 +459,7 @@ class OperationCaller:
         return request
 
 
-def _follow_redirect(request: PlainRequest, status: int) -> PlainRequest:
+def _to_redirected_request(request: PlainRequest, status: int) -> PlainRequest:
     """Return the request that follows a redirect, as browsers make it."""
     if status in (307, 308) or request.method in ("GET", "HEAD") or (status != 303 and request.method != "POST"):
         return request
@@ -467,7 +467,7 @@ def _follow_redirect(request: PlainRequest, status: int) -> PlainRequest:
     return request._replace(method="GET", content=None, files=None, headers=headers)
 
 
-def _retry_after_ms(response: httpx.Response) -> int | None:
+def _parse_retry_after_ms(response: httpx.Response) -> int | None:
     text = response.headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,6}(?:\.[0-9]{1,6})?", text):
         return int(float(text) * 1000)

@@ -13,7 +13,7 @@ from ..cached_property import cached_property
 from ..data.content import CONTENT_SCHEMA
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..schemas.keyword_repair import Side
-from ..trace.visible_text import clip_text, one_line
+from ..trace.visible_text import clip_text, clip_to_visible_line
 from .spec import Spec, format_names
 
 MAX_INPUT_VALUES = 10_000
@@ -113,7 +113,7 @@ class SchemaCopier:
             return {"description": f"not described here: {clip_text(reference, 100)}"}
         if pointer not in self._names:
             name = re.sub(r"[^A-Za-z0-9_]+", "_", pointer[-1] if pointer else "")[:_MAX_SCHEMA_NAME_CHARACTERS]
-            self._names[pointer] = self._unique_names.take(name or "Type")
+            self._names[pointer] = self._unique_names.create_unique_name(name or "Type")
             self._pending_pointers.append(pointer)
         copied: dict[str, Any] = {"$ref": f"#/$defs/{self._names[pointer]}"}
         if description := shorten_description(schema.get("description"), self._side):
@@ -128,7 +128,7 @@ class UniqueNames:
         self._counts: dict[str, int] = {}
         self.renamed: list[str] = []
 
-    def take(self, preferred_name: str) -> str:
+    def create_unique_name(self, preferred_name: str) -> str:
         """Return the name, or one with a suffix."""
         name = preferred_name
         while name in self._counts:
@@ -201,7 +201,7 @@ class OperationParameter(NamedTuple):
     is_json: bool
 
 
-class ObjectParts(NamedTuple):
+class ObjectProperties(NamedTuple):
     """The properties of an object: their schemas, the required ones, and the schema of all others."""
 
     properties: dict[str, Any]
@@ -218,7 +218,7 @@ class RequestBody(NamedTuple):
     required: bool
     description: str
     keys: Mapping[str, str]
-    parts: ObjectParts | None
+    parts: ObjectProperties | None
     encoding: Mapping[str, Any]
 
 
@@ -256,7 +256,7 @@ class Operation:
     @property
     def description(self) -> str:
         """The model's description: summary, description, method and path."""
-        summary = one_line(string_or_empty(self.raw.get("summary")).strip(), 300)
+        summary = clip_to_visible_line(string_or_empty(self.raw.get("summary")).strip(), 300)
         long_description = clip_text(string_or_empty(self.raw.get("description")).strip(), _MAX_DESCRIPTION_CHARACTERS)
         long_description = "" if long_description.rstrip(".") == summary.rstrip(".") else long_description
         summary += "." if summary and summary[-1] not in ".!?" else ""
@@ -272,14 +272,14 @@ class Operation:
     @cached_property
     def form(self) -> RequestForm:
         """Parameters and body."""
-        return read_form(self)
+        return read_request_form(self)
 
     @property
     def outline(self) -> dict[str, Any]:
         """Names and descriptions of the inputs, for a search. Nothing is compiled, and nothing is kept."""
-        form = read_form(self)
+        form = read_request_form(self)
         properties_by_key = {
-            parameter.key: {"description": parameter.description, **_type_and_format(parameter.schema)}
+            parameter.key: {"description": parameter.description, **_select_type_and_format(parameter.schema)}
             for parameter in form.parameters
         }
         if form.body is not None and form.body.parts is not None:
@@ -287,7 +287,7 @@ class Operation:
                 schema = self.spec.follow(form.body.parts.properties[name])
                 properties_by_key[key] = {
                     "description": shorten_description(schema.get("description")),
-                    **_type_and_format(schema),
+                    **_select_type_and_format(schema),
                 }
         return {"type": "object", "properties": properties_by_key}
 
@@ -354,10 +354,14 @@ def read_operations(spec: Spec, hidden: Iterable[ParameterIdentity] = ()) -> tup
             reason = _find_operation_problem(path, item[method], len(rows))
             if reason is None:
                 raw = mapping_or_empty(item[method])
-                tags = tuple(one_line(tag, 100) for tag in list_or_empty(raw.get("tags"))[:20] if isinstance(tag, str))
+                tags = tuple(
+                    clip_to_visible_line(tag, 100)
+                    for tag in list_or_empty(raw.get("tags"))[:20]
+                    if isinstance(tag, str)
+                )
                 rows.append((path, method, raw, item, tags))
             elif len(problems) < _MAX_PROBLEMS:
-                problems.append(f"{method.upper()} {one_line(str(path), 200)} is left out: {reason}")
+                problems.append(f"{method.upper()} {clip_to_visible_line(str(path), 200)} is left out: {reason}")
     position_by_tag = {
         tag: position for position, tag in enumerate(dict.fromkeys(row[-1][0] for row in rows if row[-1]))
     }
@@ -368,8 +372,8 @@ def read_operations(spec: Spec, hidden: Iterable[ParameterIdentity] = ()) -> tup
         list[Operation](),
     )
     for path, method, raw, item, tags in rows:
-        operation_id = one_line(string_or_empty(raw.get("operationId")).strip(), 200)
-        name = names.take(create_tool_name(operation_id, method, path))
+        operation_id = clip_to_visible_line(string_or_empty(raw.get("operationId")).strip(), 200)
+        name = names.create_unique_name(create_tool_name(operation_id, method, path))
         operations.append(Operation(operation_id, name, method.upper(), path, tags, raw, item, spec, hidden))
     if names.renamed:
         problems.append(f"operations with equal names got a suffix: {format_names(names.renamed, 10)}")
@@ -397,17 +401,17 @@ def create_tool_name(operation_id: str, method: str, path: str) -> str:
 # --- parameters and bodies ---
 
 
-def read_form(operation: Operation) -> RequestForm:
+def read_request_form(operation: Operation) -> RequestForm:
     """Return what a request of an operation is made of. Never raises: what is malformed is left out."""
     keys: set[str] = set()
     parameters = tuple(
-        parameter._replace(key=_create_unique_key(parameter.name, parameter.location, keys))
+        parameter._replace(key=_reserve_unique_key(parameter.name, parameter.location, keys))
         for parameter in _read_parameters(operation)[:_MAX_PARAMETERS]
     )
-    return RequestForm(parameters, _read_body(operation, keys))
+    return RequestForm(parameters, _read_request_body(operation, keys))
 
 
-def _create_unique_key(name: str, location: str, keys: set[str]) -> str:
+def _reserve_unique_key(name: str, location: str, keys: set[str]) -> str:
     key = name
     while key in keys:
         key = f"{location}_{key}"
@@ -475,7 +479,7 @@ def classify_media_type(media_type: str) -> BodyKind:
 _BODY_KINDS_BY_PREFERENCE: tuple[BodyKind, ...] = ("json", "form", "multipart", "text", "binary")
 
 
-def _read_body(operation: Operation, keys_in_use: set[str]) -> RequestBody | None:
+def _read_request_body(operation: Operation, keys_in_use: set[str]) -> RequestBody | None:
     raw = operation.spec.follow(operation.raw.get("requestBody"))
     contents = [(str(name), mapping_or_empty(media)) for name, media in mapping_or_empty(raw.get("content")).items()]
     if not contents:
@@ -487,7 +491,7 @@ def _read_body(operation: Operation, keys_in_use: set[str]) -> RequestBody | Non
     schema = content.get("schema")
     parts = _read_object_parts(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
     names = {"": "body"} if parts is None else {name: name for name in parts.properties}
-    keys = {name: _create_unique_key(key, "body", keys_in_use) for name, key in names.items()}
+    keys = {name: _reserve_unique_key(key, "body", keys_in_use) for name, key in names.items()}
     is_required, description = raw.get("required") is True, shorten_description(raw.get("description"))
     media_type_sent = _select_sent_media_type(media_type, kind)
     return RequestBody(
@@ -503,7 +507,7 @@ def _select_sent_media_type(media_type: str, kind: BodyKind) -> str:
     return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
 
 
-def _read_object_parts(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectParts | None:
+def _read_object_parts(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectProperties | None:
     """Return the properties of a body that is an object; None for any other, and for unions of objects."""
     schema = spec.follow(schema)
     if schema.get("type") not in (None, "object", ["object"], ["object", "null"]):
@@ -534,7 +538,7 @@ def _read_object_parts(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectPar
         for name, schema_or_property in properties.items()
         if spec.follow(schema_or_property).get("readOnly") is not True
     }
-    return ObjectParts(writable, required & writable.keys(), extra) if writable else None
+    return ObjectProperties(writable, required & writable.keys(), extra) if writable else None
 
 
 def is_file_property(schema: Any, spec: Spec) -> bool:
@@ -568,7 +572,7 @@ def _add_body_properties(
     return [key for name, key in body.keys.items() if name in body.parts.required] if body.required else []
 
 
-def _type_and_format(schema: Any) -> dict[str, Any]:
+def _select_type_and_format(schema: Any) -> dict[str, Any]:
     schema = mapping_or_empty(schema)
     return {key: schema[key] for key in ("type", "format") if isinstance(schema.get(key), str)}
 
@@ -585,7 +589,7 @@ def _iterate_result_schemas(response: Mapping[str, Any], copies: SchemaCopier, *
     for name, content in contents.items():
         if classify_media_type(name) == "json":
             schema = copies.copy_schema(content.get("schema"))
-            yield _add_links(schema) if has_links else schema
+            yield _wrap_with_links(schema) if has_links else schema
         elif "json" not in kinds:  # JSON is asked for where there is a choice
             yield {"type": "string"} if classify_media_type(name) == "text" else CONTENT_SCHEMA
 
@@ -598,7 +602,7 @@ def _documents_links(response: Mapping[str, Any], spec: Spec) -> bool:
     return any(spec.follow(schema).get("type") == "array" for schema in schemas)
 
 
-def _add_links(branch: Any) -> Any:
+def _wrap_with_links(branch: Any) -> Any:
     link = {
         "type": "object",
         "properties": {"url": {"type": "string"}, "input": {"type": "object", "additionalProperties": True}},

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urljoin
 
 from ..cached_property import cached_property
-from ..data.json_shape import find_excess, has_more_values_than
+from ..data.json_shape import find_exceeded_limit, has_more_values_than
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
-from ..data.references import LocalReferences
+from ..data.references import LocalReferenceResolver
 from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import iter_decoded_body
-from ..host.threads import run_check_alone
-from ..trace.visible_text import clip_text, one_line
+from ..host.threads import run_check_in_own_thread
+from ..trace.visible_text import clip_text, clip_to_visible_line
 
 if TYPE_CHECKING:
     import httpx
@@ -157,40 +157,42 @@ class Spec:
     @property
     def title(self) -> str:
         """The title of the API; empty if the document has no title."""
-        return one_line(string_or_empty(mapping_or_empty(self.document.get("info")).get("title")), 200)
+        return clip_to_visible_line(string_or_empty(mapping_or_empty(self.document.get("info")).get("title")), 200)
 
     @property
     def servers(self) -> tuple[str, ...]:
         """The servers that the document names, with the defaults of their variables. None is used unless you say so."""
         base = self.source if _URL.match(self.source) else ""
-        urls = map(_server_url, list_or_empty(self.document.get("servers")))
+        urls = map(_resolve_server_url, list_or_empty(self.document.get("servers")))
         return tuple(urljoin(base, url) for url in urls if url)
 
     @cached_property
-    def references(self) -> LocalReferences:
+    def references(self) -> LocalReferenceResolver:
         """Resolves references within the document. References to other documents are not fetched, and find nothing."""
-        return LocalReferences(self.document)
+        return LocalReferenceResolver(self.document)
 
     def follow(self, value: Any) -> Mapping[str, Any]:
         """Return the object behind a chain of references; an empty one if it leads nowhere."""
-        return mapping_or_empty(self.references.follow_chain(value))
+        return mapping_or_empty(self.references.follow_reference_chain(value))
 
     def digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""
-        value_digest, pending_references = _digest_value(value)
+        value_digest, pending_references = _compute_digest_and_references(value)
         digest_by_reference: dict[str, str] = {}
         while pending_references:
             if len(digest_by_reference) > _MAX_DIGESTED_PARTS:  # the whole document stands for so many
-                digest_by_reference = {"#": self._digest_part("#")[0]}
+                digest_by_reference = {"#": self._get_or_compute_digest("#")[0]}
                 break
             reference = pending_references.pop()
-            digest_by_reference[reference], further = self._digest_part(reference)
+            digest_by_reference[reference], further = self._get_or_compute_digest(reference)
             pending_references |= further - digest_by_reference.keys()
         return hashlib.sha256(repr([value_digest, sorted(digest_by_reference.items())]).encode()).hexdigest()
 
-    def _digest_part(self, reference: str) -> tuple[str, set[str]]:
+    def _get_or_compute_digest(self, reference: str) -> tuple[str, set[str]]:
         if reference not in self._digests_by_reference:
-            self._digests_by_reference[reference] = _digest_value(self.references.target(reference))
+            self._digests_by_reference[reference] = _compute_digest_and_references(
+                self.references.find_target(reference)
+            )
         return self._digests_by_reference[reference]
 
     @cached_property
@@ -198,7 +200,7 @@ class Spec:
         return {}
 
 
-def _digest_value(value: Any) -> tuple[str, set[str]]:
+def _compute_digest_and_references(value: Any) -> tuple[str, set[str]]:
     try:
         text = encode_json(value, what="a part of the document")
     except (CodeModeError, ValueError):  # a given object holds what is no JSON
@@ -220,18 +222,18 @@ async def load_spec(
     Raises `SpecError` for Swagger 2, for what is not an OpenAPI document, and for more than ``max_bytes``.
     """
     if is_mapping(source):
-        return await run_check_alone(lambda: make_spec(source, "the given object"))
+        return await run_check_in_own_thread(lambda: create_spec(source, "the given object"))
     text = source if isinstance(source, str) else ""
     if _URL.match(text):
-        name, raw = _remove_query(text), await _download(text, client, max_bytes)
+        name, raw = _remove_query(text), await _download_document(text, client, max_bytes)
     elif "\n" in text or text.lstrip()[:1] == "{":
         name, raw = "the given text", text.encode("utf-8", "replace")
     else:
         path = Path(cast("os.PathLike[str]", source))
-        name, raw = path.name, await run_check_alone(lambda: _read_file(path, max_bytes))
+        name, raw = path.name, await run_check_in_own_thread(lambda: _read_file(path, max_bytes))
     if len(raw) > max_bytes:
         raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
-    return await run_check_alone(lambda: parse_spec(raw, name))
+    return await run_check_in_own_thread(lambda: parse_spec(raw, name))
 
 
 def parse_spec(raw: bytes, name: str) -> Spec:
@@ -242,34 +244,36 @@ def parse_spec(raw: bytes, name: str) -> Spec:
         raise SpecError(f"{name} is not UTF-8 text, so it is not an OpenAPI document") from None
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clip_text(str(error), 300)}") from None
-    return _check_document(document, name)
+    return _create_checked_spec(document, name)
 
 
-def make_spec(document: Any, name: str) -> Spec:
+def create_spec(document: Any, name: str) -> Spec:
     """Check a parsed document. Raises `SpecError`."""
     if is_mapping(document) and has_more_values_than(document, MAX_SPEC_VALUES):
         raise SpecError(f"{name} is too large: it holds more than {MAX_SPEC_VALUES} values")
-    return _check_document(document, name)
+    return _create_checked_spec(document, name)
 
 
 def _parse_json_or_yaml(text: str) -> Any:
     limits = {"max_depth": MAX_SPEC_DEPTH, "max_values": MAX_SPEC_VALUES}
-    if text.lstrip()[:1] == "{" and find_excess(text, **limits) is None:
+    if text.lstrip()[:1] == "{" and find_exceeded_limit(text, **limits) is None:
         with suppress(ValueError):  # flow style of YAML begins with a brace too
             return decode_json(text, max_depth=MAX_SPEC_DEPTH)
     return parse_yaml(text, **limits)
 
 
-def _check_document(document: Any, name: str) -> Spec:
+def _create_checked_spec(document: Any, name: str) -> Spec:
     if not is_mapping(document):
         raise SpecError(f"{name} is not an OpenAPI document: expected an object, got {type(document).__name__}")
     if "swagger" in document:
-        version = one_line(str(document["swagger"]), 20)
+        version = clip_to_visible_line(str(document["swagger"]), 20)
         raise SpecError(f"{name} is a Swagger {version} document; only OpenAPI 3.0 and 3.1 are read: {_SWAGGER_HINT}")
     version = document.get("openapi")
     if not str(version).startswith("3"):
         version_problem = (
-            "has no `openapi` version" if version is None else f"has the version {one_line(repr(version), 40)}"
+            "has no `openapi` version"
+            if version is None
+            else f"has the version {clip_to_visible_line(repr(version), 40)}"
         )
         raise SpecError(
             f"{name} {version_problem}; expected an OpenAPI 3.0 or 3.1 document with `openapi: 3.x` at the top"
@@ -279,14 +283,14 @@ def _check_document(document: Any, name: str) -> Spec:
     return Spec(document, name)
 
 
-def _server_url(server: Any) -> str:
+def _resolve_server_url(server: Any) -> str:
     """Return the URL of a server with its variables' defaults; empty if a variable has no default."""
     server = mapping_or_empty(server)
     variables = mapping_or_empty(server.get("variables"))
     url = string_or_empty(server.get("url"))[:2_000]
     for name in re.findall(r"\{([^{}]{1,100})\}", url)[:20]:
         url = url.replace("{" + name + "}", str(mapping_or_empty(variables.get(name)).get("default", "")))
-    return one_line(url, 2_000)
+    return clip_to_visible_line(url, 2_000)
 
 
 def _read_file(path: Path, max_bytes: int) -> bytes:
@@ -298,24 +302,24 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
         raise SpecError(f"{path.name} cannot be read: {reason}; give a path, a URL, a text or an object") from None
 
 
-async def _download(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
+async def _download_document(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
     import httpx
 
     url_without_query = _remove_query(url)
     try:
         if client is None or (client.base_url.host and get_origin(client.base_url) != get_origin(httpx.URL(url))):
             async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain_client:  # credentials stay with their API
-                return await _download(url, plain_client, max_bytes)
+                return await _download_document(url, plain_client, max_bytes)
         build_request = partial(client.build_request, "GET", headers={"accept-encoding": "gzip"})
         response, body = await send_following_redirects(client, url, lambda url, _status: build_request(url), max_bytes)
-    except (NoAnswerError, httpx.InvalidURL) as error:
+    except (NoUsableResponseError, httpx.InvalidURL) as error:
         raise SpecError(f"{url_without_query} could not be loaded: {error}") from None
     if response.status_code != 200:
         raise SpecError(f"{url_without_query} could not be loaded: the server answered {response.status_code}")
     return body
 
 
-class NoAnswerError(Exception):
+class NoUsableResponseError(Exception):
     """Why a request has no answer that can be used. ``is_lost``: it may have been carried out all the same."""
 
     def __init__(self, reason: str, *, is_lost: bool = False) -> None:
@@ -328,7 +332,7 @@ async def send_following_redirects(
 ) -> tuple[httpx.Response, bytes]:
     """Send a request, follow its redirects within the origin, and return the last response with its body.
 
-    ``build_request`` makes the request for a URL and the status of the redirect to it. Raises `NoAnswerError`.
+    ``build_request`` makes the request for a URL and the status of the redirect to it. Raises `NoUsableResponseError`.
     """
     import httpx
 
@@ -339,35 +343,35 @@ async def send_following_redirects(
             try:
                 location, status = response.headers.get("location"), response.status_code
                 if status not in _REDIRECTS or location is None:
-                    return response, await _read_body(response, max_bytes)
+                    return response, await _read_response_body(response, max_bytes)
             finally:
                 await response.aclose()
             target = response.url.join(location)
             if get_origin(target) != get_origin(response.url):
-                raise NoAnswerError(
-                    f"it redirects to {one_line(get_origin(target), 200)}, where credentials may not go"
+                raise NoUsableResponseError(
+                    f"it redirects to {clip_to_visible_line(get_origin(target), 200)}, where credentials may not go"
                 )
             url = str(target)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
-        raise NoAnswerError("no connection; nothing was sent") from None
+        raise NoUsableResponseError("no connection; nothing was sent") from None
     except httpx.HTTPError as error:
-        raise NoAnswerError(type(error).__name__, is_lost=True) from None
+        raise NoUsableResponseError(type(error).__name__, is_lost=True) from None
     except (httpx.InvalidURL, ValueError) as error:
-        raise NoAnswerError(f"the request cannot be sent ({type(error).__name__})") from None
-    raise NoAnswerError(f"it redirects more than {MAX_REDIRECTS} times")
+        raise NoUsableResponseError(f"the request cannot be sent ({type(error).__name__})") from None
+    raise NoUsableResponseError(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-async def _read_body(response: httpx.Response, max_bytes: int) -> bytes:
+async def _read_response_body(response: httpx.Response, max_bytes: int) -> bytes:
     body = bytearray()
     if response.request.method == "HEAD" or response.status_code in (204, 205, 304):
         return b""
     try:
         async for chunk in iter_decoded_body(response):
             if len(body) + len(chunk) > max_bytes:
-                raise NoAnswerError(f"the answer is larger than {max_bytes} bytes")
+                raise NoUsableResponseError(f"the answer is larger than {max_bytes} bytes")
             body += chunk
     except (CodeModeFetchError, EOFError, zlib.error):
-        raise NoAnswerError("the answer is compressed in a way that cannot be read") from None
+        raise NoUsableResponseError("the answer is compressed in a way that cannot be read") from None
     return bytes(body)
 
 
@@ -384,5 +388,5 @@ def _remove_query(url: str) -> str:
 def format_names(names: Iterable[str], max_names: int = 5) -> str:
     """Return the first names of a list, and how many more there are."""
     all_names = [*names]
-    listed = ", ".join(one_line(name, 100) for name in all_names[:max_names])
+    listed = ", ".join(clip_to_visible_line(name, 100) for name in all_names[:max_names])
     return f"{listed} and {len(all_names) - max_names} more" if len(all_names) > max_names else listed

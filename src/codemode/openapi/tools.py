@@ -14,10 +14,10 @@ from ..schemas.compiled import CompiledSchema
 from ..tools.context import ToolCallContext
 from ..tools.tool import Tool
 from ..tools.tool_schemas import Compile, FrameworkSchema, Mode
-from ..trace.visible_text import one_line
+from ..trace.visible_text import clip_to_visible_line
 from .calls import OperationCaller
 from .operations import Operation, read_operations
-from .spec import Spec, format_names, make_spec
+from .spec import Spec, create_spec, format_names
 
 if TYPE_CHECKING:
     import httpx
@@ -86,8 +86,8 @@ def openapi_tools(
     for ``max_wait_ms`` in all.
     Raises `SpecError` for what is no document, `ValueError` without a server or for an unusable option.
     """
-    spec = spec if isinstance(spec, Spec) else make_spec(spec, "the given object")
-    caller = OperationCaller(client, _choose_server(spec, client, base_url), max_response_bytes, max_wait_ms)
+    spec = spec if isinstance(spec, Spec) else create_spec(spec, "the given object")
+    caller = OperationCaller(client, _choose_server_url(spec, client, base_url), max_response_bytes, max_wait_ms)
     # Programs cannot set the parameters that the client fills in itself.
     client_parameters = [("header", operation.lower()) for operation in client.headers] + [
         ("query", operation) for operation in client.params
@@ -102,7 +102,7 @@ def openapi_tools(
     return tools
 
 
-def _choose_server(spec: Spec, client: httpx.AsyncClient, base_url: str | None) -> str:
+def _choose_server_url(spec: Spec, client: httpx.AsyncClient, base_url: str | None) -> str:
     import httpx
 
     server_url = base_url or str(client.base_url)
@@ -131,7 +131,7 @@ def _select_operations(
             raise WrongTypeError(f"{option} must be a list of patterns, such as {option}=['issues/*']")
     matched_patterns: set[str] = set()
 
-    def fits(option: str, operation: Operation) -> bool:
+    def matches_pattern(option: str, operation: Operation) -> bool:
         names = [
             operation.id,
             operation.name,
@@ -142,10 +142,14 @@ def _select_operations(
         matched_patterns.update(matching)
         return bool(matching)
 
-    included = [operation for operation in operations if not patterns["include"] or fits("include", operation)]
-    selected = [operation for operation in included if not fits("exclude", operation)]
+    included = [
+        operation for operation in operations if not patterns["include"] or matches_pattern("include", operation)
+    ]
+    selected = [operation for operation in included if not matches_pattern("exclude", operation)]
     unmatched = [pattern for chosen in patterns.values() for pattern in chosen if pattern not in matched_patterns]
-    return selected, [f"the pattern {one_line(pattern, 100)!r} matches no operation" for pattern in unmatched]
+    return selected, [
+        f"the pattern {clip_to_visible_line(pattern, 100)!r} matches no operation" for pattern in unmatched
+    ]
 
 
 def _create_tool(operation: Operation, caller: OperationCaller, needs_approval: NeedsApproval) -> Tool:

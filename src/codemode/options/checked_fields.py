@@ -25,7 +25,7 @@ _EXAMPLE_WORDS = re.compile(rb"^32bytes|randombytes|onlyforthisexample")
 _NON_WORD = re.compile(rb"[^a-z0-9]+")
 
 
-def is_placeholder(key: bytes) -> bool:
+def is_placeholder_key(key: bytes) -> bool:
     """Return whether a key is a placeholder: few distinct bytes, a repeated text, digits in a row or such words."""
     head = key[:_MAX_CHECKED_BYTES]
     if len(set(head)) < _MIN_DISTINCT_BYTES or _PLACEHOLDER_WORDS.search(_strip_separators(head)):
@@ -54,7 +54,7 @@ class WrongTypeError(ValueError, TypeError):
     """A value of the wrong type: a `ValueError`, as every invalid argument, and a `TypeError`."""
 
 
-def limit(
+def positive_limit_field(
     default: int,
     maximum: int | None = None,
     *,
@@ -106,7 +106,7 @@ def require_not_negative(value: Any, path: str) -> int:
     return value
 
 
-def require_count(value: Any, path: str) -> int:
+def require_count_or_clamp(value: Any, path: str) -> int:
     return 0 if type(value) is int and value < 0 else require_not_negative(value, path)
 
 
@@ -151,7 +151,7 @@ def require_sequence(value: Any, path: str) -> Any:
     raise WrongTypeError(f"{path} must be a list, got {value!r}")
 
 
-def require_state_or_none(value: Any, path: str) -> Any:
+def require_state_backend_or_none(value: Any, path: str) -> Any:
     is_state_store = all(callable(getattr(value, name, None)) for name in ("get", "set", "delete", "keys"))
     if (
         value is not None
@@ -162,7 +162,7 @@ def require_state_or_none(value: Any, path: str) -> Any:
     return cast("Any", value)
 
 
-def require_methods(*methods: str) -> Check:
+def make_methods_check(*methods: str) -> Check:
     """Return a check for None, or an object with these methods."""
 
     def check(value: Any, path: str) -> Any:
@@ -173,11 +173,11 @@ def require_methods(*methods: str) -> Check:
     return check
 
 
-def require_guard_or_none(value: Any, path: str) -> Any:
+def require_resume_guard_or_none(value: Any, path: str) -> Any:
     """Return a guard or None. A store has methods of the same names with other meanings."""
     if callable(getattr(value, "settle", None)):
         raise WrongTypeError(f"{path} must be the guard of the store, not the store: write store.guard")
-    return require_methods("claim", "record", "release")(value, path)
+    return make_methods_check("claim", "record", "release")(value, path)
 
 
 def require_mapping_or_none(value: Any, path: str) -> Any:
@@ -203,7 +203,7 @@ def require_command_or_none(value: Any, path: str) -> tuple[str, ...] | None:
     return None if value is None else require_strings(value, path)
 
 
-def require_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
+def require_signing_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
     if value is None:
         return None
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple) else [value]
@@ -213,10 +213,10 @@ def require_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | None:
     keys = tuple(item.encode() if isinstance(item, str) else item for item in items)
     if min(map(len, keys)) < MIN_KEY_BYTES:
         _warn_short_key()
-    elif any(map(is_placeholder, keys)):
-        _log_placeholder(logging.WARNING)
+    elif any(map(is_placeholder_key, keys)):
+        _log_placeholder_key(logging.WARNING)
     elif any(map(is_example_key, keys)):
-        _log_placeholder(logging.INFO)  # our examples use such keys
+        _log_placeholder_key(logging.INFO)  # our examples use such keys
     return keys
 
 
@@ -232,7 +232,7 @@ def _warn_short_key() -> None:
 
 
 @cache
-def _log_placeholder(level: int) -> None:
+def _log_placeholder_key(level: int) -> None:
     logging.getLogger("codemode.continuations").log(
         level,
         "a signing key is an example or has few distinct characters, and could be guessed to forge approvals. Use 32"
@@ -241,7 +241,7 @@ def _log_placeholder(level: int) -> None:
     )
 
 
-def require_one_of(*choices: str | None) -> Check:
+def make_choice_check(*choices: str | None) -> Check:
     def check(value: Any, path: str) -> Any:
         if value not in choices:
             raise ValueError(f"{path} must be one of {', '.join(map(repr, choices))}, got {value!r}")

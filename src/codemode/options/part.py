@@ -15,7 +15,7 @@ _MAX_EXAMPLE_CHARACTERS = 40
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class OptionPart:
+class OptionGroup:
     """A group of options. Raises `ValueError` with the full path of an invalid value."""
 
     path: ClassVar[str] = ""
@@ -32,7 +32,9 @@ class OptionPart:
         """Validate every field and store the result of its check."""
         for option in fields(self):
             if check := cast("Check | None", option.metadata.get("check")):
-                object.__setattr__(self, option.name, check(getattr(self, option.name), self._path_of(option.name)))
+                object.__setattr__(
+                    self, option.name, check(getattr(self, option.name), self._get_option_path(option.name))
+                )
 
     @cached_property
     def worker_options(self) -> dict[str, Any]:
@@ -46,16 +48,16 @@ class OptionPart:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return self._values() == cast("OptionPart", other)._values()
+        return self._get_option_values() == cast("OptionGroup", other)._get_option_values()
 
     def __hash__(self) -> int:
-        return hash(self._values())
+        return hash(self._get_option_values())
 
     def __repr__(self) -> str:
         shown = (f"{option.name}={getattr(self, option.name)!r}" for option in fields(self) if option.repr)
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
-    def _values(self) -> tuple[Any, ...]:
+    def _get_option_values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, option.name) for option in fields(self))
 
     @classmethod
@@ -69,7 +71,8 @@ class OptionPart:
             path, article = cls.path or "options", "an" if cls.__name__[0] in "AEIOU" else "a"
             value_text = f"{value!r:.80}"  # it may be anything, such as the whole state of a framework's run
             raise ValueError(  # noqa: TRY004 - as above
-                f"{path} must be {article} {cls.__name__} or a mapping such as {cls._example(value)}, got {value_text}"
+                f"{path} must be {article} {cls.__name__} or a mapping such as {cls._format_example(value)},"
+                f" got {value_text}"
             )
         return cls(**cls._keywords(value))
 
@@ -91,11 +94,11 @@ class OptionPart:
             part = type(defaults)(**{name: getattr(self, name) for name in self.explicit_names})
         return part.with_defaults(**{name: getattr(defaults, name) for name in defaults.explicit_names})
 
-    def is_set(self, name: str) -> bool:
+    def is_set_explicitly(self, name: str) -> bool:
         """Return whether this option was set explicitly."""
         return name in self.explicit_names
 
-    def without(self, *names: str) -> Self:
+    def with_defaults_for(self, *names: str) -> Self:
         """Return the same options with the defaults for these names."""
         return type(self)(**{name: getattr(self, name) for name in self.explicit_names if name not in names})
 
@@ -108,9 +111,9 @@ class OptionPart:
             if name not in known:
                 other_path = cls._suggest_option_path(name)
                 hint = _describe_path(other_path) if other_path else _suggest_option(name, known)
-                raise ValueError(f"{cls._path_of(str(key))} is not an option{hint}")
+                raise ValueError(f"{cls._get_option_path(str(key))} is not an option{hint}")
             if name in keywords:
-                raise ValueError(f"{cls._path_of(name)} is set twice")
+                raise ValueError(f"{cls._get_option_path(name)} is set twice")
             keywords[name] = value
         return keywords
 
@@ -121,12 +124,14 @@ class OptionPart:
         # A group with one option of pools suggests the others too.
         searched_paths = {*names, "pool"} if not cls.path or "on_saturation" in names else set[str]()
         paths = (
-            part.path for part in OptionPart.__subclasses__() if part.path in searched_paths and _has_option(part, name)
+            part.path
+            for part in OptionGroup.__subclasses__()
+            if part.path in searched_paths and _has_option(part, name)
         )
         return next((f"{path}.{name}" for path in paths), None)
 
     @classmethod
-    def _example(cls, value: object) -> str:
+    def _format_example(cls, value: object) -> str:
         """Return an example mapping, with the given short text if one of the options accepts it."""
         first, *_ = options = fields(cls)
         short_text = value if isinstance(value, str) and len(value) <= _MAX_EXAMPLE_CHARACTERS else None
@@ -139,7 +144,7 @@ class OptionPart:
         return f"{{{first.name!r}: ...}}" if name is None else f"{{{name!r}: {short_text!r}}}"
 
     @classmethod
-    def _path_of(cls, name: str) -> str:
+    def _get_option_path(cls, name: str) -> str:
         return f"{cls.path}.{name}" if cls.path else name
 
 
@@ -161,7 +166,7 @@ def _accepts(check: Check | None, value: object) -> bool:
         return False
 
 
-def _has_option(part: type[OptionPart], name: str) -> bool:
+def _has_option(part: type[OptionGroup], name: str) -> bool:
     return any(option.name == name for option in fields(part))
 
 

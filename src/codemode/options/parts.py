@@ -10,24 +10,24 @@ from ..cached_property import cached_property
 from .checked_fields import (
     CALLABLE,
     flag_field,
-    limit,
+    make_choice_check,
+    make_methods_check,
     option_field,
     optional_limit_field,
+    positive_limit_field,
     require_command_or_none,
-    require_count,
-    require_guard_or_none,
+    require_count_or_clamp,
     require_http_methods,
-    require_keys_or_none,
     require_mapping_or_none,
-    require_methods,
     require_not_negative,
-    require_one_of,
     require_positive,
-    require_state_or_none,
+    require_resume_guard_or_none,
+    require_signing_keys_or_none,
+    require_state_backend_or_none,
     require_strings,
     require_text_or_none,
 )
-from .part import OptionPart
+from .part import OptionGroup
 
 MIB = 1024 * 1024
 MAX_SOURCE_BYTES = 1_000_000
@@ -54,12 +54,12 @@ Listing = Literal["full", "names", "search"]
 OutputValidation = Literal["warn", "strict"]
 
 
-def _model_characters(value: Any, path: str) -> int | None:
+def _require_model_characters_or_none(value: Any, path: str) -> int | None:
     return None if value is None else require_positive(value, path, minimum=MIN_MODEL_CHARACTERS)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ExecutionPolicy(OptionPart):
+class ExecutionPolicy(OptionGroup):
     """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
 
     ``max_values`` limits the containers and scalars of each input, output, answer and result.
@@ -76,46 +76,50 @@ class ExecutionPolicy(OptionPart):
 
     path: ClassVar[str] = "execution_policy"
 
-    timeout_ms: int = limit(30_000)
-    memory_limit_bytes: int = limit(
+    timeout_ms: int = positive_limit_field(30_000)
+    memory_limit_bytes: int = positive_limit_field(
         64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB, is_sent_to_worker=True, is_signed=True
     )
-    max_stack_size_bytes: int = limit(2 * MIB, MAX_STACK_SIZE_BYTES, is_sent_to_worker=True, is_signed=True)
-    max_result_bytes: int = limit(MIB, is_sent_to_worker=True)
-    max_source_bytes: int = limit(256 * 1024, MAX_SOURCE_BYTES)
-    max_tool_input_bytes: int = limit(MIB, is_sent_to_worker=True, is_signed=True)
-    max_tool_output_bytes: int = limit(4 * MIB)
-    max_values: int = limit(250_000)
-    max_bridge_requests: int = limit(256, is_sent_to_worker=True, is_signed=True)
-    max_in_flight_bridge_requests: int = limit(32, is_sent_to_worker=True, is_signed=True)
-    in_flight_limit: Literal["fail", "queue"] = option_field(
-        "fail", require_one_of("fail", "queue"), is_sent_to_worker=True, is_signed=True
+    max_stack_size_bytes: int = positive_limit_field(
+        2 * MIB, MAX_STACK_SIZE_BYTES, is_sent_to_worker=True, is_signed=True
     )
-    max_console_bytes: int = limit(64 * 1024, is_sent_to_worker=True, is_signed=True)
-    max_ledger_bytes: int = limit(128 * MIB, MAX_LEDGER_BYTES, is_signed=True)
-    max_catalog_requests: int = limit(64, is_sent_to_worker=True, is_signed=True)
-    max_content_part_bytes: int = limit(16 * MIB)
-    max_content_bytes: int = limit(64 * MIB)
-    max_content_parts: int = limit(64, is_sent_to_worker=True, is_signed=True)
-    max_description_characters: int = limit(40_000)
-    listing: Literal["full", "names", "search"] = option_field("full", require_one_of("full", "names", "search"))
+    max_result_bytes: int = positive_limit_field(MIB, is_sent_to_worker=True)
+    max_source_bytes: int = positive_limit_field(256 * 1024, MAX_SOURCE_BYTES)
+    max_tool_input_bytes: int = positive_limit_field(MIB, is_sent_to_worker=True, is_signed=True)
+    max_tool_output_bytes: int = positive_limit_field(4 * MIB)
+    max_values: int = positive_limit_field(250_000)
+    max_bridge_requests: int = positive_limit_field(256, is_sent_to_worker=True, is_signed=True)
+    max_in_flight_bridge_requests: int = positive_limit_field(32, is_sent_to_worker=True, is_signed=True)
+    in_flight_limit: Literal["fail", "queue"] = option_field(
+        "fail", make_choice_check("fail", "queue"), is_sent_to_worker=True, is_signed=True
+    )
+    max_console_bytes: int = positive_limit_field(64 * 1024, is_sent_to_worker=True, is_signed=True)
+    max_ledger_bytes: int = positive_limit_field(128 * MIB, MAX_LEDGER_BYTES, is_signed=True)
+    max_catalog_requests: int = positive_limit_field(64, is_sent_to_worker=True, is_signed=True)
+    max_content_part_bytes: int = positive_limit_field(16 * MIB)
+    max_content_bytes: int = positive_limit_field(64 * MIB)
+    max_content_parts: int = positive_limit_field(64, is_sent_to_worker=True, is_signed=True)
+    max_description_characters: int = positive_limit_field(40_000)
+    listing: Literal["full", "names", "search"] = option_field("full", make_choice_check("full", "names", "search"))
     check_program: bool = flag_field(default=True)
     timeout_includes_tools: bool = flag_field(default=True, is_signed=True)
     tool_timeout_ms: int | None = optional_limit_field()
-    on_saturation: Literal["fail", "wait"] | None = option_field(None, require_one_of(None, "fail", "wait"))
-    output_validation: OutputValidation = option_field("warn", require_one_of("warn", "strict"))  # noqa: RUF009 - a field
-    values: Literal["json", "rich"] = option_field("json", require_one_of("json", "rich"), is_signed=True)
+    on_saturation: Literal["fail", "wait"] | None = option_field(None, make_choice_check(None, "fail", "wait"))
+    output_validation: OutputValidation = option_field("warn", make_choice_check("warn", "strict"))  # noqa: RUF009 - a field
+    values: Literal["json", "rich"] = option_field("json", make_choice_check("json", "rich"), is_signed=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LargeHeapPolicy(ExecutionPolicy):
     """Limits of a surface whose programs may use the largest possible heap."""
 
-    memory_limit_bytes: int = limit(64 * MIB, MAX_HEAP_BYTES, minimum=MIB, is_sent_to_worker=True, is_signed=True)
+    memory_limit_bytes: int = positive_limit_field(
+        64 * MIB, MAX_HEAP_BYTES, minimum=MIB, is_sent_to_worker=True, is_signed=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FetchPolicy(OptionPart):
+class FetchPolicy(OptionGroup):
     """The requests that the guest's ``fetch`` may make; none without origins and prefixes.
 
     ``fetch`` is ``async (url, *, method, headers, body) -> response``; None uses httpx. Addresses are checked before
@@ -129,25 +133,25 @@ class FetchPolicy(OptionPart):
     allowed_origins: tuple[str, ...] = option_field((), require_strings)
     allowed_url_prefixes: tuple[str, ...] = option_field((), require_strings)
     allowed_methods: tuple[str, ...] = option_field(("GET", "HEAD"), require_http_methods)
-    max_response_bytes: int = limit(MIB)
+    max_response_bytes: int = positive_limit_field(MIB)
     allow_redirects: bool = flag_field(default=False)
-    max_redirects: int = limit(10)
+    max_redirects: int = positive_limit_field(10)
     refuse_private_addresses: bool = flag_field(default=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ApprovalPolicy(OptionPart):
+class ApprovalPolicy(OptionGroup):
     """How calls that need approval get it: from a callback at once, or by pausing with an `Interrupt`."""
 
     path: ClassVar[str] = "approval"
 
-    mode: Literal["callback", "interrupt"] = option_field("callback", require_one_of("callback", "interrupt"))
+    mode: Literal["callback", "interrupt"] = option_field("callback", make_choice_check("callback", "interrupt"))
     on_approval_required: Callable[[Any], Any] | None = field(default=None, metadata=CALLABLE)
     show_denial_reason: bool = flag_field(default=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Pipeline(OptionPart):
+class Pipeline(OptionGroup):
     """Functions, sync (in a thread) or async, that every tool call passes through.
 
     ``before(call)`` may replace the validated input of a `PipelineCall`, or refuse the call with a `CodeModeToolError`;
@@ -161,7 +165,7 @@ class Pipeline(OptionPart):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Lifecycle(OptionPart):
+class Lifecycle(OptionGroup):
     """Listeners, sync or async, each called with one event. Their exceptions never affect the invocation."""
 
     path: ClassVar[str] = "lifecycle"
@@ -182,11 +186,11 @@ class Lifecycle(OptionPart):
     @cached_property
     def has_hooks(self) -> bool:
         """True if any hook is set. Every run reads it."""
-        return any(hook is not None for hook in self._values())
+        return any(hook is not None for hook in self._get_option_values())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Telemetry(OptionPart):
+class Telemetry(OptionGroup):
     """OpenTelemetry spans and metrics. Source, inputs and outputs are not recorded, only their sizes.
 
     ``record_arguments`` True records calls of tools with their arguments and results, which may be secrets: JSON text
@@ -203,12 +207,12 @@ class Telemetry(OptionPart):
     record_arguments: bool = flag_field(default=False)
     function_id: str | None = option_field(None, require_text_or_none)
     metadata: Mapping[str, Any] | None = option_field(None, require_mapping_or_none)
-    tracer: Any = field(default=None, metadata={"check": require_methods("start_span")})
-    meter: Any = field(default=None, metadata={"check": require_methods("create_counter", "create_histogram")})
+    tracer: Any = field(default=None, metadata={"check": make_methods_check("start_span")})
+    meter: Any = field(default=None, metadata={"check": make_methods_check("create_counter", "create_histogram")})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ModelOutput(OptionPart):
+class ModelOutput(OptionGroup):
     """What `CodeModeTool.to_model_output` shows the model in addition to the result, and how much.
 
     A result of more than ``max_model_characters``, as text or compact JSON, is replaced by its size, its shape and its
@@ -221,8 +225,8 @@ class ModelOutput(OptionPart):
     include_nested_tool_outputs: bool = flag_field(default=False)
     include_fetch_summary: bool = flag_field(default=False)
     include_console: bool = flag_field(default=False)
-    max_summary_entries: int = option_field(32, require_count)
-    max_model_characters: int | None = option_field(None, _model_characters)
+    max_summary_entries: int = option_field(32, require_count_or_clamp)
+    max_model_characters: int | None = option_field(None, _require_model_characters_or_none)
 
     @cached_property
     def includes_calls(self) -> bool:
@@ -230,13 +234,13 @@ class ModelOutput(OptionPart):
         return self.include_nested_tool_summary or self.include_nested_tool_outputs or self.include_fetch_summary
 
     @cached_property
-    def tells_of_runs(self) -> bool:
+    def shows_run_details(self) -> bool:
         """True if details of a run are shown with its result."""
         return self.includes_calls or self.include_console
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ContinuationOptions(OptionPart):
+class ContinuationOptions(OptionGroup):
     """How continuations are signed and resumed. None uses the process-wide setting.
 
     ``keys`` are bytes or text; the last signs, any verifies, the first derives the ids of programs that a workflow
@@ -251,19 +255,21 @@ class ContinuationOptions(OptionPart):
 
     path: ClassVar[str] = "continuation"
 
-    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": require_keys_or_none})
+    keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": require_signing_keys_or_none})
     max_age_ms: int | None = optional_limit_field()
     conversation_id: str | None = option_field(None, require_text_or_none)
     seal: bool = flag_field(default=False)
     compress: bool = flag_field(default=False)
-    guard: Any = field(default=None, metadata={"check": require_guard_or_none})
-    content_store: Any = field(default=None, metadata={"check": require_methods("put_content", "get_content")})
-    journal: Any = field(default=None, metadata={"check": require_methods("open", "write", "renew", "end", "release")})
+    guard: Any = field(default=None, metadata={"check": require_resume_guard_or_none})
+    content_store: Any = field(default=None, metadata={"check": make_methods_check("put_content", "get_content")})
+    journal: Any = field(
+        default=None, metadata={"check": make_methods_check("open", "write", "renew", "end", "release")}
+    )
     any_engine: bool = flag_field(default=False)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class PoolOptions(OptionPart):
+class PoolOptions(OptionGroup):
     """How many workers run and how they start. ``max_workers`` None follows the available memory.
 
     ``programs_per_worker`` above 1 lets a worker run several programs of one share, each in a fresh engine (on Linux);
@@ -273,13 +279,13 @@ class PoolOptions(OptionPart):
     path: ClassVar[str] = "pool"
 
     max_workers: int | None = optional_limit_field()
-    on_saturation: Literal["fail", "wait"] = option_field("fail", require_one_of("fail", "wait"))
+    on_saturation: Literal["fail", "wait"] = option_field("fail", make_choice_check("fail", "wait"))
     wait_timeout_ms: int | None = optional_limit_field()
     spare_workers: int = option_field(2, require_not_negative)
-    isolation: Literal["auto", "required"] = option_field("auto", require_one_of("auto", "required"))
-    start_method: Literal["auto", "fork", "exec"] = option_field("auto", require_one_of("auto", "fork", "exec"))
+    isolation: Literal["auto", "required"] = option_field("auto", make_choice_check("auto", "required"))
+    start_method: Literal["auto", "fork", "exec"] = option_field("auto", make_choice_check("auto", "fork", "exec"))
     worker_command: tuple[str, ...] | None = option_field(None, require_command_or_none)
-    programs_per_worker: int = limit(1, MAX_PROGRAMS_PER_WORKER)
+    programs_per_worker: int = positive_limit_field(1, MAX_PROGRAMS_PER_WORKER)
     allow_kept_workers: bool = flag_field(default=False)
 
     def __post_init__(self) -> None:
@@ -290,7 +296,7 @@ class PoolOptions(OptionPart):
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class CodeModeOptions(OptionPart):
+class CodeModeOptions(OptionGroup):
     """All options of an invocation. Each part may also be a mapping with snake_case or camelCase keys.
 
     ``fetch_policy`` None or False disables ``fetch``. ``state`` stores values for later programs: a mapping, an object
@@ -331,7 +337,7 @@ class CodeModeOptions(OptionPart):
             "telemetry": Telemetry.of(telemetry),
             "model_output": ModelOutput.of(model_output),
             "continuation": ContinuationOptions.of(continuation),
-            "state": require_state_or_none(state, "state"),
+            "state": require_state_backend_or_none(state, "state"),
         }
         for name, part in parts.items():
             object.__setattr__(self, name, part)

@@ -41,7 +41,7 @@ MAX_SUMMARIES_WITH_TEXTS = 32  # of read-only calls, and as many of others
 _DENIED = CodeModeToolApprovalDeniedError.default_code
 
 
-class StatusNames(NamedTuple, Generic[StatusT]):
+class CallStatusNames(NamedTuple, Generic[StatusT]):
     """The status names of one place. ``late``: the guest got a timeout, and the call may still have its effect."""
 
     open: StatusT
@@ -51,12 +51,14 @@ class StatusNames(NamedTuple, Generic[StatusT]):
     waiting: StatusT
 
 
-ERROR_STATUSES: StatusNames[Literal["fulfilled", "rejected", "waiting", "unknown"]] = StatusNames(
+ERROR_STATUSES: CallStatusNames[Literal["fulfilled", "rejected", "waiting", "unknown"]] = CallStatusNames(
     "unknown", "fulfilled", "rejected", "unknown", "waiting"
 )
-TRACE_STATUSES: StatusNames[CallStatus] = StatusNames("aborted", "fulfilled", "rejected", "rejected", "interrupted")
-CONTINUATION_STATUSES = StatusNames("unknown", "fulfilled", "rejected", "rejected", "interrupted")
-DETACHED_STATUSES = StatusNames("pending", "pending", "pending", "pending", "waiting")
+TRACE_STATUSES: CallStatusNames[CallStatus] = CallStatusNames(
+    "aborted", "fulfilled", "rejected", "rejected", "interrupted"
+)
+CONTINUATION_STATUSES = CallStatusNames("unknown", "fulfilled", "rejected", "rejected", "interrupted")
+DETACHED_STATUSES = CallStatusNames("pending", "pending", "pending", "pending", "waiting")
 
 
 class DetachedCall(TypedDict):
@@ -71,7 +73,7 @@ class DetachedCall(TypedDict):
     status: str
 
 
-def call_status(outcome: Outcome | None, names: StatusNames[StatusT]) -> StatusT:
+def get_call_status(outcome: Outcome | None, names: CallStatusNames[StatusT]) -> StatusT:
     """Return the status of a call with this outcome, by these names."""
     if isinstance(outcome, Fulfilled):
         return names.fulfilled
@@ -82,7 +84,7 @@ def call_status(outcome: Outcome | None, names: StatusNames[StatusT]) -> StatusT
     return names.late if outcome.code == CALL_TIMEOUT else names.rejected
 
 
-def call_id(entry: LedgerEntry) -> str:
+def get_call_id(entry: LedgerEntry) -> str:
     """Return the id of a call for people."""
     return entry.tool_call_id or str(entry.id)
 
@@ -108,17 +110,17 @@ def summarize_calls(
         summary["reads_only"] = is_harmless = entry.kind == "catalog" or reads_only(entry)
         if remaining[is_harmless] and entry.kind != "catalog":
             remaining[is_harmless] -= 1
-            _add_texts(summary, entry, hides_inputs=hides_inputs)
+            _add_summary_texts(summary, entry, hides_inputs=hides_inputs)
         summaries.append(summary)
     return tuple(summaries)
 
 
 def _summarize_call(entry: LedgerEntry) -> CallSummary:
     is_started = entry.is_started or entry.outcome is not None
-    status = call_status(entry.outcome, ERROR_STATUSES)
+    status = get_call_status(entry.outcome, ERROR_STATUSES)
     is_denied = isinstance(entry.outcome, Rejected) and entry.outcome.code == _DENIED
     return {
-        "id": call_id(entry),
+        "id": get_call_id(entry),
         "name": entry.name,
         "status": "denied" if is_denied else status,
         "is_started": is_started,
@@ -126,7 +128,7 @@ def _summarize_call(entry: LedgerEntry) -> CallSummary:
     }
 
 
-def _add_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs: bool) -> None:
+def _add_summary_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs: bool) -> None:
     outcome, input_json = entry.outcome, get_displayed_input_json(entry)
     if input_json is None and not hides_inputs:
         input_json = entry.input_json
@@ -148,7 +150,7 @@ def may_have_run(summary: CallSummary) -> bool:
 
 def describe_detached_call(entry: LedgerEntry, status: str) -> DetachedCall:
     return {
-        "id": call_id(entry),
+        "id": get_call_id(entry),
         "kind": entry.kind,
         "name": entry.name,
         "status": status,
@@ -165,7 +167,7 @@ def find_detached_calls(
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
     _require_issued_requests(ledger, unobserved)
     pending = [
-        describe_detached_call(entry, call_status(entry.outcome, DETACHED_STATUSES))
+        describe_detached_call(entry, get_call_status(entry.outcome, DETACHED_STATUSES))
         for entry in ledger.entries
         if entry.id not in delivered
         and not (entry.id in unsent_ids and entry.id in unobserved)
@@ -190,7 +192,7 @@ def find_abandoned_calls(
         if entry.id in unsent_ids:
             calls.append(describe_detached_call(entry, "not sent"))
         elif entry.id not in delivered:
-            calls.append(describe_detached_call(entry, call_status(entry.outcome, DETACHED_STATUSES)))
+            calls.append(describe_detached_call(entry, get_call_status(entry.outcome, DETACHED_STATUSES)))
         elif entry.id in unobserved and isinstance(entry.outcome, Rejected):
             calls.append(describe_detached_call(entry, "failed"))
     return tuple(calls)
@@ -201,12 +203,12 @@ def _require_issued_requests(ledger: Ledger, request_ids: set[int]) -> None:
         raise CodeModeProtocolError("the worker names a request that was not made")
 
 
-def make_detached_error(calls: list[DetachedCall]) -> CodeModeError:
-    text = format_detached_message([f"{call['name']} ({call['status']})" for call in calls])
+def make_detached_call_error(calls: list[DetachedCall]) -> CodeModeError:
+    text = format_detached_calls_message([f"{call['name']} ({call['status']})" for call in calls])
     return CodeModeDetachedBridgeRequestError(text, details={**calls[0], "calls": calls})
 
 
-def format_detached_message(calls: list[str]) -> str:
+def format_detached_calls_message(calls: list[str]) -> str:
     """Return the message about calls that a program did not await."""
     names = ", ".join(calls[:5])
     others = f" and {len(calls) - 5} more" if len(calls) > 5 else ""

@@ -10,24 +10,24 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..data.content import ContentKind, MediaContent
-from ..data.json_values import MAX_DEPTH, canonical_json, decode_json
+from ..data.json_values import MAX_DEPTH, decode_json, encode_canonical_json
 from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from ..options.parts import LargeHeapPolicy
 from ..records import record
-from .call_status import CONTINUATION_STATUSES, call_status
+from .call_status import CONTINUATION_STATUSES, get_call_status
 from .guest_errors import read_error_fields
 from .guest_output import MAX_TIMERS, MAX_YIELDS
-from .in_flight import read_timer_delay_ms
+from .in_flight import parse_timer_delay_ms
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, ProgramProgress, Rejected, Waiting
 from .messages import REQUEST_KINDS, SourceLocation
 from .references import MAX_CARRIED_BYTES, ContentRegistry
-from .settings import Settings, list_replayed_limits
+from .settings import InvocationSettings, list_replayed_limits
 
 # All readers raise `CodeModeProtocolError` for any other value.
 
 
-def read_object(value: object, keys: set[str]) -> dict[str, Any]:
+def read_object_with_keys(value: object, keys: set[str]) -> dict[str, Any]:
     """Return an object that has exactly these keys."""
     body = read_mapping(value)
     if set(body) != keys:
@@ -42,7 +42,7 @@ def read_mapping(value: object) -> dict[str, Any]:
     return value
 
 
-def read_items(value: object) -> list[Any]:
+def read_list(value: object) -> list[Any]:
     """Return a list."""
     if not is_array(value):
         raise CodeModeProtocolError("the continuation is malformed")
@@ -58,10 +58,10 @@ def read_text(value: object) -> str:
 
 def read_texts(value: object) -> list[str]:
     """Return a list of texts."""
-    return [read_text(item) for item in read_items(value)]
+    return [read_text(item) for item in read_list(value)]
 
 
-def read_positive(value: object) -> int:
+def read_positive_integer(value: object) -> int:
     """Return a whole number above 0."""
     if type(value) is not int or value < 1:
         raise CodeModeProtocolError("the continuation holds a value that is not a positive number")
@@ -75,7 +75,7 @@ def read_count(value: object) -> int:
     return value
 
 
-def read_flag(value: object) -> bool:
+def read_boolean(value: object) -> bool:
     """Return a boolean."""
     if not isinstance(value, bool):
         raise CodeModeProtocolError("the continuation holds a value that is neither true nor false")
@@ -87,54 +87,56 @@ def read_optional_text(value: object) -> str | None:
     return None if value is None else read_text(value)
 
 
-def read_optional_positive(value: object) -> int | None:
+def read_optional_positive_integer(value: object) -> int | None:
     """Return a whole number above 0, or None."""
-    return None if value is None else read_positive(value)
+    return None if value is None else read_positive_integer(value)
 
 
 _NUMBER = re.compile("#[0-9]{1,9}")
 _PART_KEYS = {"at", "mimeType", "kind", "name", "origin", "data"}
 
 
-def parts_to_list(contents: ContentRegistry, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+def encode_content_parts(contents: ContentRegistry, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
     """Return all parts, or those named, as plain JSON with base64 bytes."""
     selected = contents.items() if names is None else [(name, contents.get(name)) for name in names]
-    return [{"at": name, **describe_part(part), "data": b64encode(part.data).decode()} for name, part in selected]
+    return [
+        {"at": name, **describe_content_part(part), "data": b64encode(part.data).decode()} for name, part in selected
+    ]
 
 
-def describe_part(part: MediaContent) -> dict[str, Any]:
+def describe_content_part(part: MediaContent) -> dict[str, Any]:
     """Return the fields of a part without its bytes."""
     return {"mimeType": part.mime_type, "kind": part.kind, "name": part.name, "origin": part.origin}
 
 
-def read_contents(items: list[Any]) -> ContentRegistry | None:
-    """Return the parts that `parts_to_list` encoded, if any. Raises `CodeModeProtocolError` for any other value."""
+def read_content_parts(items: list[Any]) -> ContentRegistry | None:
+    """Return the parts that `encode_content_parts` encoded, if any. Raises `CodeModeProtocolError` otherwise."""
     if not items:
         return None
     contents = ContentRegistry()
     for item in items:
-        part = read_part(item)
+        part = read_content_part(item)
         name = read_text(item["at"])
         if not _NUMBER.fullmatch(name) and name != part.id:
             raise CodeModeProtocolError("the continuation holds content under another name")
-        contents.add(part, name)
+        contents.add_admitted_part(part, name)
     if contents.total_bytes > MAX_CARRIED_BYTES or len(contents) != len(items):
         raise CodeModeProtocolError("the continuation holds content that it cannot carry")
     return contents
 
 
-def read_part(value: object) -> MediaContent:
-    """Return one part. Raises as `read_contents`."""
-    part = read_object(value, _PART_KEYS)
+def read_content_part(value: object) -> MediaContent:
+    """Return one part. Raises as `read_content_parts`."""
+    part = read_object_with_keys(value, _PART_KEYS)
     try:
         data = binascii.a2b_base64(read_text(part["data"]), strict_mode=True)
     except ValueError as error:
         raise CodeModeProtocolError("the continuation holds content that cannot be read") from error
-    return make_part(part, data)
+    return make_content_part(part, data)
 
 
-def make_part(description: dict[str, Any], data: bytes) -> MediaContent:
-    """Return the part with this description and data. Raises as `read_contents`."""
+def make_content_part(description: dict[str, Any], data: bytes) -> MediaContent:
+    """Return the part with this description and data. Raises as `read_content_parts`."""
     name, origin = read_optional_text(description["name"]), read_optional_text(description["origin"])
     kind = cast("ContentKind", read_text(description["kind"]))
     try:
@@ -157,7 +159,7 @@ def entry_to_dict(entry: LedgerEntry) -> dict[str, Any]:
         "waits": entry.waits or None,
         "withdrawn": entry.is_withdrawn or None,
         "lastedUs": entry.duration_us,
-        "status": call_status(entry.outcome, CONTINUATION_STATUSES),
+        "status": get_call_status(entry.outcome, CONTINUATION_STATUSES),
         **_outcome_to_dict(entry.outcome),
     }
     return {key: value for key, value in plain.items() if value is not None}
@@ -170,7 +172,7 @@ def _location_to_dict(location: SourceLocation | None) -> dict[str, Any]:
 def _location_from_dict(body: Mapping[str, Any]) -> SourceLocation | None:
     if "line" not in body:
         return None
-    line, column = read_positive(body["line"]), read_positive(body.get("column"))
+    line, column = read_positive_integer(body["line"]), read_positive_integer(body.get("column"))
     return (line, column, read_text(body["program"])) if "program" in body else (line, column)
 
 
@@ -207,14 +209,14 @@ def entry_from_dict(value: object, position: int) -> LedgerEntry:
         kind=kind,
         name=read_text(body.get("name")),
         input_json=read_optional_text(body.get("inputJson")),
-        input_bytes=read_optional_positive(body.get("inputBytes")),
+        input_bytes=read_optional_positive_integer(body.get("inputBytes")),
         tool_call_id=read_optional_text(body.get("toolCallId")),
         location=_location_from_dict(body),
         outcome=_outcome_from_dict(body),
         executed_input_json=read_optional_text(body.get("executedInputJson")),
-        now_ms=read_optional_positive(body.get("dateNowMs")),
+        now_ms=read_optional_positive_integer(body.get("dateNowMs")),
         is_approved=body.get("approved") is True,
-        waits=read_optional_positive(body.get("waits")) or 0,
+        waits=read_optional_positive_integer(body.get("waits")) or 0,
         is_withdrawn=body.get("withdrawn") is True,
         duration_us=read_count(body["lastedUs"]) if "lastedUs" in body else None,
     )
@@ -226,13 +228,13 @@ def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
         case statuses.fulfilled:
             return Fulfilled(read_optional_text(body.get("valueJson")))
         case statuses.rejected:
-            return _read_rejected(read_mapping(body.get("error")))
+            return _read_rejection(read_mapping(body.get("error")))
         case statuses.waiting:
             return Waiting(
                 read_text(body.get("interruptId")),
                 read_text(body.get("interruptPayloadJson")),
                 read_optional_text(body.get("shownInputJson")),
-                read_positive(body.get("attempt")),
+                read_positive_integer(body.get("attempt")),
             )
         case statuses.open:
             return None
@@ -240,7 +242,7 @@ def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
             raise CodeModeProtocolError("the continuation's ledger holds an unknown status")
 
 
-def _read_rejected(error: dict[str, Any]) -> Rejected:
+def _read_rejection(error: dict[str, Any]) -> Rejected:
     if error.keys() - {"fields"} != {"name", "message", "code"}:
         raise CodeModeProtocolError("the continuation is malformed")
     fields_json = read_text(error["fields"]) if "fields" in error else None
@@ -249,7 +251,7 @@ def _read_rejected(error: dict[str, Any]) -> Rejected:
     return Rejected(read_text(error["name"]), read_text(error["message"]), read_text(error["code"]), fields_json)
 
 
-def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
+def validate_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
     """Check that exactly the settled requests were delivered, once, and that calls are numbered in issue order."""
     settled = [entry.id for entry in ledger.entries if isinstance(entry.outcome, Fulfilled | Rejected)]
     if sorted(ledger.deliveries) != settled:
@@ -262,11 +264,11 @@ def check_ledger(ledger: Ledger, outer_tool_call_id: str) -> None:
         raise CodeModeProtocolError("the continuation's request ids are not unique")
     if any(entry.kind in ("catalog", "state") for entry in ledger.waiting_entries):
         raise CodeModeProtocolError("a question to the catalog, or about state, cannot be interrupted")
-    _check_timers(ledger)
-    _check_yields(ledger)
+    _validate_timers(ledger)
+    _validate_yields(ledger)
 
 
-def _check_yields(ledger: Ledger) -> None:
+def _validate_yields(ledger: Ledger) -> None:
     """Check the number of yields and that their answers are empty."""
     yields = [entry for entry in ledger.entries if entry.kind == "yield"]
     if len(yields) > MAX_YIELDS:
@@ -279,7 +281,7 @@ def _check_yields(ledger: Ledger) -> None:
             raise CodeModeProtocolError("the continuation holds an invalid yield")
 
 
-def _check_timers(ledger: Ledger) -> None:
+def _validate_timers(ledger: Ledger) -> None:
     """Check that timers have only a delay, fire or are withdrawn, and are not too many."""
     timers = [entry for entry in ledger.entries if entry.kind == "timer"]
     if any(entry.is_withdrawn and entry.kind != "timer" for entry in ledger.entries):
@@ -287,7 +289,7 @@ def _check_timers(ledger: Ledger) -> None:
     if len(timers) > MAX_TIMERS:
         raise CodeModeProtocolError("the continuation holds more timers than a program may set")
     for entry in timers:
-        read_timer_delay_ms(entry.name, entry.input_json)
+        parse_timer_delay_ms(entry.name, entry.input_json)
         plain = LedgerEntry(entry.id, "timer", entry.name, entry.input_json)
         if entry.outcome is not None:
             plain = plain._replace(outcome=Fulfilled(None), now_ms=entry.now_ms or 0)
@@ -326,15 +328,15 @@ class Continuation:
     source: str | None = None
 
     @classmethod
-    def of(
-        cls, js: str, engine: str, settings: Settings, ledger: Ledger, *, carries_content: bool = True
+    def from_ledger(
+        cls, js: str, engine: str, settings: InvocationSettings, ledger: Ledger, *, carries_content: bool = True
     ) -> Continuation:
         """Return the continuation of an invocation. ``carries_content``: no store has its images, audio and files.
 
         Raises `CodeModeSerializationError` for more content than it can carry.
         """
         if carries_content and ledger.contents is not None:
-            ledger.contents.require_carried()
+            ledger.contents.require_size_for_continuation()
         return cls(
             js,
             engine,
@@ -359,7 +361,7 @@ class Continuation:
         """True if values cross as tagged JSON."""
         return self.replay_settings["values"] == "rich"
 
-    def restore_settings(self, fresh: Settings) -> Settings:
+    def restore_settings(self, fresh: InvocationSettings) -> InvocationSettings:
         """Return the settings of the resumed run: ``fresh`` ones with those that a replay depends on."""
         limits = {name: self.replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)}
         identity = {name: self.replay_settings[name] for name in _SETTING_READERS if name not in _PROFILE_SETTINGS}
@@ -382,7 +384,7 @@ class Continuation:
             "given": self.invocation_data_json,
             "settings": dict(self.replay_settings),
             "ledger": [entry_to_dict(entry) for entry in self.ledger.entries],
-            "contents": parts_to_list(contents) if contents is not None and self.carries_content else [],
+            "contents": encode_content_parts(contents) if contents is not None and self.carries_content else [],
             "deliveries": list(self.ledger.deliveries),
             "notices": self.ledger.notice_count,
             "progress": list(self.ledger.progress),
@@ -391,17 +393,19 @@ class Continuation:
     @classmethod
     def from_dict(cls, value: Any) -> Continuation:
         """Read a continuation. Raises `CodeModeProtocolError` for a value that `to_dict` cannot return."""
-        _require_version(read_mapping(value))
-        body = read_object(value, _BODY_KEYS)
-        replay_settings = read_object(body["settings"], {*_SETTING_READERS, *list_replayed_limits(LargeHeapPolicy)})
+        _require_replay_version(read_mapping(value))
+        body = read_object_with_keys(value, _BODY_KEYS)
+        replay_settings = read_object_with_keys(
+            body["settings"], {*_SETTING_READERS, *list_replayed_limits(LargeHeapPolicy)}
+        )
         for name, read in _SETTING_READERS.items():
             read(replay_settings[name])
-        _check_limits(replay_settings)
-        entries = [entry_from_dict(item, position) for position, item in enumerate(read_items(body["ledger"]), 1)]
-        deliveries = [read_positive(item) for item in read_items(body["deliveries"])]
-        progress, contents = _read_progress(body["progress"]), read_contents(read_items(body["contents"]))
+        _validate_limits(replay_settings)
+        entries = [entry_from_dict(item, position) for position, item in enumerate(read_list(body["ledger"]), 1)]
+        deliveries = [read_positive_integer(item) for item in read_list(body["deliveries"])]
+        progress, contents = _read_progress(body["progress"]), read_content_parts(read_list(body["contents"]))
         ledger = Ledger(entries, deliveries, read_count(body["notices"]), progress=progress, contents=contents)
-        check_ledger(ledger, replay_settings["outer_tool_call_id"])
+        validate_ledger(ledger, replay_settings["outer_tool_call_id"])
         invocation_data_json = read_optional_text(body["given"])
         if invocation_data_json is not None:
             _read_json_object(invocation_data_json, MAX_DEPTH + _INVOCATION_DATA_EXTRA_DEPTH)
@@ -409,7 +413,7 @@ class Continuation:
         return cls(js, engine, replay_settings, ledger, invocation_data_json, source=source)
 
 
-def get_replay_settings(settings: Settings) -> dict[str, Any]:
+def get_replay_settings(settings: InvocationSettings) -> dict[str, Any]:
     """Return the settings that a replay must find unchanged, by name; the others come from the resume's options."""
     profile = settings.profile
     replay_settings: dict[str, Any] = {
@@ -430,32 +434,32 @@ _SEPARATE_KEYS = ("js", "source", "given", "ledger", "contents")
 _LONG_TEXTS = ("inputJson", "executedInputJson", "valueJson", "interruptPayloadJson", "shownInputJson")
 
 
-def to_texts(body: Mapping[str, Any]) -> Iterator[str]:
+def continuation_to_texts(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts of the wire format.
 
     They are a head, the program, its invocation data (empty if none), the program as it was sent if that differs
     (else empty), then each entry followed by its long texts, then each part of content followed by its bytes.
     """
-    yield canonical_json({key: value for key, value in body.items() if key not in _SEPARATE_KEYS})
+    yield encode_canonical_json({key: value for key, value in body.items() if key not in _SEPARATE_KEYS})
     yield body["js"]
     yield body["given"] or ""
     yield body["source"] or ""
     for entry in body["ledger"]:
         names = [name for name in _LONG_TEXTS if name in entry]
         rest = {key: value for key, value in entry.items() if key not in names}
-        yield canonical_json({"entry": rest, "texts": names})
+        yield encode_canonical_json({"entry": rest, "texts": names})
         yield from (entry[name] for name in names)
     for part in body["contents"]:
-        yield canonical_json({"content": {**part, "data": None}})
+        yield encode_canonical_json({"content": {**part, "data": None}})
         yield part["data"]
 
 
-def from_texts(texts: Iterable[str]) -> dict[str, Any]:
-    """Return what `to_texts` encoded. Raises `CodeModeProtocolError` for other texts."""
+def continuation_from_texts(texts: Iterable[str]) -> dict[str, Any]:
+    """Return what `continuation_to_texts` encoded. Raises `CodeModeProtocolError` for other texts."""
     rest = iter(texts)
     try:
         head = _read_json_object(next(rest))
-        _require_version(head)  # the format of the following texts depends on it
+        _require_replay_version(head)  # the format of the following texts depends on it
         body: dict[str, Any] = {**head, "js": next(rest)}
         body |= {"given": next(rest) or None, "source": next(rest) or None}
         ledger: list[dict[str, Any]] = []
@@ -465,15 +469,15 @@ def from_texts(texts: Iterable[str]) -> dict[str, Any]:
             if item.keys() == {"content"}:
                 contents.append({**read_mapping(item["content"]), "data": next(rest)})
                 continue
-            item = read_object(item, {"entry", "texts"})
-            long_texts = {_check_long_text_name(name): next(rest) for name in read_items(item["texts"])}
+            item = read_object_with_keys(item, {"entry", "texts"})
+            long_texts = {_read_long_text_name(name): next(rest) for name in read_list(item["texts"])}
             ledger.append({**read_mapping(item["entry"]), **long_texts})
     except StopIteration:
         raise CodeModeProtocolError("the continuation is cut off") from None
     return {**body, "ledger": ledger, "contents": contents}
 
 
-def _require_version(head: Mapping[str, Any]) -> None:
+def _require_replay_version(head: Mapping[str, Any]) -> None:
     if head.get("replayVersion") != REPLAY_VERSION:
         raise CodeModeProtocolError(
             f"the continuation has replay version {head.get('replayVersion')!r}, this host has {REPLAY_VERSION}:"
@@ -482,7 +486,7 @@ def _require_version(head: Mapping[str, Any]) -> None:
 
 
 def _read_progress(value: object) -> ProgramProgress:
-    counts = [read_count(item) for item in read_items(value)]
+    counts = [read_count(item) for item in read_list(value)]
     if len(counts) != len(ProgramProgress._fields):
         raise CodeModeProtocolError("the continuation is malformed")
     return ProgramProgress(*counts)
@@ -495,13 +499,13 @@ def _read_json_object(text: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
         raise CodeModeProtocolError("the continuation cannot be read") from error
 
 
-def _check_long_text_name(name: object) -> str:
+def _read_long_text_name(name: object) -> str:
     if name not in _LONG_TEXTS:
         raise CodeModeProtocolError("the continuation is malformed")
     return cast("str", name)
 
 
-def _check_limits(replay_settings: Mapping[str, Any]) -> None:
+def _validate_limits(replay_settings: Mapping[str, Any]) -> None:
     """Check each limit like the option. A resume cannot exceed the limits of options."""
     try:
         LargeHeapPolicy(**{name: replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)})
@@ -513,11 +517,11 @@ _SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "outer_tool_call_id": read_text,
     "salt": read_text,
     "seed": read_text,
-    "started_ms": read_positive,
+    "started_ms": read_positive_integer,
     "profile": read_text,
     "parameters": read_mapping,
-    "fetch": read_flag,
-    "state": read_flag,
+    "fetch": read_boolean,
+    "state": read_boolean,
     "language_names": read_texts,
 }
 _PROFILE_SETTINGS = ("profile", "parameters")  # which restore the profile itself

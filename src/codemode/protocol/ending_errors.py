@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..data.json_values import decode_json, utf8_length
+from ..data.json_values import count_utf8_bytes, decode_json
 from ..errors import (
     CodeModeAbortedError,
     CodeModeBridgeLimitError,
@@ -19,13 +19,13 @@ from ..errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .call_status import DetachedCall, find_abandoned_calls, find_detached_calls, make_detached_error
+from .call_status import DetachedCall, find_abandoned_calls, find_detached_calls, make_detached_call_error
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
 from .guest_errors import copy_error_for_run, describe_failed_call
 from .guest_output import MAX_TIMERS, MAX_YIELDS
 from .ledger import Ledger, LedgerEntry
-from .messages import CallRequested, Draft, EngineFailed, ProgramReturned, ProgramThrew
-from .settings import Settings
+from .messages import CallRequested, EngineFailed, PartiallyStrippedProgram, ProgramReturned, ProgramThrew
+from .settings import InvocationSettings
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramProblem
@@ -47,11 +47,11 @@ def make_guest_error(event: ProgramThrew) -> CodeModeError:
     """Return the error that the program threw. The guest runtime sets `origin`; no guest value chooses a class."""
     details: dict[str, Any] = {"name": event.name, "stack": event.stack}
     if event.details_json is not None:
-        details["details"] = _parse_details(event.details_json)
+        details["details"] = _parse_json_or_keep_text(event.details_json)
     if event.error_class is not None:
         details["error_class"] = event.error_class
     if event.fields_json is not None:
-        details["fields"] = _parse_details(event.fields_json)
+        details["fields"] = _parse_json_or_keep_text(event.fields_json)
     position = _POSITION.search(event.stack)
     if position:
         details["line"], details["column"] = int(position[1]), int(position[2])
@@ -67,7 +67,7 @@ def make_guest_error(event: ProgramThrew) -> CodeModeError:
     return CodeModeError(event.message, details=details)
 
 
-def make_thrown_error(event: ProgramThrew, settings: Settings) -> CodeModeError:
+def make_guest_or_refusal_error(event: ProgramThrew, settings: InvocationSettings) -> CodeModeError:
     """Return the error of a program that no host answer ended; a call refused for its input may have."""
     error = make_guest_error(event)
     if event.refused_tool is None:
@@ -87,9 +87,9 @@ def _make_refusal_details(tool_name: str, code: str, message: str) -> dict[str, 
     return {"tool_name": tool_name, "call": call, "ran": False}
 
 
-def resolve_throw(
+def choose_thrown_error(
     event: ProgramThrew,
-    settings: Settings,
+    settings: InvocationSettings,
     ledger: Ledger,
     delivered_ids: Sequence[int],
     errors: Mapping[int, CodeModeError],
@@ -100,19 +100,19 @@ def resolve_throw(
 
     ``delivered_ids`` are the requests whose answer the guest received.
     """
-    if event.error_class is not None and settings.profile.host_errors.words is None:
+    if event.error_class is not None and settings.profile.host_errors.error_fields is None:
         raise CodeModeProtocolError("the worker names a class of errors, which this program does not have")
     if event.request_id is not None:
         if event.request_id not in errors or event.request_id not in delivered_ids:
             raise CodeModeProtocolError("the worker names an error that it was not given")
         call = describe_failed_call(ledger[event.request_id], hides_input=settings.hides_inputs)
-        return add_position(errors[event.request_id], event, call)
+        return add_guest_error_details(errors[event.request_id], event, call)
     if event.limit is not None:
-        return limit_error(event.limit, event.refused_tool, settings)
-    return make_thrown_error(event, settings)
+        return exceeded_limit_error(event.limit, event.refused_tool, settings)
+    return make_guest_or_refusal_error(event, settings)
 
 
-def add_position(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
+def add_guest_error_details(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
     """Return a host error that ended the program, with the guest's position and the fields of the call."""
     guest_details = make_guest_error(event).details
     keys = ("line", "column", "stack", "details")
@@ -125,14 +125,14 @@ def add_position(error: CodeModeError, event: ProgramThrew, call: dict[str, Any]
     return error
 
 
-def _parse_details(text: str) -> Any:
+def _parse_json_or_keep_text(text: str) -> Any:
     try:
         return decode_json(text)
     except ValueError:  # a long one was cut
         return text
 
 
-def divergence_error(position: int, difference: str) -> CodeModeProtocolError:
+def replay_divergence_error(position: int, difference: str) -> CodeModeProtocolError:
     details = {"position": position, "origin": "continuation"}
     return CodeModeProtocolError(f"replay diverged at request {position}: {difference}", details=details)
 
@@ -142,7 +142,7 @@ def format_request(request: LedgerEntry | CallRequested) -> str:
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
 
-def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
+def timeout_error(settings: InvocationSettings, late_ms: int = 0) -> CodeModeError:
     """Return the error for an exceeded program timeout, reported ``late_ms`` after the deadline."""
     timeout_ms = settings.limits.timeout_ms
     phrase = (
@@ -158,7 +158,7 @@ def timeout_error(settings: Settings, late_ms: int = 0) -> CodeModeError:
     return CodeModeTimeoutError(f"{text}; {delay_text}", details={"timeout_ms": timeout_ms, "late_ms": late_ms})
 
 
-def limit_error(limit: str, refused_tool: str | None, settings: Settings) -> CodeModeError:
+def exceeded_limit_error(limit: str, refused_tool: str | None, settings: InvocationSettings) -> CodeModeError:
     """Return the error for a refused call over a limit, with its tool if known."""
     if (fixed_limit := _FIXED_LIMITS.get(limit)) is not None and fixed_limit[0] in settings.profile.request_kinds:
         return CodeModeBridgeLimitError(
@@ -183,7 +183,7 @@ def limit_error(limit: str, refused_tool: str | None, settings: Settings) -> Cod
     return error
 
 
-def _get_displayed_limit_name(limit: str, settings: Settings) -> str:
+def _get_displayed_limit_name(limit: str, settings: InvocationSettings) -> str:
     """Return the name of a limit on the program's surface."""
     return settings.profile.guest.limit_names.get(limit, limit)
 
@@ -198,9 +198,9 @@ def output_limit_error(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
     )
 
 
-def resolve_return(
+def make_return_ending(
     event: ProgramReturned,
-    settings: Settings,
+    settings: InvocationSettings,
     ledger: Ledger,
     delivered_ids: Sequence[int],
     unsent: Sequence[LedgerEntry],
@@ -211,26 +211,26 @@ def resolve_return(
     ``unsent`` are the calls of the last turn, ``queued`` those that waited for a free slot: neither has run.
     """
     if len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids:
-        return check_result(event, settings)  # every request was answered and observed
+        return make_result_ending(event, settings)  # every request was answered and observed
     last_turn = {entry.id for entry in unsent}
     if settings.profile.unawaited != "refuse":
         not_sent = last_turn | {entry.id for entry in queued}
         abandoned = find_abandoned_calls(ledger, delivered_ids, not_sent, event.unobserved_ids)
         if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
             raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
-        return check_result(event, settings, abandoned)
+        return make_result_ending(event, settings, abandoned)
     calls = find_detached_calls(ledger, delivered_ids, last_turn, event.unobserved_ids)
-    return Failed(make_detached_error(calls)) if calls else check_result(event, settings)
+    return Failed(make_detached_call_error(calls)) if calls else make_result_ending(event, settings)
 
 
-def check_result(
-    event: ProgramReturned, settings: Settings, abandoned: tuple[DetachedCall, ...] = ()
+def make_result_ending(
+    event: ProgramReturned, settings: InvocationSettings, abandoned: tuple[DetachedCall, ...] = ()
 ) -> Completed | Failed:
     """Check the result of a program and return its ending.
 
     Raises `CodeModeProtocolError` if the result is missing.
     """
-    size = event.value_bytes if event.value_json is None else utf8_length(event.value_json)
+    size = event.value_bytes if event.value_json is None else count_utf8_bytes(event.value_json)
     max_result_bytes = settings.limits.max_result_bytes
     if size is not None and size > max_result_bytes:
         name = _get_displayed_limit_name("max_result_bytes", settings)
@@ -271,7 +271,7 @@ def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     return CodeModeSyntaxError(text or str(first["message"]), details=details)
 
 
-def refusal_error(event: ProgramRefused) -> CodeModeError:
+def program_refusal_error(event: ProgramRefused) -> CodeModeError:
     """Return the error for a program that was refused before it ran."""
     if event.error is not None:
         return event.error
@@ -294,7 +294,7 @@ def illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIll
     return CodeModeIllegalAccessError("; ".join(lines), details=details)
 
 
-def not_analysable_error(draft: Draft | None) -> CodeModeIllegalAccessError:
+def unanalysable_program_error(draft: PartiallyStrippedProgram | None) -> CodeModeIllegalAccessError:
     """Return the error for a program that compiles but cannot be analysed; ``draft`` has the position."""
     location = {"line": 1, "column": 1} if draft is None else {"line": draft.line, "column": draft.column}
     return illegal_access_error([{"kind": "NotAnalysable", "location": location}])
@@ -317,7 +317,7 @@ _VIOLATION_TEXTS = {
 
 
 def external_stop_error(
-    event: DeadlinePassed | AbortRequested | WorkerEnded | HostFailed | EngineFailed, settings: Settings
+    event: DeadlinePassed | AbortRequested | WorkerEnded | HostFailed | EngineFailed, settings: InvocationSettings
 ) -> CodeModeError:
     """Return the error for an invocation that was stopped from outside the program."""
     match event:

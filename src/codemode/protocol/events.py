@@ -9,10 +9,10 @@ from ..errors import CodeModeError
 from ..records import record
 from .ledger import Ledger, LedgerEntry, Outcome
 from .messages import HostMessage, ItemKind, NoticeKind
-from .settings import Settings
+from .settings import InvocationSettings
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts, ProgramProblem
+    from ..data.program_facts import ProgramFacts, ProgramProblem
     from .call_status import DetachedCall
 
 
@@ -33,7 +33,7 @@ class ProgramAccepted:
     invocation_data_json: str | None = None
     compile_only: bool = False
     reports_locations: bool = False
-    settings: Settings | None = None
+    settings: InvocationSettings | None = None
     recorded: Ledger | None = None
 
 
@@ -68,7 +68,7 @@ class CallSettled:
 
 
 @record
-class ExecutionStarted:
+class ToolStarted:
     """The tool itself starts, with ``executed_input_json`` if a person allowed that input."""
 
     id: int
@@ -98,7 +98,7 @@ class DeadlinePassed:
 
 
 @record
-class WaitExpired:
+class CallerWaitExpired:
     """The caller has waited as long as it may: a suspendable program is suspended as soon as it is idle."""
 
 
@@ -132,11 +132,11 @@ HostEvent: TypeAlias = (
     ProgramAccepted
     | ProgramRefused
     | CallSettled
-    | ExecutionStarted
+    | ToolStarted
     | PersonAsked
     | PersonAnswered
     | DeadlinePassed
-    | WaitExpired
+    | CallerWaitExpired
     | ContinueRun
     | AbortRequested
     | WorkerEnded
@@ -147,7 +147,7 @@ HostEvent: TypeAlias = (
 
 
 @record
-class Send:
+class SendMessage:
     """Send a message to the worker."""
 
     message: HostMessage
@@ -158,19 +158,19 @@ class CheckProgram:
     """Compare the program's facts with the tools. ``size`` counts the bytes of the analysis, 0 if it was known."""
 
     js: str
-    facts: Facts | None
+    facts: ProgramFacts | None
     size: int = 0
 
 
 @record
-class Invoke:
+class PerformRequest:
     """Perform a request. Its outcome is None, or `Waiting` if it was recorded so and has an answer now."""
 
     entry: LedgerEntry
 
 
 @record
-class SetTimers:
+class StartTimers:
     """Start these timers together; each is settled after its delay."""
 
     entries: tuple[LedgerEntry, ...]
@@ -184,7 +184,7 @@ class StopTimer:
 
 
 @record
-class ReportReplay:
+class ReportReplayedRequest:
     """A request was answered from the ledger."""
 
     entry: LedgerEntry
@@ -199,7 +199,7 @@ class WriteConsole:
 
 
 @record
-class WriteItem:
+class WriteOutputItem:
     """The guest wrote an output item: a text, or the JSON text of a value."""
 
     kind: ItemKind
@@ -207,7 +207,7 @@ class WriteItem:
 
 
 @record
-class SendNotice:
+class SendNotification:
     """Send a new notice of the program to the host's listeners."""
 
     kind: NoticeKind
@@ -215,7 +215,7 @@ class SendNotice:
 
 
 @record
-class PauseClock:
+class PauseDeadlineClock:
     """Pause the deadline: the clock measures nothing that is outstanding."""
 
 
@@ -225,7 +225,7 @@ class GrantGracePeriod:
 
 
 @record
-class ResumeClock:
+class ResumeDeadlineClock:
     """Resume the deadline."""
 
 
@@ -248,7 +248,7 @@ SuspensionReason: TypeAlias = Literal["yield", "pending_tools"]
 
 
 @record
-class Suspend:
+class SuspendProgram:
     """The program is suspended until it is continued. It needs no worker; its calls continue."""
 
     reason: SuspensionReason
@@ -291,27 +291,29 @@ Ending: TypeAlias = Completed | Failed | Interrupted
 
 
 @record
-class Finish:
+class FinishInvocation:
     """The invocation has ended: kill the worker, abort what still runs, settle the caller."""
 
     ending: Ending
 
 
-SuspensionEffect: TypeAlias = WriteItem | ReplayEnded | PauseWaitClock | ResumeWaitClock | Suspend | OutcomeQueued
+SuspensionEffect: TypeAlias = (
+    WriteOutputItem | ReplayEnded | PauseWaitClock | ResumeWaitClock | SuspendProgram | OutcomeQueued
+)
 """Effects of programs that write output items or can be suspended."""
 
 RareEffect: TypeAlias = (
     CheckProgram
-    | SetTimers
+    | StartTimers
     | StopTimer
-    | ReportReplay
+    | ReportReplayedRequest
     | WriteConsole
-    | SendNotice
-    | PauseClock
+    | SendNotification
+    | PauseDeadlineClock
     | GrantGracePeriod
-    | ResumeClock
+    | ResumeDeadlineClock
     | SuspensionEffect
 )
 """Effects that most programs have at most once."""
 
-Effect: TypeAlias = Send | Invoke | Finish | RareEffect
+Effect: TypeAlias = SendMessage | PerformRequest | FinishInvocation | RareEffect

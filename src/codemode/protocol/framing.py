@@ -11,7 +11,7 @@ from itertools import zip_longest
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from ..data.json_values import utf8_length
+from ..data.json_values import count_utf8_bytes
 from ..errors import CodeModeProtocolError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def encode_frame(kind: bytes, payload: bytes) -> bytes:
 
 def iter_frame_chunks(kind: bytes, head: bytes, text: str, tail: bytes) -> Iterator[bytes]:
     """Yield one message as a frame, with the long text in the middle of its payload in chunks."""
-    yield _LENGTH.pack(1 + len(head) + utf8_length(text) + len(tail)) + kind + head
+    yield _LENGTH.pack(1 + len(head) + count_utf8_bytes(text) + len(tail)) + kind + head
     for start in range(0, len(text), CHUNK_CHARACTERS):
         yield text[start : start + CHUNK_CHARACTERS].encode()
     if tail:
@@ -66,7 +66,7 @@ class FrameDecoder:
         frames: list[bytes] = []
         start = 0
         while len(buffer) - start >= 4:
-            end = start + 4 + self._length_at(buffer, start)
+            end = start + 4 + self._read_frame_length(buffer, start)
             if len(buffer) < end:
                 break
             frames.append(bytes(memoryview(buffer)[start + 4 : end]))
@@ -75,7 +75,7 @@ class FrameDecoder:
             del buffer[:start]
         return frames
 
-    def _length_at(self, data: bytes | bytearray, start: int) -> int:
+    def _read_frame_length(self, data: bytes | bytearray, start: int) -> int:
         (length,) = _LENGTH.unpack_from(data, start)
         # Checked first: a frame that claims 4 GiB must not make the host wait for it.
         if not 1 <= length <= self._max_frame_bytes:
@@ -83,7 +83,7 @@ class FrameDecoder:
         return length
 
 
-def large_string_frames(large: LargeStrings) -> Iterator[bytes]:
+def iter_large_string_frames(large: LargeStrings) -> Iterator[bytes]:
     """Yield the frames of large strings, short ones together; a string that the guest has is sent as its number."""
     frames: list[bytes] = []
     size = 0

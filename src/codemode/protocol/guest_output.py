@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from ..cached_property import cached_property
-from ..data.json_values import decode_json, utf8_length
+from ..data.json_values import count_utf8_bytes, decode_json
 from ..data.narrowing import is_object
 from ..errors import CodeModeProtocolError
-from .events import Effect, SendNotice, WriteConsole, WriteItem
+from .events import Effect, SendNotification, WriteConsole, WriteOutputItem
 from .ledger import Ledger
-from .messages import ConsoleWritten, GuestNotice, ItemWritten
-from .settings import Settings
+from .messages import ConsoleWritten, GuestNotification, OutputItemWritten
+from .settings import InvocationSettings
 
 _CONSOLE_SLACK_BYTES = 256  # for the guest runtime's last line about cut output
 _MAX_CONSOLE_LINES = 4097  # the limit of the guest runtime and that line
@@ -27,14 +27,14 @@ _MAX_ITEMS = 16_384  # the limit of the guest runtime
 class ConsoleLimiter:
     """Counts console output. The guest runtime cuts it, so only an escaped worker can exceed this limit."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: InvocationSettings) -> None:
         self._maximum = settings.limits.max_console_bytes + _CONSOLE_SLACK_BYTES
         self._bytes = 0
         self._lines = 0
 
-    def add_line(self, text: str) -> None:
+    def count_line(self, text: str) -> None:
         """Count a line. Raises `CodeModeProtocolError` beyond the limit."""
-        self._bytes += utf8_length(text) + 1
+        self._bytes += count_utf8_bytes(text) + 1
         self._lines += 1
         if self._bytes > self._maximum or self._lines > _MAX_CONSOLE_LINES:
             raise CodeModeProtocolError("the worker sent more console output than the limit allows")
@@ -46,7 +46,7 @@ class OutputLimiter:
     ``count`` counts items and lines. The methods raise `CodeModeProtocolError` beyond the limits.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: InvocationSettings) -> None:
         rules = settings.profile.output
         self._maximum = None if rules is None else rules.max_bytes
         self._bytes = 0
@@ -60,63 +60,63 @@ class OutputLimiter:
         """True for a profile whose programs write output."""
         return self._maximum is not None
 
-    def add_line(self, text: str) -> None:
+    def count_console_line(self, text: str) -> None:
         """Count a line of the console."""
         self.count += 1
         if self._maximum is not None:
-            self._add(utf8_length(text) + 1, _CONSOLE_SLACK_BYTES)
+            self._count_bytes(count_utf8_bytes(text) + 1, _CONSOLE_SLACK_BYTES)
 
-    def add_item(self, text: str) -> None:
+    def count_item(self, text: str) -> None:
         """Count an item of text or JSON."""
         if self._maximum is None:
             raise CodeModeProtocolError("the worker wrote an item of output, which this program does not have")
         self.count += 1
         self._items += 1
-        self._add(utf8_length(text))
+        self._count_bytes(count_utf8_bytes(text))
         if self._items > _MAX_ITEMS:
             raise CodeModeProtocolError("the worker wrote more items of output than the limit allows")
 
-    def add_content(self, text: str) -> None:
+    def count_content_part(self, text: str) -> None:
         """Count a displayed part of content."""
         self._parts += 1
         self.count += 1
         if self._parts > self._max_parts:
             raise CodeModeProtocolError("the worker showed more content than the limit allows")
         if self._maximum is not None:
-            self._add(utf8_length(text))
+            self._count_bytes(count_utf8_bytes(text))
 
-    def add_result(self, text: str | None) -> None:
+    def count_result_bytes(self, text: str | None) -> None:
         """Count what the program returned."""
         if self._maximum is not None and text is not None:
-            self._add(utf8_length(text))
+            self._count_bytes(count_utf8_bytes(text))
 
-    def _add(self, size: int, slack: int = 0) -> None:
+    def _count_bytes(self, size: int, slack: int = 0) -> None:
         self._bytes += size
         if self._maximum is not None and self._bytes > self._maximum + slack:
             raise CodeModeProtocolError("the worker sent more output than the limit allows")
 
 
-class NoticeLimiter:
+class NotificationLimiter:
     """Counts notices for the host's listeners, which the guest runtime limits like the console."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: InvocationSettings) -> None:
         self._maximum = settings.limits.max_console_bytes
         self._globals = settings.profile.guest.globals
         self._bytes = 0
         self.count = 0
 
-    def add(self, notice: GuestNotice) -> None:
+    def count_notification(self, notice: GuestNotification) -> None:
         """Count a notice. Raises `CodeModeProtocolError` beyond the limits and for an unavailable kind."""
         if _NOTICE_GLOBALS[notice.kind] not in self._globals:
             raise CodeModeProtocolError(f"the worker sent a notice of kind {notice.kind!r}, which is not available")
-        self._bytes += utf8_length(notice.payload_json)
+        self._bytes += count_utf8_bytes(notice.payload_json)
         self.count += 1
         if self._bytes > self._maximum or self.count > _MAX_NOTICES:
             raise CodeModeProtocolError("the worker sent more messages of its program than the limit allows")
 
 
 _MAX_HANDLE_CHARACTERS = 4096
-OutputMessage: TypeAlias = ConsoleWritten | ItemWritten | GuestNotice
+OutputMessage: TypeAlias = ConsoleWritten | OutputItemWritten | GuestNotification
 
 
 class GuestOutput:
@@ -126,49 +126,55 @@ class GuestOutput:
     than the guest runtime allows.
     """
 
-    def __init__(self, settings: Settings, ledger: Ledger, recorded: Ledger | None) -> None:
+    def __init__(self, settings: InvocationSettings, ledger: Ledger, recorded: Ledger | None) -> None:
         self._settings = settings
         self._ledger = ledger
-        self._replayed_notices = 0 if recorded is None else recorded.notice_count
+        self._replayed_notifications = 0 if recorded is None else recorded.notice_count
         self._replayed_output = 0 if recorded is None else recorded.progress.output_count
 
     # Most programs write nothing.
 
     @cached_property
-    def _console(self) -> ConsoleLimiter:
+    def _console_limiter(self) -> ConsoleLimiter:
         return ConsoleLimiter(self._settings)
 
     @cached_property
-    def _notices(self) -> NoticeLimiter:
-        return NoticeLimiter(self._settings)
+    def _notification_limiter(self) -> NotificationLimiter:
+        return NotificationLimiter(self._settings)
 
     @cached_property
-    def _output(self) -> OutputLimiter:
+    def _output_limiter(self) -> OutputLimiter:
         return OutputLimiter(self._settings)
 
     @property
     def output_count(self) -> int:
         """How many lines and items were written, including those before a replay."""
-        return max(self._output.count, self._replayed_output)
+        return max(self._output_limiter.count, self._replayed_output)
 
-    def handle(self, event: OutputMessage) -> list[Effect]:
+    def record_output(self, event: OutputMessage) -> list[Effect]:
         """Return the effects of a line, an item or a notice."""
-        if isinstance(event, GuestNotice):
-            self._notices.add(event)
-            self._ledger.notice_count = self._notices.count
-            is_replayed = self._notices.count <= self._replayed_notices
-            return [] if is_replayed else [SendNotice(event.kind, event.payload_json)]
+        if isinstance(event, GuestNotification):
+            self._notification_limiter.count_notification(event)
+            self._ledger.notice_count = self._notification_limiter.count
+            is_replayed = self._notification_limiter.count <= self._replayed_notifications
+            return [] if is_replayed else [SendNotification(event.kind, event.payload_json)]
         if isinstance(event, ConsoleWritten):
-            self._console.add_line(event.text)
-            self._output.add_line(event.text)
+            self._console_limiter.count_line(event.text)
+            self._output_limiter.count_console_line(event.text)
             effect = WriteConsole(event.level, event.text)
         else:
-            count = self._output.add_content if event.kind == "content" else self._output.add_item
+            count = (
+                self._output_limiter.count_content_part if event.kind == "content" else self._output_limiter.count_item
+            )
             count(event.text)
-            if event.kind == "content" and self._record_displayed_part(event.text) and not self._output.is_limited:
+            if (
+                event.kind == "content"
+                and self._record_displayed_part(event.text)
+                and not self._output_limiter.is_limited
+            ):
                 return []
-            effect = WriteItem(event.kind, event.text)
-        return [] if self._output.count <= self._replayed_output else [effect]
+            effect = WriteOutputItem(event.kind, event.text)
+        return [] if self._output_limiter.count <= self._replayed_output else [effect]
 
     def _record_displayed_part(self, text: str) -> bool:
         contents = self._ledger.contents
@@ -176,7 +182,7 @@ class GuestOutput:
             handle: Any = decode_json(text) if contents is not None and len(text) <= _MAX_HANDLE_CHARACTERS else None
         except ValueError:
             handle = None
-        part_id = handle.get(contents.tag) if contents is not None and is_object(handle) else None
+        part_id = handle.get(contents.reference_key) if contents is not None and is_object(handle) else None
         if contents is None or not isinstance(part_id, str) or part_id not in contents:
             raise CodeModeProtocolError("the worker shows content that it was not given")
         contents.displayed_names.append(part_id)
@@ -184,4 +190,4 @@ class GuestOutput:
 
     def count_result(self, text: str | None) -> None:
         """Count what the program returned."""
-        self._output.add_result(text)
+        self._output_limiter.count_result_bytes(text)

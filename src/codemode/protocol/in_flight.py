@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..errors import CodeModeProtocolError
-from .events import Effect, Invoke, SetTimers
+from .events import Effect, PerformRequest, StartTimers
 from .guest_output import MAX_TIMERS, MAX_YIELDS
 from .ledger import INTERNAL_KINDS, Ledger, LedgerEntry
 from .messages import RequestKind
-from .settings import Settings
+from .settings import InvocationSettings
 
 UNLIMITED_KINDS = ("catalog", *INTERNAL_KINDS)
 """Kinds of requests that do not count as calls in flight."""
@@ -26,7 +26,7 @@ class RequestQueue:
         self.running_timers: set[int] = set()  # running timers
         self.pending: list[LedgerEntry] = []  # not started yet
 
-    def start_pending(self, max_calls: int) -> list[Effect]:
+    def start_pending_requests(self, max_calls: int) -> list[Effect]:
         """Start pending requests in order, while at most ``max_calls`` calls run.
 
         Timers start together at the same time. Timers and catalog requests do not count as calls.
@@ -44,14 +44,14 @@ class RequestQueue:
             if entry.kind == "timer":
                 timers.append(entry)
             else:
-                effects.append(Invoke(entry))
+                effects.append(PerformRequest(entry))
         self.pending = queued
         if timers:
             self.running_timers.update(entry.id for entry in timers)
-            effects.append(SetTimers(tuple(timers)))
+            effects.append(StartTimers(tuple(timers)))
         return effects
 
-    def finish(self, request_id: int) -> None:
+    def record_request_end(self, request_id: int) -> None:
         """Record that a request has ended."""
         self.running.discard(request_id)
         self.running_calls.discard(request_id)
@@ -62,20 +62,20 @@ class RequestQueue:
         """Cancel a timer; return whether it ran."""
         self.pending = [entry for entry in self.pending if entry.id != request_id]
         was_running = request_id in self.running
-        self.finish(request_id)
+        self.record_request_end(request_id)
         return was_running
 
-    def person_asked(self, request_id: int) -> None:
+    def record_person_asked(self, request_id: int) -> None:
         """Record that a person decides about a request."""
         if request_id in self.running:
             self.awaiting_person.add(request_id)
 
-    def person_answered(self, request_id: int) -> None:
+    def record_person_answered(self, request_id: int) -> None:
         """Record that the person has decided."""
         self.awaiting_person.discard(request_id)
 
 
-def read_timer_delay_ms(name: str, input_json: str | None) -> int:
+def parse_timer_delay_ms(name: str, input_json: str | None) -> int:
     """Return the delay of a timer. Raises `CodeModeProtocolError` for a request that no guest runtime makes."""
     text = input_json or ""
     if name == "setTimeout" and text.isascii() and text.isdigit() and len(text) <= _MAX_DELAY_DIGITS:
@@ -98,7 +98,7 @@ class TurnCounter:
     `CodeModeProtocolError` for a violation.
     """
 
-    def __init__(self, settings: Settings, ledger: Ledger) -> None:
+    def __init__(self, settings: InvocationSettings, ledger: Ledger) -> None:
         self._ledger = ledger
         self._limits = settings.limits
         self._in_flight = 0
@@ -130,7 +130,7 @@ class TurnCounter:
         ):
             raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
-    def end_turn(self, in_flight: int) -> None:
+    def count_turn_end(self, in_flight: int) -> None:
         """Count the end of a turn and compare the guest's number of calls in flight."""
         if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")
@@ -139,14 +139,14 @@ class TurnCounter:
         if self.owed_count:
             self._begin_turn()
 
-    def add_delivery(self, request_id: int) -> None:
+    def record_delivery(self, request_id: int) -> None:
         """Count a delivered outcome."""
         self._ledger.deliveries.append(request_id)
         self.owed_count += 1
         if self.owed_count == 1:
             self._begin_turn()
 
-    def add_turn(self) -> None:
+    def count_recorded_delivery(self) -> None:
         """Count the turn of a delivery that the ledger has already."""
         self.owed_count += 1
         if self.owed_count == 1:

@@ -10,16 +10,16 @@ from ..data.plain_json import create_encoder
 from ..errors import CodeModeProtocolError
 from .continuation import (
     REPLAY_VERSION,
-    check_ledger,
+    continuation_from_texts,
+    continuation_to_texts,
     entry_from_dict,
     entry_to_dict,
-    from_texts,
     read_count,
-    read_items,
-    read_optional_positive,
-    read_positive,
+    read_list,
+    read_optional_positive_integer,
+    read_positive_integer,
     read_text,
-    to_texts,
+    validate_ledger,
 )
 from .events import CallSettled
 from .guest_errors import read_error_fields
@@ -44,7 +44,7 @@ from .messages import REQUEST_KINDS, SourceLocation
 _dump_json = create_encoder()
 
 
-class Step(NamedTuple):
+class JournalStep(NamedTuple):
     """One step: plain JSON, and its long texts; None for an absent text."""
 
     values: tuple[Any, ...]
@@ -55,60 +55,62 @@ ClaimRecord: TypeAlias = tuple[str, str]
 """The key of a resumed continuation and the digest of its answers."""
 
 
-def issue_step(entry: LedgerEntry) -> Step:
+def make_issue_step(entry: LedgerEntry) -> JournalStep:
     """Return the step for an issued request, the next in order."""
-    return Step(("i", entry.kind, entry.name, entry.input_bytes, entry.location), (entry.input_json,))
+    return JournalStep(("i", entry.kind, entry.name, entry.input_bytes, entry.location), (entry.input_json,))
 
 
-def start_step(request_id: int, executed_input_json: str | None, *, is_approved: bool) -> Step:
+def make_start_step(request_id: int, executed_input_json: str | None, *, is_approved: bool) -> JournalStep:
     """Return the step for a started tool."""
-    return Step(("b", request_id, is_approved), (executed_input_json,))
+    return JournalStep(("b", request_id, is_approved), (executed_input_json,))
 
 
-def settle_step(event: CallSettled) -> Step:
+def make_outcome_step(event: CallSettled) -> JournalStep:
     """Return the step for the outcome of a request."""
     prefix = (event.id, event.now_ms)
     match event.outcome:
         case Fulfilled(value_json):
-            return Step(("f", *prefix, event.duration_us), (event.displayed_input_json, value_json))
+            return JournalStep(("f", *prefix, event.duration_us), (event.displayed_input_json, value_json))
         case Rejected(name, message, code, fields_json):
-            return Step(
+            return JournalStep(
                 ("e", *prefix, event.duration_us, name, message, code), (event.displayed_input_json, fields_json)
             )
         case Waiting(interrupt_id, payload_json, input_json, attempt):
-            return Step(("w", *prefix, interrupt_id, attempt), (event.displayed_input_json, payload_json, input_json))
+            return JournalStep(
+                ("w", *prefix, interrupt_id, attempt), (event.displayed_input_json, payload_json, input_json)
+            )
 
 
-def make_undelivered_step(request_id: int) -> Step:
+def make_undelivered_outcome_step(request_id: int) -> JournalStep:
     """Return the step for an outcome that was not delivered."""
-    return Step(("u", request_id))
+    return JournalStep(("u", request_id))
 
 
-def notice_step(count: int) -> Step:
+def make_notification_count_step(count: int) -> JournalStep:
     """Return the step for the number of notices."""
-    return Step(("n", count))
+    return JournalStep(("n", count))
 
 
-def resume_step(claim: ClaimRecord) -> Step:
+def make_resume_step(claim: ClaimRecord) -> JournalStep:
     """Return the step for a resume with these answers."""
-    return Step(("r", *claim))
+    return JournalStep(("r", *claim))
 
 
-def refuse_step(claim: ClaimRecord) -> Step:
+def make_resume_withdrawal_step(claim: ClaimRecord) -> JournalStep:
     """Return the step that withdraws a resume with these answers."""
-    return Step(("x", *claim))
+    return JournalStep(("x", *claim))
 
 
-def snapshot_step(ledger: Ledger) -> Step:
+def make_snapshot_step(ledger: Ledger) -> JournalStep:
     """Return the step that restates the whole ledger."""
     entries = [entry_to_dict(entry) for entry in ledger.entries]
     body: dict[str, Any] = {"replayVersion": REPLAY_VERSION, "js": "", "source": None, "given": None}
     body |= {"ledger": entries, "contents": []}
-    texts = tuple(to_texts(body))
-    return Step(("l", len(texts), ledger.deliveries, ledger.notice_count), texts)
+    texts = tuple(continuation_to_texts(body))
+    return JournalStep(("l", len(texts), ledger.deliveries, ledger.notice_count), texts)
 
 
-def encode_line(steps: Iterable[Step]) -> str:
+def encode_journal_line(steps: Iterable[JournalStep]) -> str:
     """Write one line."""
     rows: list[Any] = []
     texts: list[str] = []
@@ -136,21 +138,21 @@ class JournalContents(NamedTuple):
     ended_ids: frozenset[int]
 
 
-def decode_lines(lines: Sequence[str], outer_tool_call_id: str) -> JournalContents:
+def decode_journal_lines(lines: Sequence[str], outer_tool_call_id: str) -> JournalContents:
     """Decode lines. Raises `CodeModeProtocolError` for lines that no run can have written."""
-    reader = _JournalReader(outer_tool_call_id)
+    reader = _LedgerRebuilder(outer_tool_call_id)
     try:
         for line in lines:
-            reader.read_line(line)
+            reader.apply_line(line)
     except CodeModeProtocolError:
         raise
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
         raise CodeModeProtocolError("a line of the journal is malformed") from error
-    check_ledger(reader.ledger, outer_tool_call_id)
+    validate_ledger(reader.ledger, outer_tool_call_id)
     return JournalContents(reader.ledger, tuple(reader.claims), frozenset(reader.ended_ids))
 
 
-class _JournalReader:
+class _LedgerRebuilder:
     """Rebuilds a ledger from its steps."""
 
     def __init__(self, outer_tool_call_id: str) -> None:
@@ -163,10 +165,10 @@ class _JournalReader:
         self._line = ""
         self._offset = 0
 
-    def read_line(self, line: str) -> None:
+    def apply_line(self, line: str) -> None:
         end = line.index("\n")
         self._line, self._offset = line, end + 1
-        for values in read_items(decode_json(line[:end], max_depth=MAX_DEPTH)):
+        for values in read_list(decode_json(line[:end], max_depth=MAX_DEPTH)):
             self._apply_step(values)
         if self._offset != len(line):
             raise ValueError("cut off")
@@ -174,25 +176,31 @@ class _JournalReader:
     def _apply_step(self, values: list[Any]) -> None:
         match values:
             case ["i", str(kind), str(name), size, location, text]:
-                self._apply_issued(kind, name, read_optional_positive(size), _read_location(location), self._text(text))
+                self._apply_issued_request(
+                    kind, name, read_optional_positive_integer(size), _read_location(location), self._take_text(text)
+                )
             case ["b", int(request_id), bool(is_approved), text]:
-                self._require_open(request_id)
-                self.ledger.start(request_id, self._text(text), is_approved=is_approved)
+                self._require_open_request(request_id)
+                self.ledger.record_tool_start(request_id, self._take_text(text), is_approved=is_approved)
                 self._started_ids.add(request_id)
             case ["f", int(request_id), int(now_ms), duration, displayed, value]:
-                self._apply_settled(
-                    request_id, now_ms, self._text(displayed), Fulfilled(self._text(value)), _read_duration_us(duration)
+                self._apply_outcome(
+                    request_id,
+                    now_ms,
+                    self._take_text(displayed),
+                    Fulfilled(self._take_text(value)),
+                    _read_duration_us(duration),
                 )
             case ["e", int(request_id), int(now_ms), duration, str(name), str(message), str(code), displayed, fields]:
-                displayed_input_json, fields_json = self._text(displayed), self._text(fields)
+                displayed_input_json, fields_json = self._take_text(displayed), self._take_text(fields)
                 if fields_json is not None:
                     read_error_fields(fields_json)
                 rejected = Rejected(name, message, code, fields_json)
-                self._apply_settled(request_id, now_ms, displayed_input_json, rejected, _read_duration_us(duration))
+                self._apply_outcome(request_id, now_ms, displayed_input_json, rejected, _read_duration_us(duration))
             case ["w", int(request_id), int(now_ms), str(interrupt_id), int(attempt), displayed, payload, text]:
-                displayed_input_json, payload_json = self._text(displayed), self._text(payload) or ""
-                waiting = Waiting(interrupt_id, payload_json, self._text(text), attempt)
-                self._apply_settled(request_id, now_ms, displayed_input_json, waiting)
+                displayed_input_json, payload_json = self._take_text(displayed), self._take_text(payload) or ""
+                waiting = Waiting(interrupt_id, payload_json, self._take_text(text), attempt)
+                self._apply_outcome(request_id, now_ms, displayed_input_json, waiting)
             case ["u", int(request_id)]:
                 self.ledger.deliveries.remove(request_id)
                 entry = self.ledger[request_id]
@@ -205,14 +213,14 @@ class _JournalReader:
             case ["x", str(key), str(answers)]:
                 self.claims.remove((key, answers))
             case ["l", int(count), _, int(notices), *lengths] if len(lengths) == count:
-                texts = [self._text(length) or "" for length in lengths]
+                texts = [self._take_text(length) or "" for length in lengths]
                 self._apply_snapshot(
-                    texts, [read_positive(request_id) for request_id in read_items(values[2])], notices
+                    texts, [read_positive_integer(request_id) for request_id in read_list(values[2])], notices
                 )
             case _:
                 raise ValueError("no step")
 
-    def _text(self, length: int | None) -> str | None:
+    def _take_text(self, length: int | None) -> str | None:
         if length is None:
             return None
         end = self._offset + length
@@ -221,7 +229,7 @@ class _JournalReader:
         text, self._offset = self._line[self._offset : end], end
         return text
 
-    def _apply_issued(
+    def _apply_issued_request(
         self, kind: str, name: str, size: int | None, location: SourceLocation | None, text: str | None
     ) -> None:
         if kind not in REQUEST_KINDS:
@@ -236,17 +244,17 @@ class _JournalReader:
             entry = entry._replace(tool_call_id=f"{self._outer_id}:tool-{self._tools}")
         self.ledger.entries.append(entry)
 
-    def _apply_settled(
+    def _apply_outcome(
         self, request_id: int, now_ms: int, displayed_json: str | None, outcome: Any, duration_us: int | None = None
     ) -> None:
-        self._require_open(request_id)
-        self.ledger.settle(request_id, outcome, now_ms, displayed_json, duration_us)
+        self._require_open_request(request_id)
+        self.ledger.record_outcome(request_id, outcome, now_ms, displayed_json, duration_us)
         if not isinstance(outcome, Waiting):
             self.ledger.deliveries.append(request_id)
             if request_id in self._started_ids:
                 self.ended_ids.add(request_id)
 
-    def _require_open(self, request_id: int) -> None:
+    def _require_open_request(self, request_id: int) -> None:
         if request_id not in self.ledger or isinstance(self.ledger[request_id].outcome, Fulfilled | Rejected):
             raise ValueError("no request that is open")
 
@@ -254,7 +262,7 @@ class _JournalReader:
         self.ledger = Ledger(deliveries=deliveries, notice_count=notices)
         self._tools = 0
         self._started_ids.clear()
-        for position, plain in enumerate(from_texts(texts)["ledger"], 1):
+        for position, plain in enumerate(continuation_from_texts(texts)["ledger"], 1):
             self._append_entry(entry_from_dict(plain, position))
 
 
@@ -265,6 +273,6 @@ def _read_duration_us(value: object) -> int | None:
 def _read_location(value: object) -> SourceLocation | None:
     if value is None:
         return None
-    line, column, *program = read_items(value)
-    location = read_positive(line), read_positive(column)
+    line, column, *program = read_list(value)
+    location = read_positive_integer(line), read_positive_integer(column)
     return (*location, read_text(program[0])) if program else location

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from ..data.json_values import decode_json, utf8_length
+from ..data.json_values import count_utf8_bytes, decode_json
 from ..data.large_strings import may_have_references
 from ..records import record
 from .messages import CallRequested, DeliverError, DeliverValue, RequestKind, SourceLocation
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
-    from .references import ContentRegistry, Sidecar
+    from .references import ContentRegistry, LargeStringRegistry
 
 
 _MAX_COMPARED_CHARACTERS = 1 << 18  # a few milliseconds of the event loop
@@ -123,7 +123,7 @@ class LedgerEntry(NamedTuple):
     is_approved: bool = False
     is_started: bool = False
     waits: int = 0
-    sidecar: Sidecar | None = None
+    sidecar: LargeStringRegistry | None = None
     is_withdrawn: bool = False
     duration_us: int | None = None
 
@@ -133,14 +133,18 @@ class LedgerEntry(NamedTuple):
         return self.outcome is None and not self.is_withdrawn
 
     @property
-    def attempts(self) -> int:
+    def attempt_count(self) -> int:
         """How often the request has waited, including the current wait."""
         return self.outcome.attempt if isinstance(self.outcome, Waiting) else self.waits
 
     def decode_full_input(self) -> Any:
         """Decode the issued input with its large strings. Raises as `Sidecar.decode` does."""
         text = self.input_json or "null"
-        return decode_json(text) if self.sidecar is None else self.sidecar.decode(text, self._input_label)
+        return (
+            decode_json(text)
+            if self.sidecar is None
+            else self.sidecar.decode_json_with_strings(text, self._input_label)
+        )
 
     @property
     def full_input_json(self) -> str | None:
@@ -155,7 +159,11 @@ class LedgerEntry(NamedTuple):
         if self.input_bytes is not None or text is None:
             return self.input_bytes or 0
         is_short = self.sidecar is not None and len(text) <= _MAX_MEASURED_CHARACTERS
-        return self.sidecar.measure(text) if is_short and self.sidecar is not None else utf8_length(text)
+        return (
+            self.sidecar.measure_restored_bytes(text)
+            if is_short and self.sidecar is not None
+            else count_utf8_bytes(text)
+        )
 
     @property
     def _input_label(self) -> str:
@@ -166,7 +174,7 @@ class LedgerEntry(NamedTuple):
         is_same_call = (self.kind, self.name, self.input_bytes) == (request.kind, request.name, request.input_bytes)
         return is_same_call and are_inputs_equal(self.input_json, request.input_json)
 
-    def delivery_message(self) -> DeliverValue | DeliverError:
+    def make_delivery_message(self) -> DeliverValue | DeliverError:
         """Return the message that delivers the outcome."""
         outcome, now_ms = self.outcome, self.now_ms or 0
         if isinstance(outcome, Fulfilled):
@@ -209,7 +217,7 @@ class Ledger:
     entries: list[LedgerEntry] = field(default_factory=list[LedgerEntry])
     deliveries: list[int] = field(default_factory=list[int])
     notice_count: int = 0
-    sidecar: Sidecar | None = None
+    sidecar: LargeStringRegistry | None = None
     progress: ProgramProgress = _NO_PROGRESS
     contents: ContentRegistry | None = None
 
@@ -219,19 +227,19 @@ class Ledger:
     def __contains__(self, request_id: int) -> bool:
         return 1 <= request_id <= len(self.entries)
 
-    def start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> LedgerEntry:
+    def record_tool_start(self, request_id: int, executed_input_json: str | None, *, is_approved: bool) -> LedgerEntry:
         """Record that the tool itself starts, and return the new entry.
 
         The outcome is unknown until it is settled.
         """
         previous = self.entries[request_id - 1]  # the first seven fields are the request
-        waits = previous.waits if previous.outcome is None else previous.attempts
+        waits = previous.waits if previous.outcome is None else previous.attempt_count
         rest = previous.now_ms, is_approved, True, waits, previous.sidecar
         entry = LedgerEntry(*previous[:7], None, executed_input_json, *rest)
         self.entries[request_id - 1] = entry
         return entry
 
-    def settle(
+    def record_outcome(
         self,
         request_id: int,
         outcome: Outcome,
@@ -250,11 +258,11 @@ class Ledger:
         self.entries[request_id - 1] = entry
         return entry
 
-    def withdraw(self, request_id: int) -> None:
+    def record_timer_withdrawal(self, request_id: int) -> None:
         """Record that a timer was cleared before it fired."""
         self.entries[request_id - 1] = self[request_id]._replace(is_withdrawn=True)
 
-    def issue(self, request: CallRequested, tool_call_id: str | None) -> LedgerEntry:
+    def create_entry(self, request: CallRequested, tool_call_id: str | None) -> LedgerEntry:
         """Return the entry of a new request."""
         text, location = request.input_json, request.location
         entry = LedgerEntry(request.id, request.kind, request.name, text, request.input_bytes, tool_call_id, location)
@@ -267,12 +275,12 @@ class Ledger:
         outcome = entry.outcome
         if self.sidecar is None or not isinstance(outcome, Fulfilled) or outcome.large is None:
             return entry
-        entry = entry._replace(outcome=Fulfilled(outcome.value_json, self.sidecar.add(outcome.large)))
+        entry = entry._replace(outcome=Fulfilled(outcome.value_json, self.sidecar.add_strings(outcome.large)))
         self.entries[entry.id - 1] = entry
         return entry
 
     @property
-    def timers_fired(self) -> int:
+    def fired_timer_count(self) -> int:
         """How many timers have fired."""
         return sum(entry.kind == "timer" and entry.outcome is not None for entry in self.entries)
 
@@ -282,7 +290,7 @@ class Ledger:
         return [entry for entry in self.entries if isinstance(entry.outcome, Waiting)]
 
 
-def get_called_tools(ledger: Ledger) -> set[str]:
+def get_called_tool_names(ledger: Ledger) -> set[str]:
     """Return the names of the tools that a program has called."""
     return {entry.name for entry in ledger.entries if entry.kind == "tool"}
 
@@ -315,7 +323,7 @@ def build_recovery_ledger(
             return entry
         if may_repeat(entry):
             return entry._replace(executed_input_json=get_repeat_input(entry))
-        return _wait_for_outcome(entry, salt, get_input_json(entry))
+        return _make_unknown_outcome_entry(entry, salt, get_input_json(entry))
 
     entries = [recover_entry(entry) for entry in ledger.entries]
     return Ledger(
@@ -323,7 +331,7 @@ def build_recovery_ledger(
     )
 
 
-def _wait_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
+def _make_unknown_outcome_entry(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
     return entry._replace(
         outcome=make_waiting_outcome(entry, "unknown", salt, _UNKNOWN_OUTCOME_JSON, input_json), waits=0
     )
@@ -337,7 +345,7 @@ def make_waiting_outcome(
     The id is derived from everything that is displayed: if an engine repeats a step and the same call has another
     input, an answer to the first must not fit the second.
     """
-    attempt = entry.attempts + 1
+    attempt = entry.attempt_count + 1
     digest = _hash_texts(salt, reason, entry.name, payload_json, input_json)
     interrupt_id = f"{entry.tool_call_id or entry.id}:{reason}-{digest}-{attempt}"
     return Waiting(interrupt_id, payload_json, input_json, attempt)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..data.plain_json import create_encoder
 from ..records import record
-from .framing import encode_frame, iter_frame_chunks, large_string_frames
+from .framing import encode_frame, iter_frame_chunks, iter_large_string_frames
 
 if TYPE_CHECKING:
     from ..data.large_strings import LargeStrings
-    from ..data.program_facts import Facts, ProgramProblem
+    from ..data.program_facts import ProgramFacts, ProgramProblem
 
 RequestKind: TypeAlias = Literal["tool", "fetch", "catalog", "timer", "yield", "state"]
 NoticeKind: TypeAlias = Literal["log", "notify"]
@@ -47,13 +47,13 @@ class AnalyseProgram:
     deadline_ms: int
     analysis_mode: int = 0
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire form."""
         return encode_frame(b"A", _ANALYSIS_HEADER.pack(self.deadline_ms, self.analysis_mode) + self.source.encode())
 
 
 @record
-class Draft:
+class PartiallyStrippedProgram:
     """A program that was not understood at ``line`` and ``column``, with as many types blanked as possible.
 
     it never runs.
@@ -78,16 +78,16 @@ class RunProgram:
 
     js: str
     settings: Mapping[str, Any]
-    draft: Draft | None = None
+    draft: PartiallyStrippedProgram | None = None
     invocation_data_json: str | None = None
     compile_only: bool = False
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire form."""
-        more: dict[str, Any] = {} if self.draft is None else {"draft": _draft_to_dict(self.draft)}
+        more: dict[str, Any] = {} if self.draft is None else {"draft": _partially_stripped_to_dict(self.draft)}
         if self.compile_only:
             more["compile_only"] = True
-        return _start_frame(b"R", {"js": self.js, **self.settings, **more}, self.invocation_data_json)
+        return _encode_start_frame(b"R", {"js": self.js, **self.settings, **more}, self.invocation_data_json)
 
 
 @record
@@ -98,12 +98,12 @@ class RunModule:
     settings: Mapping[str, Any]
     invocation_data_json: str | None = None
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire form."""
-        return _start_frame(b"M", {"js": self.js, **self.settings}, self.invocation_data_json)
+        return _encode_start_frame(b"M", {"js": self.js, **self.settings}, self.invocation_data_json)
 
 
-def _start_frame(kind: bytes, settings: Mapping[str, Any], invocation_data_json: str | None) -> bytes:
+def _encode_start_frame(kind: bytes, settings: Mapping[str, Any], invocation_data_json: str | None) -> bytes:
     stops = settings.get("stops", (0, False))
     limits = _LIMITS_HEADER.pack(settings["memory_limit_bytes"], settings["max_stack_size_bytes"], *stops)
     text = _dump_json(settings).encode("ascii")
@@ -130,18 +130,18 @@ class DeliverValue:
         """The value for the guest, with references to its large strings."""
         return self.value_json if self.large is None else self.large.rest_json
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire format. The value's text is inserted as it is, so that it is encoded once."""
         if self.large is not None:
-            return b"".join(self.iter_chunks())
+            return b"".join(self.iter_encoded_chunks())
         text = "" if self.value_json is None else f',"value":{self.value_json}'
         return encode_frame(b"D", f'{{"id":{self.id},"now":{self.now_ms}{text}}}'.encode())
 
-    def iter_chunks(self) -> Iterator[bytes]:
+    def iter_encoded_chunks(self) -> Iterator[bytes]:
         """Return the wire format in chunks, for a value of more than ``CHUNK_CHARACTERS``."""
         large, text, sizes = self.large, self.value_json or "null", ""
         if large is not None:
-            yield from large_string_frames(large)
+            yield from iter_large_string_frames(large)
             text, sizes = large.rest_json, f',"sizes":{_dump_json(large.sizes)}'
         head = f'{{"id":{self.id},"now":{self.now_ms}{sizes},"value":'.encode()
         yield from iter_frame_chunks(b"D", head, text, b"}")
@@ -161,7 +161,7 @@ class DeliverError:
     error_code: str
     fields_json: str | None = None
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire form."""
         error: dict[str, Any] = {"name": self.name, "message": self.message, "code": self.error_code}
         if self.fields_json is not None:
@@ -182,7 +182,7 @@ class AddPausedTime:
 
     milliseconds: int
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire form."""
         return encode_frame(b"T", _MILLISECONDS.pack(min(self.milliseconds, _MAX_UINT32)))
 
@@ -193,7 +193,7 @@ class BeginProgram:
 
     number: int
 
-    def frame(self) -> bytes:
+    def to_frame(self) -> bytes:
         """Return the wire form."""
         return encode_frame(b"N", _PROGRAM_NUMBER.pack(self.number))
 
@@ -203,7 +203,7 @@ HostMessage: TypeAlias = (
 )
 
 
-def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
+def decode_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return kind and content of a frame to the worker, for workers written in Python."""
     kind, payload = frame[:1], frame[1:]
     if kind == b"A":
@@ -217,7 +217,7 @@ def read_host_message(frame: bytes) -> tuple[bytes, dict[str, Any]]:
     return kind, json.loads(payload[_LIMITS_HEADER.size :] if kind in (b"R", b"M") else payload)
 
 
-def _draft_to_dict(draft: Draft) -> dict[str, Any]:
+def _partially_stripped_to_dict(draft: PartiallyStrippedProgram) -> dict[str, Any]:
     return {"js": draft.js, "line": draft.line, "column": draft.column, "is_ambiguous": draft.is_ambiguous}
 
 
@@ -233,9 +233,9 @@ class ProgramAnalysed:
     """The stripped program and its facts (None: unknown) in ``size`` bytes, or the problems that forbid it."""
 
     js: str | None
-    facts: Facts | None
+    facts: ProgramFacts | None
     problems: tuple[ProgramProblem, ...]
-    draft: Draft | None = None
+    draft: PartiallyStrippedProgram | None = None
     size: int = 0
 
 
@@ -270,7 +270,7 @@ class ConsoleWritten:
 
 
 @record
-class ItemWritten:
+class OutputItemWritten:
     """The program wrote an output item: a text, or the JSON text of a value."""
 
     kind: ItemKind
@@ -278,7 +278,7 @@ class ItemWritten:
 
 
 @record
-class GuestNotice:
+class GuestNotification:
     """The program sends a notice to the host's listeners: JSON of an object whose members depend on ``kind``."""
 
     kind: NoticeKind
@@ -346,8 +346,8 @@ WorkerMessage: TypeAlias = (
     | CallRequested
     | RequestWithdrawn
     | ConsoleWritten
-    | ItemWritten
-    | GuestNotice
+    | OutputItemWritten
+    | GuestNotification
     | TurnEnded
     | ProgramReturned
     | ProgramThrew

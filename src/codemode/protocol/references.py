@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
 from ..data.content import DistinctContents, MediaContent
-from ..data.json_values import utf8_length
+from ..data.json_values import count_utf8_bytes
 from ..data.large_strings import (
     LargeStrings,
+    decode_json_with_large_strings,
     decode_large_string,
-    decode_with_strings,
     expand_references,
     extract_large_strings,
-    find_references,
+    iterate_reference_numbers,
 )
 from ..errors import CodeModeProtocolError, CodeModeSerializationError
-from ..profile import SidecarRules
+from ..profile import LargeStringRules
 
 if TYPE_CHECKING:
     from ..options.parts import ExecutionPolicy
@@ -49,7 +49,7 @@ class ContentRegistry:
     """The parts of one invocation by name, in order of registration.
 
     A name is the part's id if ``uses_ids``; else a number, so that no digest is computed before one is needed:
-    texts that leave the run have the parts next to their names, and people see ids (`replace_numbers`).
+    texts that leave the run have the parts next to their names, and people see ids (`replace_names_with_ids`).
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class ContentRegistry:
         self._bytes = 0
         self._limits: ExecutionPolicy | None = None
         self.uses_ids = True
-        self.tag = ""
+        self.reference_key = ""
         self.stored_names: set[str] = set()  # the names of parts in a store
         self.unloaded_ids: tuple[str, ...] = ()  # the ids of stored parts that are not loaded
         self.displayed_names: list[str] = []  # the names of parts that the program displayed
 
     @cached_property
-    def _distinct(self) -> DistinctContents[str]:
+    def _distinct_contents(self) -> DistinctContents[str]:
         return DistinctContents()
 
     def __len__(self) -> int:
@@ -80,12 +80,14 @@ class ContentRegistry:
         """Return the parts and their names."""
         return self.parts.items()
 
-    def assign_to(self, limits: ExecutionPolicy, salt: str, recorded: ContentRegistry | None = None) -> ContentRegistry:
+    def assign_to_invocation(
+        self, limits: ExecutionPolicy, salt: str, recorded: ContentRegistry | None = None
+    ) -> ContentRegistry:
         """Assign the registry to an invocation with these limits and recorded parts."""
-        self._limits, self.tag, self.displayed_names = limits, get_content_tag(salt), []
+        self._limits, self.reference_key, self.displayed_names = limits, get_content_tag(salt), []
         if recorded is not None and recorded is not self:
             for name, part in recorded.items():
-                self.add(part, name)
+                self.add_admitted_part(part, name)
             self.stored_names |= recorded.stored_names
         return self
 
@@ -113,40 +115,40 @@ class ContentRegistry:
 
         Raises `CodeModeSerializationError` with the code `CONTENT_LIMIT`.
         """
-        name = self._distinct.find_name(part)
+        name = self._distinct_contents.find_name(part)
         if name is None:
-            self._admit(part)
+            self._require_part_within_limits(part)
             name = part.id if self.uses_ids else f"{_NUMBER}{len(self.parts) + 1}"
-            self.add(part, name)
-        return {self.tag: name, **part.description}
+            self.add_admitted_part(part, name)
+        return {self.reference_key: name, **part.description}
 
-    def add(self, part: MediaContent, name: str | None = None) -> None:
+    def add_admitted_part(self, part: MediaContent, name: str | None = None) -> None:
         """Add a part that was admitted before, by its id if it has no name."""
         name = part.id if name is None else name
         if name not in self.parts:
             self.parts[name] = part
-            self._distinct.add(part, name)
+            self._distinct_contents.add(part, name)
             self._bytes += part.size
 
-    def parts_to_hash(self, part: MediaContent) -> list[MediaContent]:
+    def list_parts_to_hash(self, part: MediaContent) -> list[MediaContent]:
         """Return the parts whose ids are needed to register this one; computing them may take a while."""
-        return [part] if self.uses_ids else self._distinct.find_candidates(part)
+        return [part] if self.uses_ids else self._distinct_contents.find_candidates(part)
 
-    def replace_numbers(self, text: str | None) -> str | None:
+    def replace_names_with_ids(self, text: str | None) -> str | None:
         """Return JSON text with ids in place of numbers. May compute the ids, which takes time."""
-        if text is None or not self.tag or f'"{self.tag}":"{_NUMBER}' not in text:
+        if text is None or not self.reference_key or f'"{self.reference_key}":"{_NUMBER}' not in text:
             return text
 
         def replace_number(match: re.Match[str]) -> str:
             part = self.parts.get(match[2])
             return match[0] if part is None else f'{match[1]}{part.id}"'
 
-        return re.sub(f'("{re.escape(self.tag)}":")({_NUMBER}[0-9]+)"', replace_number, text)
+        return re.sub(f'("{re.escape(self.reference_key)}":")({_NUMBER}[0-9]+)"', replace_number, text)
 
-    def _admit(self, part: MediaContent) -> None:
-        self.require_room(part, self._bytes + part.size, len(self.parts) + 1)
+    def _require_part_within_limits(self, part: MediaContent) -> None:
+        self.require_within_limits(part, self._bytes + part.size, len(self.parts) + 1)
 
-    def require_room(self, part: MediaContent, all_bytes: int, count: int) -> None:
+    def require_within_limits(self, part: MediaContent, all_bytes: int, count: int) -> None:
         """Raise `CodeModeSerializationError` for a part that is too large, or one too many."""
         limits = self._limits
         if limits is None:
@@ -163,7 +165,7 @@ class ContentRegistry:
                     details={"limit": option, "max": maximum},
                 )
 
-    def require_carried(self) -> None:
+    def require_size_for_continuation(self) -> None:
         """Raise `CodeModeSerializationError` for more content than a continuation carries."""
         if self._bytes > MAX_CARRIED_BYTES:
             raise CodeModeSerializationError(
@@ -182,14 +184,14 @@ MAX_REFERENCES = 1 << 15
 """Each is an object in the engine, however short its string."""
 
 
-class Sidecar:
+class LargeStringRegistry:
     """The large strings of tool outputs, numbered in the order of their delivery.
 
     The numbers are the same in a replay and valid in this invocation alone. Values of the program have references
     in place of the strings; one value may hold at most as much as all strings of an invocation.
     """
 
-    def __init__(self, rules: SidecarRules) -> None:
+    def __init__(self, rules: LargeStringRules) -> None:
         self._rules = rules
         self._texts: list[str] = []
         self._sizes: list[int] = []
@@ -202,10 +204,10 @@ class Sidecar:
         """The maximum bytes of large strings in all and in one value."""
         return self._rules.max_total_bytes
 
-    def extract(self, text: str) -> LargeStrings | None:
+    def extract_strings(self, text: str) -> LargeStrings | None:
         """Return the large strings of an output, if any. Raises `CodeModeSerializationError` for one too large."""
         rules = self._rules
-        large = extract_large_strings(text, rules.threshold_bytes, self._find_size)
+        large = extract_large_strings(text, rules.threshold_bytes, self._find_string_size)
         if large is not None and max(large.sizes) > rules.max_reference_bytes:
             size, maximum = max(large.sizes), rules.max_reference_bytes
             message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
@@ -231,7 +233,7 @@ class Sidecar:
             return CodeModeSerializationError(message, code=SIDECAR_LIMIT, details={"max_references": MAX_REFERENCES})
         return None
 
-    def add(self, large: LargeStrings) -> LargeStrings:
+    def add_strings(self, large: LargeStrings) -> LargeStrings:
         """Add the strings of an output that is delivered now; return them with repeats marked."""
         first = len(self._texts)
         numbers = [self._numbers.setdefault(text, number) for number, text in enumerate(large.texts, first)]
@@ -242,7 +244,7 @@ class Sidecar:
         self._bytes += sum(large.sizes)
         return LargeStrings(large.texts, large.sizes, large.rest_json, large.strings, tuple(repeats))
 
-    def decode(self, text: str, what: str) -> Any:
+    def decode_json_with_strings(self, text: str, what: str) -> Any:
         """Decode a JSON text of the program with its large strings.
 
         Raises `ValueError` for text that is not JSON, `CodeModeSerializationError` for too much,
@@ -250,26 +252,31 @@ class Sidecar:
         """
         room = self._rules.max_total_bytes
 
-        def string_at(number: int) -> str:
+        def get_string_within_budget(number: int) -> str:
             nonlocal room
-            room -= self._get_size(number)
+            room -= self._require_string_size(number)
             if room < 0:
                 raise self._make_total_size_error(what)
             return self._get_string(number)
 
-        return decode_with_strings(text, string_at)
+        return decode_json_with_large_strings(text, get_string_within_budget)
 
     def restore_strings(self, text: str, what: str) -> str:
         """Return a JSON text of the program with its large strings. Raises as `decode` does."""
-        if self.measure(text) - len(text) > self._rules.max_total_bytes:
+        if self.measure_restored_bytes(text) - len(text) > self._rules.max_total_bytes:
             raise self._make_total_size_error(what)
         return expand_references(text, self._texts.__getitem__)
 
-    def measure(self, text: str) -> int:
+    def measure_restored_bytes(self, text: str) -> int:
         """Count the UTF-8 bytes of a JSON text of the program with its large strings, without escapes."""
-        places = [*find_references(text)]
+        places = [*iterate_reference_numbers(text)]
         digits = sum(len(str(number)) for number in places)
-        return utf8_length(text) - 2 * len(places) - digits + sum(2 + self._get_size(number) for number in places)
+        return (
+            count_utf8_bytes(text)
+            - 2 * len(places)
+            - digits
+            + sum(2 + self._require_string_size(number) for number in places)
+        )
 
     def _get_string(self, number: int) -> str:
         number = self._numbers[self._texts[number]]  # decoded once, however often it was delivered
@@ -278,11 +285,11 @@ class Sidecar:
             string = self._strings[number] = decode_large_string(self._texts[number])
         return string
 
-    def _find_size(self, text: str) -> int | None:
+    def _find_string_size(self, text: str) -> int | None:
         number = self._numbers.get(text)
         return None if number is None or number >= len(self._sizes) else self._sizes[number]
 
-    def _get_size(self, number: int) -> int:
+    def _require_string_size(self, number: int) -> int:
         if number >= len(self._sizes):
             raise CodeModeProtocolError("the worker names a large string that it was not given")
         return self._sizes[number]

@@ -10,12 +10,12 @@ from typing import Any
 from ..options.parts import ExecutionPolicy
 from ..profile import SurfaceSettings
 from ..records import record
-from .messages import Draft, RunModule, RunProgram
+from .messages import PartiallyStrippedProgram, RunModule, RunProgram
 from .references import get_content_tag
 
 
 @record
-class Settings:
+class InvocationSettings:
     """Everything but its program that an invocation depends on. Options mark sent and recorded ``limits``."""
 
     outer_tool_call_id: str
@@ -41,9 +41,9 @@ class Settings:
         """True if results are tagged JSON; cut results are plain JSON."""
         return self.has_rich_values and self.profile.guest.result != "sanitised"
 
-    def with_invocation_data(self, invocation_data_json: str) -> Settings:
+    def with_invocation_data(self, invocation_data_json: str) -> InvocationSettings:
         """Return the settings with this invocation data. No `replace`: this runs for each module, and must be fast."""
-        return Settings(
+        return InvocationSettings(
             self.outer_tool_call_id,
             self.salt,
             self.seed,
@@ -58,15 +58,15 @@ class Settings:
             self.source,
         )
 
-    def start_message(
-        self, js: str, draft: Draft | None, compile_only: bool, reports_locations: bool
+    def make_start_message(
+        self, js: str, draft: PartiallyStrippedProgram | None, compile_only: bool, reports_locations: bool
     ) -> RunProgram | RunModule:
         """Return the message that starts a program."""
         fields, invocation_data_json = (
             self.to_worker_fields(reports_locations=reports_locations),
             self.invocation_data_json,
         )
-        if self.profile.guest.is_module:
+        if self.profile.guest.runs_modules:
             return RunModule(js, fields, invocation_data_json)
         return RunProgram(js, fields, draft, invocation_data_json, compile_only)
 
@@ -104,7 +104,7 @@ class Settings:
 
 def get_analysis_mode(profile: SurfaceSettings) -> int:
     """Return the analysis mode of programs of a profile, see `AnalyseProgram`."""
-    if profile.guest.is_module:
+    if profile.guest.runs_modules:
         return 2
     return 0 if profile.static_rules.runs_unanalysed else 1
 

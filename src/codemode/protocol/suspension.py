@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from . import events, messages
-from .events import OutcomeQueued, Send, Suspend, SuspensionReason
+from .events import OutcomeQueued, SendMessage, SuspendProgram, SuspensionReason
 from .invocation import Invocation
 from .ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Waiting
-from .settings import Settings
+from .settings import InvocationSettings
 
 # A worker is a cache of the ledger: a suspended program consists of its text, its settings and its ledger, and a held
 # worker only saves a replay. A suspended program's worker gets no messages. Calls continue, and their outcomes go into
@@ -36,11 +36,11 @@ class SuspendableInvocation(Invocation):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: InvocationSettings,
         *,
         recorded: Ledger | None = None,
         answered_ids: Collection[int] = (),
-        identify: Callable[[Settings, str], Settings] | None = None,
+        identify: Callable[[InvocationSettings, str], InvocationSettings] | None = None,
         predecessor: SuspendableInvocation | None = None,
     ) -> None:
         super().__init__(settings, recorded=recorded, answered_ids=answered_ids, identify=identify)
@@ -80,7 +80,7 @@ class SuspendableInvocation(Invocation):
         return self._is_wait_paused
 
     @property
-    def size_bytes(self) -> int:
+    def stored_ledger_bytes(self) -> int:
         """The approximate bytes of its ledger when stored."""
         return self._size_limit.estimate_stored_bytes(self.ledger.entries) + _RUNNING_REQUEST_BYTES * len(
             self._requests.running
@@ -104,7 +104,7 @@ class SuspendableInvocation(Invocation):
     def suspend_now(self) -> None:
         """Suspend at once, without the worker: the guest repeats its unfinished turn."""
         if self.ending is None and self.suspension_reason is None:
-            self._replay.append_missing(self.ledger)
+            self._replay.append_missing_entries(self.ledger)
             self._is_mid_turn = True
             self.suspension_reason = "pending_tools"
 
@@ -134,12 +134,12 @@ class SuspendableInvocation(Invocation):
             self._effects.append(events.ReplayEnded())
         super()._on_turn_ended(event)
 
-    def _release_request(self, entry: LedgerEntry) -> None:
+    def _queue_unless_answered(self, entry: LedgerEntry) -> None:
         if entry.kind == "yield":
             if entry.is_open:
                 self._open_yields.append(entry.id)
         elif entry.id not in self._inherited_ids:
-            super()._release_request(entry)
+            super()._queue_unless_answered(entry)
 
     def _start_pending_requests(self) -> None:
         super()._start_pending_requests()
@@ -154,59 +154,59 @@ class SuspendableInvocation(Invocation):
             return
         elif self.suspension_reason is not None:
             self._queue_outcome(event)
-        elif self._inherited_ids and self._precedes_replay(event.id):
-            self._settle_before_replay(event)
+        elif self._inherited_ids and self._is_ahead_of_replay(event.id):
+            self._record_outcome_before_replay(event)
         else:
             super()._on_settled(event)
 
     def _queue_outcome(self, event: events.CallSettled) -> None:
-        entry = self._record_outcome(self._finish_request(event), self.ledger[event.id])
+        entry = self._record_outcome(self._admit_finished_request(event), self.ledger[event.id])
         if not isinstance(entry.outcome, Waiting):
             self.ledger.deliveries.append(entry.id)
             self._queued.append(entry)
         self._effects.append(OutcomeQueued(entry.id))
         self._start_pending_requests()
-        self._set_wait_clock(is_idle=True)
+        self._update_wait_clock(is_idle=True)
 
-    def _finish_request(self, event: events.CallSettled) -> events.CallSettled:
+    def _admit_finished_request(self, event: events.CallSettled) -> events.CallSettled:
         """Return the outcome of a request for the ledger; the request does not run any more."""
-        self._requests.finish(event.id)
-        event = self.admit(event)
+        self._requests.record_request_end(event.id)
+        event = self.admit_outcome(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         return event
 
-    def _precedes_replay(self, request_id: int) -> bool:
+    def _is_ahead_of_replay(self, request_id: int) -> bool:
         """True for a call that runs while the replay has not reached it, or the program is suspended."""
         return request_id in self._inherited_ids and (
             request_id not in self.ledger or self._replay.is_unfinished(self.ledger)
         )
 
-    def _settle_before_replay(self, event: events.CallSettled) -> None:
-        event = self._finish_request(event)
+    def _record_outcome_before_replay(self, event: events.CallSettled) -> None:
+        event = self._admit_finished_request(event)
         previous = self.get_entry(event.id)
-        entry = self._replay.settle(event)
-        self._update_inherited(previous, entry)
+        entry = self._replay.record_outcome(event)
+        self._update_inherited_entry(previous, entry)
         if not isinstance(entry.outcome, Waiting):
-            self._effects.append(Send(entry.delivery_message()))
+            self._effects.append(SendMessage(entry.make_delivery_message()))
 
-    def _update_inherited(self, previous: LedgerEntry, entry: LedgerEntry) -> None:
-        self._size_limit.update(previous, entry)
+    def _update_inherited_entry(self, previous: LedgerEntry, entry: LedgerEntry) -> None:
+        self._size_limit.recount_entry(previous, entry)
         if entry.id in self.ledger:
             self.ledger.entries[entry.id - 1] = entry
 
-    def _on_execution_started(self, event: events.ExecutionStarted) -> None:
-        if self._inherited_ids and event.id in self._requests.running and self._precedes_replay(event.id):
+    def _on_tool_started(self, event: events.ToolStarted) -> None:
+        if self._inherited_ids and event.id in self._requests.running and self._is_ahead_of_replay(event.id):
             previous = self.get_entry(event.id)
-            self._update_inherited(previous, self._replay.start(event))
+            self._update_inherited_entry(previous, self._replay.record_tool_start(event))
         else:
-            super()._on_execution_started(event)
+            super()._on_tool_started(event)
 
-    def _check_idle(self) -> None:
+    def _finish_or_update_clocks(self) -> None:
         if self.js is None:
             return
         if self.suspension_reason is not None:
-            self._set_wait_clock(is_idle=True)
+            self._update_wait_clock(is_idle=True)
             return
         is_idle = not self._turns.owed_count
         if is_idle and self._open_yields:
@@ -214,20 +214,20 @@ class SuspendableInvocation(Invocation):
         elif is_idle and self._requests.running and self._is_wait_over:
             self._suspend("pending_tools")
         else:
-            super()._check_idle()
+            super()._finish_or_update_clocks()
 
     def _suspend(self, reason: SuspensionReason) -> None:
         self._replay.require_complete(self.ledger)
         self.suspension_reason = reason
-        self._effects.append(Suspend(reason))
+        self._effects.append(SuspendProgram(reason))
 
-    def _set_clocks(self, *, is_idle: bool) -> None:
+    def _update_clocks(self, *, is_idle: bool) -> None:
         if is_idle != self._is_clock_paused:
             self._is_clock_paused = is_idle
-            self._effects.append(events.PauseClock() if is_idle else events.ResumeClock())
-        self._set_wait_clock(is_idle=is_idle)
+            self._effects.append(events.PauseDeadlineClock() if is_idle else events.ResumeDeadlineClock())
+        self._update_wait_clock(is_idle=is_idle)
 
-    def _set_wait_clock(self, *, is_idle: bool) -> None:
+    def _update_wait_clock(self, *, is_idle: bool) -> None:
         requests = self._requests
         is_paused = (
             is_idle
@@ -239,11 +239,11 @@ class SuspendableInvocation(Invocation):
             self._is_wait_paused = is_paused
             self._effects.append(events.PauseWaitClock() if is_paused else events.ResumeWaitClock())
 
-    def _on_wait_expired(self, _event: events.WaitExpired) -> None:
+    def _on_wait_expired(self, _event: events.CallerWaitExpired) -> None:
         if self.settings.profile.at_deadline == "fail":
             return self._on_external_stop(events.DeadlinePassed())
         self._is_wait_over = True
-        return self._check_idle()
+        return self._finish_or_update_clocks()
 
     def _on_continue(self, event: events.ContinueRun) -> None:
         if self.suspension_reason is None:
@@ -253,14 +253,14 @@ class SuspendableInvocation(Invocation):
         self._is_wait_over = self._is_clock_paused = False
         queued, self._queued = self._queued, []
         for entry in queued:
-            self._effects.append(Send(entry.delivery_message()))
-            self._turns.add_turn()
-        self._check_idle()
+            self._effects.append(SendMessage(entry.make_delivery_message()))
+            self._turns.count_recorded_delivery()
+        self._finish_or_update_clocks()
 
     def _answer_yields(self, now_ms: int) -> None:
         yields, self._open_yields = self._open_yields, []
         for request_id in yields:
-            self._queued.append(self.ledger.settle(request_id, Fulfilled(None), now_ms))
+            self._queued.append(self.ledger.record_outcome(request_id, Fulfilled(None), now_ms))
             self.ledger.deliveries.append(request_id)
 
     def _on_worker_ended(self, event: events.WorkerEnded) -> None:
@@ -271,8 +271,8 @@ class SuspendableInvocation(Invocation):
         **Invocation.HANDLERS,
         messages.TurnEnded: _on_turn_ended,
         events.CallSettled: _on_settled,
-        events.ExecutionStarted: _on_execution_started,
-        events.WaitExpired: _on_wait_expired,
+        events.ToolStarted: _on_tool_started,
+        events.CallerWaitExpired: _on_wait_expired,
         events.ContinueRun: _on_continue,
         events.WorkerEnded: _on_worker_ended,
     }
@@ -283,6 +283,6 @@ def answer_open_yields(ledger: Ledger, now_ms: int) -> list[events.CallSettled]:
     yields = [entry.id for entry in ledger.entries if entry.kind == "yield" and entry.is_open]
     settled = [events.CallSettled(request_id, Fulfilled(None), now_ms) for request_id in yields]
     for event in settled:
-        ledger.settle(event.id, event.outcome, event.now_ms)
+        ledger.record_outcome(event.id, event.outcome, event.now_ms)
         ledger.deliveries.append(event.id)
     return settled

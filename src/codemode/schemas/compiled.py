@@ -17,7 +17,7 @@ from ..host import steps
 JsonSchema = dict[str, Any] | bool
 
 
-class Problem(TypedDict):
+class SchemaProblem(TypedDict):
     """A mismatch of a value and its place: ``path`` is empty for the value itself."""
 
     path: str
@@ -27,8 +27,8 @@ class Problem(TypedDict):
 MAX_PROBLEMS = 8
 MAX_SCHEMA_VALUES = 50_000
 MAX_SCHEMA_CHARACTERS = 4_000_000
-TOO_DEEP_PROBLEM: Problem = {"path": "", "message": "nests too deeply to be checked"}
-TOO_COMPLEX_PROBLEM: Problem = {"path": "", "message": "is too large or too intricate to be checked"}
+TOO_DEEP_PROBLEM: SchemaProblem = {"path": "", "message": "nests too deeply to be checked"}
+TOO_COMPLEX_PROBLEM: SchemaProblem = {"path": "", "message": "is too large or too intricate to be checked"}
 _MAX_MESSAGE_CHARACTERS = 200
 _LARGE_TEXT_CHARACTERS = 1 << 16
 _MAX_ALTERNATIVES = 64
@@ -38,7 +38,7 @@ _TYPE_BY_KEYWORD = {"properties": "object", "additionalProperties": "object", "i
 class SchemaMismatchError(Exception):
     """A value does not fit a schema. ``problems`` are ``{"path", "message"}``, at most eight."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[SchemaProblem]) -> None:
         super().__init__(problems)
         self.problems = problems
 
@@ -46,7 +46,7 @@ class SchemaMismatchError(Exception):
     def describe(failures: Iterable[tuple[Iterable[str | int], str]]) -> str:
         """Write the first problems, each a path and a message, as one text."""
         return "; ".join(
-            f"{format_path(path) or 'value'}: {clip(text)}" for path, text in islice(failures, MAX_PROBLEMS)
+            f"{format_path(path) or 'value'}: {clip_message(text)}" for path, text in islice(failures, MAX_PROBLEMS)
         )
 
 
@@ -72,7 +72,7 @@ class ValidatedInput:
         return merge_defaults(value, filled)
 
 
-def accept_plain_input(value: Any) -> ValidatedInput:
+def wrap_unvalidated_input(value: Any) -> ValidatedInput:
     """Take plain JSON as it is."""
     return ValidatedInput(value, lambda: copy_json(value))
 
@@ -119,7 +119,7 @@ def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
     return filled if value == {} else value
 
 
-def require_bounded_size(schema: Mapping[str, Any] | bool) -> None:
+def require_bounded_schema_size(schema: Mapping[str, Any] | bool) -> None:
     """Raise `ValueError` for a schema that would take too long to be read, before anything of it is."""
     if has_more_values_than(schema, MAX_SCHEMA_VALUES):
         raise ValueError(f"holds more than {MAX_SCHEMA_VALUES} values, the limit for a schema")
@@ -199,10 +199,10 @@ def format_path(parts: Iterable[str | int]) -> str:
             text += f".{part}" if text else part
         else:
             text += f"[{json.dumps(part)}]"
-    return clip(text)
+    return clip_message(text)
 
 
-def json_type_name(value: Any) -> str:
+def get_json_type_name(value: Any) -> str:
     """Name the JSON type of a plain value."""
     if value is None:
         return "null"
@@ -217,11 +217,11 @@ def json_type_name(value: Any) -> str:
     return "object" if is_object(value) else type(value).__name__
 
 
-def clip(text: str) -> str:
+def clip_message(text: str) -> str:
     """Shorten to 200 characters."""
     return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."
 
 
-def unique_problems(problems: Iterable[Problem]) -> list[Problem]:
+def deduplicate_problems(problems: Iterable[SchemaProblem]) -> list[SchemaProblem]:
     """Drop repetitions, keep the order."""
     return list({(problem["path"], problem["message"]): problem for problem in problems}.values())

@@ -19,19 +19,19 @@ from .compiled import (
     TOO_DEEP_PROBLEM,
     Conversion,
     JsonSchema,
-    Problem,
     SchemaMismatchError,
+    SchemaProblem,
     ValidatedInput,
-    clip,
+    clip_message,
     copy_json,
+    deduplicate_problems,
     format_path,
-    require_bounded_size,
-    unique_problems,
+    require_bounded_schema_size,
 )
 from .json_schema.check import SchemaDocument, UnknownReferenceError
 from .json_schema.checking import format_rule, path_to_list
-from .json_schema.dialects import DEFAULT_DRAFT, find_named_draft
-from .json_schema.walk import iterate_placed_subschemas, iterate_subschemas
+from .json_schema.dialects import DEFAULT_DRAFT, get_declared_draft
+from .json_schema.walk import iterate_subschemas, iterate_subschemas_with_paths
 from .keyword_repair import NOT_JSON, Side, find_unusable_references, has_references, remove_references, repair_keywords
 from .patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
 
@@ -44,12 +44,12 @@ _KEYWORDS_SINCE_2019 = (
 )  # fmt: skip
 
 
-def add_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
+def add_older_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
     """Add an older draft's ``$schema`` to a schema with an array as ``items``, which the newest draft does not allow.
 
     ``text`` is the schema's JSON.
     """
-    if find_named_draft(schema) not in (None, DEFAULT_DRAFT) or '"items": [' not in text:
+    if get_declared_draft(schema) not in (None, DEFAULT_DRAFT) or '"items": [' not in text:
         return schema
     if not any(is_array(rules.get("items")) for rules in iterate_subschemas(schema)):
         return schema
@@ -64,7 +64,7 @@ _MAX_DECIMALS = 10_000
 _MAX_SHOWN_REFERENCES = _MAX_SHOWN_DEFAULTS = 4
 
 
-class DictSchema:
+class CompiledJsonSchema:
     """A JSON Schema, draft as its ``$schema`` says, else the newest that it fits; no ``$ref`` is ever fetched.
 
     Formats are not checked. Defaults are filled in ``properties`` and ``items``, also through local references; not
@@ -75,10 +75,10 @@ class DictSchema:
     """
 
     def __init__(self, schema: Mapping[str, Any] | bool, side: Side = "input") -> None:
-        require_bounded_size(schema)
+        require_bounded_schema_size(schema)
         try:
             plain = schema if isinstance(schema, bool) else _to_plain_json(schema)
-            self.json_schema, notes = _make_usable(plain, side)
+            self.json_schema, notes = _make_schema_usable(plain, side)
             require_linear_patterns(self.json_schema)
         except PatternRefusedError:
             raise
@@ -122,7 +122,7 @@ class DictSchema:
     def _convert_decimals(self, value: Any, plain: Any) -> Any:
         """Write each `Decimal` as a number instead of text where the schema expects a number."""
         try:
-            failures = self._document.failures(plain, _MAX_DECIMALS)
+            failures = self._document.find_failures(plain, _MAX_DECIMALS)
         except (RecursionError, UnknownReferenceError, OverflowError, WorkLimitError):
             return plain
         for failure in failures:
@@ -138,36 +138,43 @@ class DictSchema:
         except RecursionError:
             return [((), TOO_DEEP_PROBLEM["message"])]
         try:
-            failures = self._document.failures(filled, max_count)
+            failures = self._document.find_failures(filled, max_count)
         except (RecursionError, UnknownReferenceError, OverflowError, WorkLimitError):
             return [((), problem["message"]) for problem in self._find_problems(filled)]
         return list(
-            dict.fromkeys(islice((place for problem in failures for place in problem.iterate_located()), max_count))
+            dict.fromkeys(
+                islice((place for problem in failures for place in problem.iterate_located_messages()), max_count)
+            )
         )
 
-    def create_fit_check(self, value: Any) -> Callable[[Any, Any], bool | None]:
+    def create_subschema_check(self, value: Any) -> Callable[[Any, Any], bool | None]:
         """Return what tells whether a part of this very schema takes a part of this very value.
 
         All that it is asked takes no more steps than one check of the value: it says None once they are spent.
         """
-        check = self._document.check(value)
+        check = self._document.create_check(value)
 
-        def fits(part: Any, inner: Any) -> bool | None:
+        def fits_subschema(part: Any, inner: Any) -> bool | None:
             try:
-                return check.fits(self._document.root, part, inner)
+                return check.fits_subschema(self._document.root, part, inner)
             except WorkLimitError:
                 return None
             except (RecursionError, UnknownReferenceError, OverflowError):
                 return False
 
-        return fits
+        return fits_subschema
 
-    def _find_problems(self, value: Any) -> list[Problem]:
+    def _find_problems(self, value: Any) -> list[SchemaProblem]:
         try:
-            failures = self._document.failures(value, MAX_PROBLEMS)
-            return unique_problems(failure.to_problem() for failure in failures) if failures else []
+            failures = self._document.find_failures(value, MAX_PROBLEMS)
+            return deduplicate_problems(failure.to_problem() for failure in failures) if failures else []
         except UnknownReferenceError as error:
-            return [{"path": "", "message": f"the schema refers to {clip(error.reference)}, which is not part of it"}]
+            return [
+                {
+                    "path": "",
+                    "message": f"the schema refers to {clip_message(error.reference)}, which is not part of it",
+                }
+            ]
         except RecursionError:
             return [TOO_DEEP_PROBLEM]
         except OverflowError:  # an integer of hundreds of digits against a rule in floats
@@ -191,13 +198,13 @@ def _convert_decimal(value: Any, plain: Any, path: list[str | int]) -> Any:
 def _drop_refused_defaults(schema: Any, document: SchemaDocument) -> list[str]:
     """Remove defaults that their own schemas reject. Returns a note for each that is not null."""
     notes: list[str] = []
-    for path, rules in iterate_placed_subschemas(schema):
+    for path, rules in iterate_subschemas_with_paths(schema):
         if "default" not in rules or not is_object(rules):
             continue
         default = rules["default"]
         try:
-            check = document.check(default)
-            is_refused = not check.fits(document.root, rules, default)
+            check = document.create_check(default)
+            is_refused = not check.fits_subschema(document.root, rules, default)
         except UnknownReferenceError:
             is_refused = False  # it is resolved against another base when values are validated
         except (RecursionError, OverflowError, WorkLimitError):
@@ -206,7 +213,7 @@ def _drop_refused_defaults(schema: Any, document: SchemaDocument) -> list[str]:
             del rules["default"]
             # Many generators write a null default for every optional field.
             if default is not None and len(notes) < _MAX_SHOWN_DEFAULTS:
-                notes.append(f'"default": {clip(format_rule(default))} at {format_path(path_to_list(path))}')
+                notes.append(f'"default": {clip_message(format_rule(default))} at {format_path(path_to_list(path))}')
     return notes
 
 
@@ -224,13 +231,13 @@ def _to_jsonable(value: Any) -> Any:
     return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else NOT_JSON
 
 
-def _make_usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
+def _make_schema_usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
     """Return a schema that can validate values, and a note for each dropped keyword."""
     if not is_object(schema):
         return schema, []
     repaired, notes = repair_keywords(schema, side)
     text = json.dumps(repaired)
-    with_draft = add_dialect(repaired, text)
+    with_draft = add_older_dialect(repaired, text)
     if with_draft is not repaired and "$schema" in schema:
         notes.append(_OTHER_DRAFT_NOTE)
     if has_references(text):
@@ -247,7 +254,7 @@ def _drop_unusable_references(schema: Any, *, is_named: bool) -> tuple[dict[str,
             older = {**schema, "$schema": draft}
             if not find_unusable_references(older):
                 return older, []
-    names = ", ".join(clip(reference) for reference in sorted(unusable)[:_MAX_SHOWN_REFERENCES])
+    names = ", ".join(clip_message(reference) for reference in sorted(unusable)[:_MAX_SHOWN_REFERENCES])
     return remove_references(schema, unusable), [f'"$ref" that leads nowhere, or back to itself: {names}']
 
 
@@ -284,16 +291,17 @@ _NON_SCHEMA_TYPES: frozenset[type] = frozenset({list, tuple, set, frozenset, byt
 def repair_schema(schema: Any, side: Side = "input") -> tuple[Any, str | None]:
     """Return a schema that compiles, and a warning if it is not the given one. Never raises.
 
-    Unusable keywords are dropped as in `DictSchema`, and so are patterns that cannot run in linear time. An unusable
+    Unusable keywords are dropped as in `CompiledJsonSchema`, and so are patterns that cannot run in linear time. An
+    unusable
     schema becomes ``{}``, which accepts anything. A type or None is returned unchanged.
     """
     if not is_mapping(schema):
         is_broken = type(schema) in _NON_SCHEMA_TYPES
-        return ({}, _unusable_schema_warning("not an object")) if is_broken else (schema, None)
+        return ({}, _format_unusable_schema_warning("not an object")) if is_broken else (schema, None)
     try:
         return _repair_object_schema(schema, side)
     except Exception as error:  # noqa: BLE001 - the schema is untrusted
-        return {}, _unusable_schema_warning(clip(str(error)) or type(error).__name__)
+        return {}, _format_unusable_schema_warning(clip_message(str(error)) or type(error).__name__)
 
 
 def is_empty_schema(schema: Any) -> bool:
@@ -302,13 +310,13 @@ def is_empty_schema(schema: Any) -> bool:
 
 
 def _repair_object_schema(schema: Mapping[str, Any], side: Side) -> tuple[Any, str | None]:
-    require_bounded_size(schema)
+    require_bounded_schema_size(schema)
     refused = find_refused_patterns(schema)
-    compiled = DictSchema(remove_patterns(schema, refused) if refused else schema, side)
-    notes = [clip(reason) for reason in refused.values()] + [*compiled.notes]
+    compiled = CompiledJsonSchema(remove_patterns(schema, refused) if refused else schema, side)
+    notes = [clip_message(reason) for reason in refused.values()] + [*compiled.notes]
     usable = schema if compiled.json_schema == schema else compiled.json_schema
     return usable, f"is used without its unusable parts: {'; '.join(notes)}" if notes else None
 
 
-def _unusable_schema_warning(reason: str) -> str:
+def _format_unusable_schema_warning(reason: str) -> str:
     return f"is no JSON Schema that can be used ({reason}): the tool takes anything"

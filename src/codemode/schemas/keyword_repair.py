@@ -8,12 +8,12 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
-from ..data.references import LocalReferences
+from ..data.references import LocalReferenceResolver
 from ..host import steps
-from .compiled import clip
+from .compiled import clip_message
 from .json_schema.checking import format_rule
-from .json_schema.dialects import find_named_draft
-from .json_schema.walk import RESTRICTIVE_KEYWORDS, SCHEMA_MAPS, iterate_subschemas, relaxed_copy
+from .json_schema.dialects import get_declared_draft
+from .json_schema.walk import RESTRICTIVE_KEYWORDS, SCHEMA_MAPS, copy_relaxed_schema, iterate_subschemas
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _MAX_CHECKED_REFERENCES = 2_000
@@ -34,7 +34,7 @@ def find_unusable_references(schema: Mapping[str, Any]) -> frozenset[str]:
 def remove_references(schema: Mapping[str, Any], unusable: frozenset[str]) -> dict[str, Any]:
     """Copy a schema without these references. The copy accepts at least what the schema accepted."""
 
-    def strip(rules: dict[str, Any]) -> None:
+    def strip_references(rules: dict[str, Any]) -> None:
         for keyword in REFERENCES:
             if isinstance(rules.get(keyword), str) and rules[keyword] in unusable:
                 del rules[keyword]
@@ -42,7 +42,7 @@ def remove_references(schema: Mapping[str, Any], unusable: frozenset[str]) -> di
     def has_reference(rules: Mapping[str, Any]) -> bool:
         return any(keyword in rules for keyword in REFERENCES)
 
-    return relaxed_copy(schema, strip, has_reference)
+    return copy_relaxed_schema(schema, strip_references, has_reference)
 
 
 def _find_dangling_references(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -89,14 +89,14 @@ def _find_endless_references(schema: Mapping[str, Any]) -> frozenset[str]:
     finished: set[int] = set()
     if not any(keyword in rules for rules in iterate_subschemas(schema) for keyword in REFERENCES):
         return frozenset()
-    local = LocalReferences(schema)
+    local = LocalReferenceResolver(schema)
     for start in iterate_subschemas(schema):
         if id(start) not in finished:
-            endless |= _find_cycles(start, local, finished)
+            endless |= _find_cyclic_references(start, local, finished)
     return frozenset(endless)
 
 
-def _find_cycles(start: Mapping[str, Any], local: LocalReferences, finished: set[int]) -> set[str]:
+def _find_cyclic_references(start: Mapping[str, Any], local: LocalReferenceResolver, finished: set[int]) -> set[str]:
     endless: set[str] = set()
     path: dict[int, tuple[str | None, Iterator[tuple[str | None, Any]]]] = {
         id(start): (None, _iterate_in_place_subschemas(start, local))
@@ -117,11 +117,13 @@ def _find_cycles(start: Mapping[str, Any], local: LocalReferences, finished: set
     return endless
 
 
-def _iterate_in_place_subschemas(rules: Mapping[str, Any], local: LocalReferences) -> Iterator[tuple[str | None, Any]]:
+def _iterate_in_place_subschemas(
+    rules: Mapping[str, Any], local: LocalReferenceResolver
+) -> Iterator[tuple[str | None, Any]]:
     """Yield the subschemas that apply to the same value, each with the reference that leads to it."""
     for keyword in REFERENCES:
         reference = rules.get(keyword)
-        if isinstance(reference, str) and is_mapping(target := local.target(reference)):
+        if isinstance(reference, str) and is_mapping(target := local.find_target(reference)):
             yield reference, target
     for keyword in _IN_PLACE_APPLICATORS:
         rule = rules.get(keyword)
@@ -165,7 +167,7 @@ def repair_keywords(schema: Mapping[str, Any], side: Side) -> tuple[dict[str, An
     repair = _KeywordRepairer(side)
     root = repair.repair_schema(schema, ())
     for reference in repair.references:
-        repair.repair_target(root, reference)
+        repair.repair_reference_target(root, reference)
     return root, repair.notes
 
 
@@ -184,19 +186,19 @@ class _KeywordRepairer:
         """Return the repaired copy of one schema."""
         steps.count_steps(1 + len(schema))
         if len(place) > MAX_PATH_LENGTH:
-            self._record_drop("", schema, place)
+            self._record_dropped_keyword("", schema, place)
             return {}
         had_exclusive_flags = self._has_exclusive_flags
         if "$schema" in schema:
-            self._has_exclusive_flags = find_named_draft(schema) == "4"
+            self._has_exclusive_flags = get_declared_draft(schema) == "4"
         repaired = self._repair_rules(schema, place)
-        self._repair_bounds(repaired, place)
+        self._repair_exclusive_bounds(repaired, place)
         self._repair_required(repaired, schema, place)
         self._has_exclusive_flags = had_exclusive_flags
         self._repaired_ids.add(id(repaired))
         return repaired
 
-    def repair_target(self, root: dict[str, Any], reference: str) -> None:
+    def repair_reference_target(self, root: dict[str, Any], reference: str) -> None:
         """Repair the target of a reference outside schema keywords, for example in ``components`` of OpenAPI."""
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in reference.split("/")[1:]]
         parent: Any = root
@@ -213,7 +215,7 @@ class _KeywordRepairer:
             dropped_before = self._dropped_assertions
             repaired_rule = self._repair_rule(keyword, rule, (*place, keyword))
             if repaired_rule is _MALFORMED:
-                self._record_drop(keyword, rule, place, is_asserted=keyword not in _ANNOTATIONS)
+                self._record_dropped_keyword(keyword, rule, place, is_asserted=keyword not in _ANNOTATIONS)
             if repaired_rule is _MALFORMED or (
                 keyword in RESTRICTIVE_KEYWORDS and self._dropped_assertions > dropped_before
             ):
@@ -229,9 +231,9 @@ class _KeywordRepairer:
         if keyword in _SUBSCHEMA_KEYWORDS or (keyword == "items" and not is_array(rule)):
             return self._repair_subschema(rule, place)
         if keyword in _SUBSCHEMA_LIST_KEYWORDS or keyword == "items":
-            return (self._repair_list(rule, place) if is_array(rule) else []) or _MALFORMED
+            return (self._repair_schema_list(rule, place) if is_array(rule) else []) or _MALFORMED
         if keyword in _SUBSCHEMA_MAP_KEYWORDS:
-            return {} if rule == [] else self._repair_map(rule, place)  # PHP writes an empty object as []
+            return {} if rule == [] else self._repair_schema_map(rule, place)  # PHP writes an empty object as []
         if keyword == "type":
             return _repair_type(rule)
         if (
@@ -253,18 +255,18 @@ class _KeywordRepairer:
             return self.repair_schema(rule, place)
         return rule if isinstance(rule, bool) else _MALFORMED
 
-    def _repair_list(self, rules: list[Any], place: _SchemaPath) -> list[Any]:
+    def _repair_schema_list(self, rules: list[Any], place: _SchemaPath) -> list[Any]:
         """Repair a list of schemas. An invalid one accepts anything in a positional list and is dropped from others."""
         repaired: list[Any] = []
         for at, rule in enumerate(rules):
             repaired_rule = self._repair_subschema(rule, (*place, str(at)))
             if repaired_rule is _MALFORMED:
-                self._record_drop("", rule, (*place, str(at)))
+                self._record_dropped_keyword("", rule, (*place, str(at)))
             if repaired_rule is not _MALFORMED or place[-1] in ("items", "prefixItems"):
                 repaired.append({} if repaired_rule is _MALFORMED else repaired_rule)
         return repaired
 
-    def _repair_map(self, rules: Any, place: _SchemaPath) -> Any:
+    def _repair_schema_map(self, rules: Any, place: _SchemaPath) -> Any:
         """Repair a map of schemas. Each name stays: a value that is not a schema becomes one that accepts anything."""
         if not is_object(rules):
             return _MALFORMED
@@ -273,16 +275,16 @@ class _KeywordRepairer:
         for name, rule in rules.items():
             inside = (*place, name)
             if has_names and is_array(rule):
-                repaired[name] = _unique_names(rule)
+                repaired[name] = _select_unique_names(rule)
                 continue
             repaired_rule = self._repair_subschema(rule, inside) if place[-1] != "dependentRequired" else _MALFORMED
             if repaired_rule is _MALFORMED:
-                self._record_drop("", rule, inside)
+                self._record_dropped_keyword("", rule, inside)
             if repaired_rule is not _MALFORMED or not has_names:
                 repaired[name] = {} if repaired_rule is _MALFORMED else repaired_rule
         return repaired
 
-    def _repair_bounds(self, schema: dict[str, Any], place: _SchemaPath) -> None:
+    def _repair_exclusive_bounds(self, schema: dict[str, Any], place: _SchemaPath) -> None:
         """Translate the boolean ``exclusiveMinimum`` and ``exclusiveMaximum`` of OpenAPI 3.0 and draft 4."""
         for keyword, bound in _BOUND_BY_EXCLUSIVE_BOUND.items():
             rule = schema.get(keyword, False)
@@ -293,12 +295,12 @@ class _KeywordRepairer:
                 if rule and bound in schema:
                     schema[keyword] = schema.pop(bound)
                 elif rule:
-                    self._record_drop(keyword, rule, place)
+                    self._record_dropped_keyword(keyword, rule, place)
             elif self._has_exclusive_flags and _is_number(rule) and bound not in schema:
                 schema |= {bound: rule, keyword: True}
             elif self._has_exclusive_flags or not _is_number(rule):
                 del schema[keyword]
-                self._record_drop(keyword, rule, place)
+                self._record_dropped_keyword(keyword, rule, place)
 
     def _repair_required(self, schema: dict[str, Any], original: Mapping[str, Any], place: _SchemaPath) -> None:
         """Read the required properties: a list, one name, or a flag in each property."""
@@ -306,9 +308,9 @@ class _KeywordRepairer:
         required = schema.get("required")
         if isinstance(required, str) and required in properties:
             required = [required]
-        elif "required" in original and not isinstance(required, bool) and not _are_names(required):
-            self._record_drop("required", required, place)
-        names = _unique_names(list_or_empty(required))
+        elif "required" in original and not isinstance(required, bool) and not _is_list_of_names(required):
+            self._record_dropped_keyword("required", required, place)
+        names = _select_unique_names(list_or_empty(required))
         # Draft 3 and many hand-written schemas flag each property.
         original_properties = mapping_or_empty(original.get("properties"))
         flagged_names = [
@@ -321,7 +323,7 @@ class _KeywordRepairer:
         else:
             schema.pop("required", None)
 
-    def _record_drop(self, keyword: str, rule: Any, place: _SchemaPath, *, is_asserted: bool = True) -> None:
+    def _record_dropped_keyword(self, keyword: str, rule: Any, place: _SchemaPath, *, is_asserted: bool = True) -> None:
         self._dropped_assertions += is_asserted
         if len(self.notes) < _MAX_NOTES:
             path_text = ".".join(place)[:_MAX_PATH_CHARACTERS]
@@ -338,12 +340,12 @@ def _repair_type(rule: Any) -> Any:
     return [*dict.fromkeys(names)] if are_types else _MALFORMED
 
 
-def _unique_names(rule: list[Any]) -> list[str]:
+def _select_unique_names(rule: list[Any]) -> list[str]:
     return [*dict.fromkeys(name for name in rule if isinstance(name, str))]
 
 
-def _are_names(rule: Any) -> bool:
-    return is_array(rule) and len(_unique_names(rule)) == len(rule)
+def _is_list_of_names(rule: Any) -> bool:
+    return is_array(rule) and len(_select_unique_names(rule)) == len(rule)
 
 
 def _is_number(rule: Any) -> bool:
@@ -352,11 +354,11 @@ def _is_number(rule: Any) -> bool:
     return isinstance(rule, int) and not isinstance(rule, bool)
 
 
-def _is_count(rule: Any) -> bool:
+def _is_non_negative_integer(rule: Any) -> bool:
     return isinstance(rule, int) and not isinstance(rule, bool) and rule >= 0
 
 
-def _is_flag(rule: Any) -> bool:
+def _is_boolean(rule: Any) -> bool:
     return isinstance(rule, bool)
 
 
@@ -386,7 +388,7 @@ def _is_json(rule: Any) -> bool:
 
 
 def _describe_rule(rule: Any) -> str:
-    return "a value that is no JSON" if not _is_json(rule) else clip(format_rule(rule))
+    return "a value that is no JSON" if not _is_json(rule) else clip_message(format_rule(rule))
 
 
 _SUBSCHEMA_KEYWORDS = frozenset(
@@ -402,13 +404,13 @@ _COUNT_KEYWORDS = frozenset(
 )
 _CHECK_BY_KEYWORD: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("$id", "id"), _is_identifier),
-    **dict.fromkeys(_COUNT_KEYWORDS, _is_count),
+    **dict.fromkeys(_COUNT_KEYWORDS, _is_non_negative_integer),
     **dict.fromkeys(("minimum", "maximum"), _is_number),
     "multipleOf": lambda rule: _is_number(rule) and rule > 0,
     "enum": lambda rule: is_array(rule) and rule != [],
     "examples": is_array,
     "discriminator": is_object,
-    **dict.fromkeys(("uniqueItems", "readOnly", "writeOnly", "deprecated", "nullable"), _is_flag),
+    **dict.fromkeys(("uniqueItems", "readOnly", "writeOnly", "deprecated", "nullable"), _is_boolean),
     **dict.fromkeys(("$schema", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef"), _is_text),
     **dict.fromkeys(("$comment", "title", "description", "format", "pattern"), _is_text),
     **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, cast
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..host import steps
 from ..host.steps import WorkLimitError
-from .compiled import Problem, format_path
-from .type_guards import GuardedValidator, RefusePattern
+from .compiled import SchemaProblem, format_path
+from .type_guards import RefusePattern, StepLimitedValidator
 from .type_pieces import PieceSerializer
-from .type_traits import field_keys_of, has_excluded_fields, list_named_fields
+from .type_traits import has_excluded_fields, iterate_field_keys, list_named_fields
 
 _MAX_CONVERTED_DEPTH = 16
 """Each level validates everything below it again, so deeper parts are not converted."""
@@ -37,10 +37,10 @@ class _OutputPath(NamedTuple):
     """
 
     path: tuple[Any, ...]
-    failures: list[Problem]
+    failures: list[SchemaProblem]
     converts: bool
 
-    def child(self, step: Any) -> _OutputPath:
+    def with_step(self, step: Any) -> _OutputPath:
         return _OutputPath((*self.path, step), self.failures, self.converts)
 
     def add_failure(self, message: str) -> None:
@@ -48,7 +48,7 @@ class _OutputPath(NamedTuple):
         self.failures.append({"path": format_path(path), "message": message})
 
 
-class _PartAdapter:
+class _CoreSchemaAdapter:
     """A part of a type with the attributes of a pydantic ``TypeAdapter``."""
 
     def __init__(self, core_schema: Any) -> None:
@@ -59,7 +59,7 @@ class _PartAdapter:
         self.serializer = SchemaSerializer(core_schema)
 
 
-class LenientReader:
+class LenientOutputReader:
     """Reads outputs of one type part by part: converts each part that fits and keeps any other as it is.
 
     Fields that the type excludes from its JSON are dropped everywhere.
@@ -74,12 +74,12 @@ class LenientReader:
         self._has_excluded_fields = has_excluded_fields(core_schema)
         self._converters: dict[int, Callable[[Any], Any]] = {}
 
-    def read(self, value: Any) -> tuple[Any, list[Problem]]:
+    def read(self, value: Any) -> tuple[Any, list[SchemaProblem]]:
         """Return the value to write as JSON, and the places where the author's code failed."""
         path = _OutputPath((), [], converts=True)
         return self._read_part(self._root, value, path), path.failures
 
-    def without_excluded(self, value: Any) -> Any:
+    def drop_excluded_fields(self, value: Any) -> Any:
         """Return plain JSON without the fields that the type excludes."""
         return self._read_part(self._root, value, _OutputPath((), [], converts=False))
 
@@ -92,15 +92,15 @@ class LenientReader:
         if len(path.path) > _MAX_DEPTH:
             return self._limit_depth(value, path)
         if not path.converts or len(path.path) > _MAX_CONVERTED_DEPTH:
-            return self._read_inside(schema, value, path)
+            return self._read_mismatched_value(schema, value, path)
         try:
-            return self._create_converter(schema)(value)
+            return self._get_or_create_converter(schema)(value)
         except ValidationError:
-            return self._read_inside(schema, value, path)
+            return self._read_mismatched_value(schema, value, path)
         except WorkLimitError:  # each part would need as much again
-            return self._read_inside(schema, value, path._replace(converts=False))
+            return self._read_mismatched_value(schema, value, path._replace(converts=False))
         except FAILURES as error:  # raised by the author's code
-            result = self._read_inside(schema, value, path)
+            result = self._read_mismatched_value(schema, value, path)
             if result is value:
                 path.add_failure(f"its type fails on it: {type(error).__name__}")
             return result
@@ -112,31 +112,31 @@ class LenientReader:
         path.add_failure("nests too deeply, left out")
         return None
 
-    def _create_converter(self, schema: Any) -> Callable[[Any], Any]:
+    def _get_or_create_converter(self, schema: Any) -> Callable[[Any], Any]:
         converter = self._converters.get(id(schema))
         if converter is None:
             schema_with_definitions: Any = {"type": "definitions", "schema": schema, "definitions": self._definitions}
-            adapter = _PartAdapter(schema_with_definitions if self._definitions else schema)
-            validate, write = GuardedValidator(adapter, self._refuse).validate, PieceSerializer(adapter).to_python
+            adapter = _CoreSchemaAdapter(schema_with_definitions if self._definitions else schema)
+            validate, write = StepLimitedValidator(adapter, self._refuse).validate, PieceSerializer(adapter).to_python
             converter = self._converters[id(schema)] = lambda value: write(validate(value), round_trip=False)
         return converter
 
-    def _read_inside(self, schema: Any, value: Any, path: _OutputPath) -> Any:
+    def _read_mismatched_value(self, schema: Any, value: Any, path: _OutputPath) -> Any:
         """Read the parts of a value that does not match this part of the type."""
-        unwrapped = self._unwrap(schema)
+        unwrapped = self._unwrap_schema(schema)
         kind = unwrapped.get("type")
         if kind in ("union", "tagged-union"):
             return self._read_union(unwrapped, value, path)
-        if kind in _FIELD_TYPES and (members := _members(value)) is not None:
+        if kind in _FIELD_TYPES and (members := _read_members(value)) is not None:
             return self._read_fields(unwrapped, members, path)
         if kind == "dict" and is_mapping(value):
             item: Any = unwrapped.get("values_schema", _ANY_SCHEMA)
-            return {key: self._read_part(item, member, path.child(key)) for key, member in value.items()}
+            return {key: self._read_part(item, member, path.with_step(key)) for key, member in value.items()}
         if isinstance(value, _SEQUENCES) and kind in (*_LIST_TYPES, *_POSITIONAL_TYPES):
             return self._read_items(unwrapped, [*cast("Iterable[Any]", value)], path)
         return cast("Any", value)
 
-    def _unwrap(self, schema: Any) -> dict[str, Any]:
+    def _unwrap_schema(self, schema: Any) -> dict[str, Any]:
         for _ in range(_MAX_WRAPPERS):
             if schema.get("type") == "definition-ref":
                 schema = self._definitions_by_reference.get(schema["schema_ref"], _ANY_SCHEMA)
@@ -153,13 +153,13 @@ class LenientReader:
     def _read_union(self, union: Mapping[str, Any], value: Any, path: _OutputPath) -> Any:
         """Read the value by the first branch of its kind, without the fields that any such branch excludes."""
         matching_branches = [
-            branch for branch in _union_branches(union) if self._may_match(self._unwrap(branch), value)
+            branch for branch in _list_union_branches(union) if self._may_match(self._unwrap_schema(branch), value)
         ]
         if not matching_branches:
             return value
-        result = self._read_inside(matching_branches[0], value, path)
+        result = self._read_mismatched_value(matching_branches[0], value, path)
         if is_object(result):
-            excluded = {key for branch in matching_branches for key in _excluded_keys(self._unwrap(branch))}
+            excluded = {key for branch in matching_branches for key in _list_excluded_keys(self._unwrap_schema(branch))}
             return {key: member for key, member in result.items() if key not in excluded}
         return result
 
@@ -168,18 +168,18 @@ class LenientReader:
         if kind in ("union", "tagged-union"):
             return True
         if kind in _FIELD_TYPES:
-            return _members(value) is not None
+            return _read_members(value) is not None
         if is_mapping(value):
             return kind == "dict"
         return isinstance(value, _SEQUENCES) and kind in (*_LIST_TYPES, *_POSITIONAL_TYPES)
 
     def _read_fields(self, schema: Mapping[str, Any], value: Mapping[Any, Any], path: _OutputPath) -> dict[Any, Any]:
         fields = {
-            key: field for name, field in list_named_fields(schema["fields"]) for key in field_keys_of(name, field)
+            key: field for name, field in list_named_fields(schema["fields"]) for key in iterate_field_keys(name, field)
         }
-        excluded = _excluded_keys(schema)
+        excluded = _list_excluded_keys(schema)
         return {
-            key: self._read_part(fields[key]["schema"], member, path.child(key)) if key in fields else member
+            key: self._read_part(fields[key]["schema"], member, path.with_step(key)) if key in fields else member
             for key, member in value.items()
             if key not in excluded and not _is_excluded(fields.get(key), member)
         }
@@ -197,26 +197,28 @@ class LenientReader:
         )
         positions: list[Any] = item_schemas if is_array(item_schemas) else []
         return [
-            self._read_part(positions[at] if at < len(positions) else rest, item, path.child(at))
+            self._read_part(positions[at] if at < len(positions) else rest, item, path.with_step(at))
             for at, item in enumerate(items)
         ]
 
 
-def _union_branches(union: Mapping[str, Any]) -> list[Any]:
+def _list_union_branches(union: Mapping[str, Any]) -> list[Any]:
     """Return the schemas of a union's branches, without their labels."""
     choices: Any = union["choices"]
     branches: list[Any] = [*choices.values()] if is_mapping(choices) else choices
     return [cast("tuple[Any, str]", branch)[0] if isinstance(branch, tuple) else branch for branch in branches]
 
 
-def _excluded_keys(schema: Mapping[str, Any]) -> set[str]:
+def _list_excluded_keys(schema: Mapping[str, Any]) -> set[str]:
     if schema.get("type") not in _FIELD_TYPES:
         return set()
     fields = list_named_fields(schema["fields"])
-    return {key for name, field in fields if field.get("serialization_exclude") for key in field_keys_of(name, field)}
+    return {
+        key for name, field in fields if field.get("serialization_exclude") for key in iterate_field_keys(name, field)
+    }
 
 
-def _members(value: Any) -> Mapping[Any, Any] | None:
+def _read_members(value: Any) -> Mapping[Any, Any] | None:
     """Return the members of a mapping, a model or a data class, without those that its own class excludes."""
     from ..host.cancellation import FAILURES
 

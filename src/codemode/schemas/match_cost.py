@@ -10,7 +10,13 @@ from ..data.sized_cache import SizedCache
 from ..host import steps
 from ..host.steps import WorkLimitError
 from ..records import record
-from .patterns import Match, PatternRefusedError, compile_linear, estimate_compiled_bytes, get_linear_pattern
+from .patterns import (
+    Match,
+    PatternRefusedError,
+    compile_linear_matcher,
+    estimate_compiled_bytes,
+    get_or_compile_linear_pattern,
+)
 
 # Patterns are read in that engine's syntax. Where the cost is uncertain, the higher one counts.
 
@@ -64,7 +70,7 @@ class _RegexGroup:
     alternatives: list[list[Node]] = field(default_factory=list[list[Node]])
     parts: list[list[Node]] = field(default_factory=list[list[Node]])
 
-    def close(self) -> list[Node]:
+    def build_nodes(self) -> list[Node]:
         """Return the nodes of the whole group."""
         self.start_alternative()
         last = self.alternatives.pop()
@@ -100,12 +106,12 @@ class _RegexParser:
         """Return the nodes of all of it."""
         while self._position < len(self._pattern):
             steps.count_steps()
-            self._parse_lexeme(self._take_lexeme(_LEXEME))
+            self._parse_lexeme(self._consume_lexeme(_LEXEME))
         if len(self._groups) > 1:
             raise UnreadablePatternError
-        return self._groups.pop().close()
+        return self._groups.pop().build_nodes()
 
-    def _take_lexeme(self, pattern: re.Pattern[str]) -> str:
+    def _consume_lexeme(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._pattern, self._position)
         if match is None:
             raise UnreadablePatternError
@@ -121,9 +127,9 @@ class _RegexParser:
         elif lexeme == ")":
             if len(self._groups) == 1:
                 raise UnreadablePatternError
-            self._groups[-2].parts.append(self._groups.pop().close())
+            self._groups[-2].parts.append(self._groups.pop().build_nodes())
         elif lexeme in ("*", "+", "?") or (lexeme[0] == "{" and lexeme != "{"):
-            self._repeat_last(group, lexeme)
+            self._repeat_last_part(group, lexeme)
         elif lexeme[0] != "(":  # else it sets flags from here on
             group.parts.append(self._parse_atom(lexeme))
 
@@ -137,17 +143,17 @@ class _RegexParser:
             self.is_exact = False
             return []
         if lexeme[0] == "[":
-            lexeme += self._take_class()
+            lexeme += self._consume_character_class()
         return [self.atoms.setdefault(self._prefix + lexeme, len(self.atoms))]
 
-    def _take_class(self) -> str:
+    def _consume_character_class(self) -> str:
         start, depth = self._position, 1
         while depth:
-            lexeme = self._take_lexeme(_CLASS_LEXEME)
+            lexeme = self._consume_lexeme(_CLASS_LEXEME)
             depth += (lexeme[0] == "[") - (lexeme == "]")
         return self._pattern[start : self._position]
 
-    def _repeat_last(self, group: _RegexGroup, lexeme: str) -> None:
+    def _repeat_last_part(self, group: _RegexGroup, lexeme: str) -> None:
         if not group.parts:
             raise UnreadablePatternError
         is_lazy = self._pattern.startswith("?", self._position)
@@ -179,16 +185,16 @@ def _repeat_nodes(piece: list[Node], minimum: int, maximum: int | None, *, is_la
     if not size:
         return []
     if maximum is None and minimum:
-        return piece * minimum + [_branch_node(-size, 1, is_lazy=is_lazy)]
+        return piece * minimum + [_create_branch_node(-size, 1, is_lazy=is_lazy)]
     nodes = piece * minimum
     if maximum is None:
-        return [_branch_node(1, size + 2, is_lazy=is_lazy), *piece, (-size - 1,)]
+        return [_create_branch_node(1, size + 2, is_lazy=is_lazy), *piece, (-size - 1,)]
     for remaining in range(maximum - minimum, 0, -1):
-        nodes += [_branch_node(1, remaining * (size + 1), is_lazy=is_lazy), *piece]
+        nodes += [_create_branch_node(1, remaining * (size + 1), is_lazy=is_lazy), *piece]
     return nodes
 
 
-def _branch_node(repeat_offset: int, next_offset: int, *, is_lazy: bool) -> tuple[int, int]:
+def _create_branch_node(repeat_offset: int, next_offset: int, *, is_lazy: bool) -> tuple[int, int]:
     return (next_offset, repeat_offset) if is_lazy else (repeat_offset, next_offset)
 
 
@@ -217,29 +223,29 @@ _MAX_NODES_TO_EXPLORE, _MAX_STATES_TO_EXPLORE = 20_000, 200
 _MAX_MEMO_SIZE = 30_000
 _BYTES_PER_MEMO_ENTRY = 64
 
-Take = Callable[[int], None]
+CountSteps = Callable[[int], None]
 
 
-def find_match(pattern: str, text: str, take: Take, *, is_rust_syntax: bool = False) -> bool:
+def search_within_budget(pattern: str, text: str, count_steps: CountSteps, *, is_rust_syntax: bool = False) -> bool:
     """Tell whether a text holds what a pattern describes; what that takes is accounted for by ``count_steps``, before.
 
-    ``is_rust_syntax`` is as in `compile_linear`. Raises `WorkLimitError` for a match that may take too long,
+    ``is_rust_syntax`` is as in `compile_linear_matcher`. Raises `WorkLimitError` for a match that may take too long,
     `PatternRefusedError`, and what ``count_steps`` raises.
     """
-    compiled = get_linear_pattern(pattern, is_rust_syntax=is_rust_syntax)
-    match, units = compiled.match, compiled.places * len(text) * _max_bytes_per_character(text)
+    compiled = get_or_compile_linear_pattern(pattern, is_rust_syntax=is_rust_syntax)
+    match, units = compiled.match, compiled.places * len(text) * _get_max_bytes_per_character(text)
     if units > _MAX_UNITS_WITHOUT_ESTIMATE:
-        automaton = _get_automaton(compiled.text, take)
+        automaton = _get_or_create_automaton(compiled.text, count_steps)
         if automaton is not None:
-            match, units = automaton.match, automaton.estimate_units(text, take)
+            match, units = automaton.match, automaton.estimate_match_units(text, count_steps)
             _automata.put(automaton.pattern, automaton, automaton.size)
     if units > MAX_UNITS_PER_MATCH:
         raise WorkLimitError
-    take(1 + units // UNITS_PER_STEP)
+    count_steps(1 + units // UNITS_PER_STEP)
     return match(text)
 
 
-def _max_bytes_per_character(text: str) -> int:
+def _get_max_bytes_per_character(text: str) -> int:
     return 1 if text.isascii() else _MAX_BYTES_PER_CHARACTER
 
 
@@ -296,7 +302,7 @@ class _PatternAutomaton:
         # One that begins anywhere the engine looks for from its end, too, or from the middle, in ways of their own.
         is_at_start = not self.follow_empty_moves([0], is_start=False)[0]
         searched_pattern = pattern if is_at_start else f"\\A(?s:.*?)(?:{pattern})"
-        self.match = compile_linear(searched_pattern, is_rust_syntax=True)
+        self.match = compile_linear_matcher(searched_pattern, is_rust_syntax=True)
         self._size = len(program.nodes) * 8 + sum(map(estimate_compiled_bytes, (searched_pattern, *program.atoms)))
 
     @property
@@ -304,52 +310,52 @@ class _PatternAutomaton:
         """About how many bytes it takes."""
         return self._size + self._memo.size * _BYTES_PER_MEMO_ENTRY
 
-    def estimate_units(self, text: str, take: Take) -> int:
+    def estimate_match_units(self, text: str, count_steps: CountSteps) -> int:
         """Return what a match takes. Raises `WorkLimitError` when that is too much."""
-        if len(text) >= _MIN_LONG_TEXT_CHARACTERS and text.isascii() and self._has_few_states_in_ascii(take):
+        if len(text) >= _MIN_LONG_TEXT_CHARACTERS and text.isascii() and self._has_few_states_in_ascii(count_steps):
             return len(text) // _BYTES_PER_UNIT_WITH_FEW_STATES
         if self._memo.size > _MAX_MEMO_SIZE:
             self._memo = _MatchMemo()
         is_new = not self._memo.states
-        units = self._follow_text(text, self._memo, take)
+        units = self._measure_text_units(text, self._memo, count_steps)
         if units is None and not is_new:
             self._memo = _MatchMemo()  # there may be few states for this text, if many for others
-            units = self._follow_text(text, self._memo, take)
+            units = self._measure_text_units(text, self._memo, count_steps)
         if units is None:
             raise WorkLimitError
         return units
 
-    def _has_few_states_in_ascii(self, take: Take) -> bool:
+    def _has_few_states_in_ascii(self, count_steps: CountSteps) -> bool:
         """Return, once for all texts, whether the pattern has few states with any text."""
         if self._has_few_ascii_states is None:
-            self._has_few_ascii_states = self._engine_may_cache_states and self._explore_states(
-                _TextSearch(self, _MatchMemo(), take)
+            self._has_few_ascii_states = self._engine_may_cache_states and self._has_few_reachable_states(
+                _TextSearch(self, _MatchMemo(), count_steps)
             )
         return self._has_few_ascii_states
 
-    def _explore_states(self, search: _TextSearch) -> bool:
-        pending, symbols = [search.start_state()], search.learn_characters(_ASCII)
+    def _has_few_reachable_states(self, search: _TextSearch) -> bool:
+        pending, symbols = [search.get_or_create_start_state()], search.cache_characters(_ASCII)
         while pending:
             state = pending.pop()
             for symbol in symbols:
                 state_count = search.state_count
-                next_state = search.next_state(state, symbol)
+                next_state = search.get_or_create_next_state(state, symbol)
                 if search.state_count > state_count:
                     pending.append(next_state)
                 if search.node_count > _MAX_NODES_TO_EXPLORE or search.state_count > _MAX_STATES_TO_EXPLORE:
                     return False
         return True
 
-    def _follow_text(self, text: str, memo: _MatchMemo, take: Take) -> int | None:
-        search, width = _TextSearch(self, memo, take), _max_bytes_per_character(text)
-        state, total, read_count, size_before = search.start_state(), 0, 0, memo.size
+    def _measure_text_units(self, text: str, memo: _MatchMemo, count_steps: CountSteps) -> int | None:
+        search, width = _TextSearch(self, memo, count_steps), _get_max_bytes_per_character(text)
+        state, total, read_count, size_before = search.get_or_create_start_state(), 0, 0, memo.size
         while read_count < len(text) and state.weight:
             chunk = text[read_count : read_count + _CHUNK_CHARACTERS]
-            take(1 + len(chunk) // _CHARACTERS_PER_STEP)
+            count_steps(1 + len(chunk) // _CHARACTERS_PER_STEP)
             read_count += len(chunk)
-            search.learn_characters(chunk)
+            search.cache_characters(chunk)
             for symbol in map(memo.atoms_by_character.__getitem__, chunk):
-                state = state.next_states.get(symbol) or search.next_state(state, symbol)
+                state = state.next_states.get(symbol) or search.get_or_create_next_state(state, symbol)
                 total += state.weight
             if total * width > MAX_UNITS_PER_MATCH and not (self._engine_may_cache_states and memo.has_few_states):
                 return None
@@ -392,12 +398,12 @@ class _PatternAutomaton:
                 pending.append(at + 1)
         return places, len(seen)
 
-    def next_places(self, state: _MatchState, symbol: frozenset[int]) -> list[int]:
+    def compute_next_places(self, state: _MatchState, symbol: frozenset[int]) -> list[int]:
         """Return where a match may be once a character was read, its beginning last."""
         nodes = self._program.nodes
         return [*(at + 1 for at in state.places if nodes[at] in symbol), 0]
 
-    def is_matched(self, places: list[int]) -> bool:
+    def has_reached_match(self, places: list[int]) -> bool:
         """Tell whether the engine stops there."""
         return _MATCHED in places and self._program.is_exact
 
@@ -405,10 +411,10 @@ class _PatternAutomaton:
 class _TextSearch:
     """One look at one text: what is new to the memo is worked out, and counted."""
 
-    def __init__(self, automaton: _PatternAutomaton, memo: _MatchMemo, take: Take) -> None:
+    def __init__(self, automaton: _PatternAutomaton, memo: _MatchMemo, count_steps: CountSteps) -> None:
         self._automaton = automaton
         self._memo = memo
-        self._take = take
+        self._count_steps = count_steps
         self.node_count = 0
 
     @property
@@ -416,36 +422,36 @@ class _TextSearch:
         """How many states there are."""
         return len(self._memo.states)
 
-    def start_state(self) -> _MatchState:
+    def get_or_create_start_state(self) -> _MatchState:
         """Return where a match begins."""
         memo = self._memo
         if memo.start_state is None:
             memo.start_state = self._intern_state([0], is_start=True)
         return memo.start_state
 
-    def learn_characters(self, text: str) -> Collection[frozenset[int]]:
+    def cache_characters(self, text: str) -> Collection[frozenset[int]]:
         """Add the text's characters to the cache, and return their entries."""
         memo = self._memo
         for character in {*text} - memo.atoms_by_character.keys():
-            self._take(self._automaton.steps_per_character)
+            self._count_steps(self._automaton.steps_per_character)
             symbol = self._automaton.find_matching_atoms(character)
             memo.atoms_by_character[character] = memo.interned_symbols.setdefault(symbol, symbol)
             if character > "\x7f":
                 memo.multibyte_prefixes.add(ord(character) >> 6)
         return memo.interned_symbols
 
-    def next_state(self, state: _MatchState, symbol: frozenset[int]) -> _MatchState:
+    def get_or_create_next_state(self, state: _MatchState, symbol: frozenset[int]) -> _MatchState:
         """Return the state behind a character."""
         next_state = state if not state.weight else None
         if next_state is None:
-            next_state = self._intern_state(self._automaton.next_places(state, symbol), is_start=False)
+            next_state = self._intern_state(self._automaton.compute_next_places(state, symbol), is_start=False)
         self._memo.size += 1
         return state.next_states.setdefault(symbol, next_state)
 
     def _intern_state(self, start_nodes: list[int], *, is_start: bool) -> _MatchState:
         places, seen_nodes = self._automaton.follow_empty_moves(start_nodes, is_start=is_start)
         self._count_nodes(seen_nodes)
-        is_matched_or_dead = self._automaton.is_matched(places) or not places
+        is_matched_or_dead = self._automaton.has_reached_match(places) or not places
         key = (_MATCHED,) if is_matched_or_dead else tuple(place for place in places if place >= 0)
         new_state = _MatchState(() if is_matched_or_dead else key, 0 if is_matched_or_dead else seen_nodes)
         state = self._memo.states.setdefault(key, new_state)
@@ -454,7 +460,7 @@ class _TextSearch:
         return state
 
     def _count_nodes(self, nodes: int) -> None:
-        self._take(1 + nodes // _NODES_PER_STEP)
+        self._count_steps(1 + nodes // _NODES_PER_STEP)
         self.node_count += nodes
         if self.node_count > _MAX_NEW_NODES:
             raise WorkLimitError
@@ -462,7 +468,7 @@ class _TextSearch:
 
 def _compile_atom(atom: str) -> Match:
     try:
-        return compile_linear(atom, is_rust_syntax=True)
+        return compile_linear_matcher(atom, is_rust_syntax=True)
     except PatternRefusedError:
         return lambda _text: True
 
@@ -471,15 +477,15 @@ _automata: SizedCache[str, _PatternAutomaton] = SizedCache(64 << 20, max_entries
 _unreadable_patterns: SizedCache[str, bool] = SizedCache(1 << 20, max_entries=256)
 
 
-def _get_automaton(pattern: str, take: Take) -> _PatternAutomaton | None:
+def _get_or_create_automaton(pattern: str, count_steps: CountSteps) -> _PatternAutomaton | None:
     """Return the automaton of a pattern; None where it cannot be read."""
     automaton = _automata.get(pattern)
     if automaton is not None or _unreadable_patterns.get(pattern):
         return automaton
-    take(1 + len(pattern) // _NODES_PER_STEP)
+    count_steps(1 + len(pattern) // _NODES_PER_STEP)
     try:
         program = parse_pattern(pattern)
-        take(1 + len(program.nodes) // _CHARACTERS_PER_STEP)
+        count_steps(1 + len(program.nodes) // _CHARACTERS_PER_STEP)
         return _PatternAutomaton(pattern, program)
     except (UnreadablePatternError, PatternRefusedError):
         _unreadable_patterns.put(pattern, value=True, size=len(pattern))

@@ -13,7 +13,7 @@ from ..data.narrowing import is_mapping, mapping_or_empty
 from ..data.sized_cache import SizedCache
 from ..host import steps
 from ..records import record
-from .json_schema.walk import iterate_subschemas, relaxed_copy
+from .json_schema.walk import copy_relaxed_schema, iterate_subschemas
 
 MAX_COMPILED_BYTES = 24 << 20
 """The engine refuses to compile what would take more."""
@@ -40,7 +40,7 @@ def estimate_compiled_bytes(pattern: str) -> int:
             depth += (lexeme[0] == "[") - (lexeme == "]")
             total += 0 if depth else last
         elif lexeme[0] == "{" and len(lexeme) > 1:
-            times = _repetition_count(lexeme)
+            times = _count_repetitions(lexeme)
             total, last = total + last * (times - 1), last * times
         elif lexeme[0] == "[":
             last, depth = _estimate_lexeme_bytes(lexeme), 1
@@ -61,7 +61,7 @@ def _add_capture_bytes(pattern: str, size: int) -> int:
     return min(size + capture_bytes, MAX_COMPILED_BYTES)
 
 
-def _repetition_count(repetition: str) -> int:
+def _count_repetitions(repetition: str) -> int:
     minimum, comma, maximum = repetition[1:-1].partition(",")
     return max(int(maximum or minimum) + (1 if comma and not maximum else 0), 1)
 
@@ -121,33 +121,33 @@ def are_patterns_foreign() -> bool:
     return _is_foreign.get()
 
 
-def compile_linear(pattern: str, *, is_rust_syntax: bool = False) -> Match:
+def compile_linear_matcher(pattern: str, *, is_rust_syntax: bool = False) -> Match:
     """Return what finds the pattern anywhere in a text; ``is_rust_syntax`` is one as the engine itself reads it.
 
     Raises `PatternRefusedError`.
     """
-    return get_linear_pattern(pattern, is_rust_syntax=is_rust_syntax).match
+    return get_or_compile_linear_pattern(pattern, is_rust_syntax=is_rust_syntax).match
 
 
 def to_linear_syntax(pattern: str) -> str:
     """Return the pattern as the linear engine writes it. Raises `PatternRefusedError`."""
-    return get_linear_pattern(pattern).text
+    return get_or_compile_linear_pattern(pattern).text
 
 
-def get_linear_pattern(pattern: str, *, is_rust_syntax: bool = False) -> LinearPattern:
-    """Return a pattern as it is run; ``is_rust_syntax`` is as in `compile_linear`. Raises `PatternRefusedError`."""
+def get_or_compile_linear_pattern(pattern: str, *, is_rust_syntax: bool = False) -> LinearPattern:
+    """Return a pattern as it is run. ``is_rust_syntax``: see `compile_linear_matcher`. Raises `PatternRefusedError`."""
     compiled = _compiled_patterns.get((pattern, is_rust_syntax))
     if compiled is None:
         # A pattern that compiles unchanged may have another meaning there: sets in a class, and their operators.
         spellings = (pattern,) if is_rust_syntax else tuple(dict.fromkeys((_to_rust_syntax(pattern), pattern)))
         size = max(map(estimate_compiled_bytes, spellings))
         steps.count_steps(1 + size // _BYTES_PER_STEP)
-        compiled = _compile(pattern, spellings)
+        compiled = _compile_first_valid_spelling(pattern, spellings)
         _compiled_patterns.put((pattern, is_rust_syntax), compiled, size)
     return compiled
 
 
-def _compile(pattern: str, spellings: tuple[str, ...]) -> LinearPattern:
+def _compile_first_valid_spelling(pattern: str, spellings: tuple[str, ...]) -> LinearPattern:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     reason = ""
@@ -157,7 +157,7 @@ def _compile(pattern: str, spellings: tuple[str, ...]) -> LinearPattern:
             return LinearPattern(text, SchemaValidator(schema).isinstance_python, estimate_automaton_size(pattern))
         except SchemaError as error:
             reason = reason or _read_engine_reason(error)
-    raise _create_refusal(pattern, reason)
+    raise _create_pattern_refused_error(pattern, reason)
 
 
 def to_pattern_error(error: Exception) -> ValueError:
@@ -166,14 +166,14 @@ def to_pattern_error(error: Exception) -> ValueError:
     error_lines = [number for number, line in enumerate(lines) if line.strip().endswith("regex parse error:")]
     if not error_lines or error_lines[0] + 1 >= len(lines):
         return ValueError(f"not a type that pydantic can describe: {error}")
-    return _create_refusal(lines[error_lines[0] + 1].removeprefix("    "), _read_engine_reason(error))
+    return _create_pattern_refused_error(lines[error_lines[0] + 1].removeprefix("    "), _read_engine_reason(error))
 
 
 def _read_engine_reason(error: Exception) -> str:
     return str(error).strip().splitlines()[-1].removeprefix("error: ").strip()
 
 
-def _create_refusal(pattern: str, reason: str) -> PatternRefusedError:
+def _create_pattern_refused_error(pattern: str, reason: str) -> PatternRefusedError:
     shortened = pattern if len(pattern) <= 200 else pattern[:200] + "..."
     return PatternRefusedError(f"the pattern {shortened!r} cannot be matched in linear time ({reason}): {_ADVICE}")
 
@@ -219,7 +219,7 @@ def _to_rust_syntax(pattern: str) -> str:
         repeats = lexeme == "{" and _REPETITION.match(pattern, position) is not None
         position += len(lexeme)
         if in_class:
-            is_hyphen = lexeme == "-" and _is_shorthand(written[-1], pattern[position : position + 2])
+            is_hyphen = lexeme == "-" and _is_next_to_shorthand_class(written[-1], pattern[position : position + 2])
             written.append("\\" + lexeme if is_hyphen or lexeme in ("[", "&", "~") else lexeme)
             in_class = lexeme != "]"
         else:
@@ -229,7 +229,7 @@ def _to_rust_syntax(pattern: str) -> str:
     return "".join(written)
 
 
-def _is_shorthand(previous: str, following: str) -> bool:
+def _is_next_to_shorthand_class(previous: str, following: str) -> bool:
     return any(lexeme[:1] == "\\" and lexeme[1:] in tuple("wWdDsS") for lexeme in (previous, following))
 
 
@@ -252,7 +252,7 @@ def find_refused_patterns(schema: Any) -> dict[str, str]:
             refused[pattern] = f"the pattern {pattern[:200]!r} repeats too much"
             continue
         try:
-            compile_linear(pattern)
+            compile_linear_matcher(pattern)
         except PatternRefusedError as error:
             refused[pattern] = str(error)
     return refused
@@ -261,17 +261,17 @@ def find_refused_patterns(schema: Any) -> dict[str, str]:
 def require_linear_patterns(schema: Any) -> None:
     """Raise `PatternRefusedError` for the first pattern of a schema that cannot be run."""
     for pattern in iterate_patterns(schema):
-        compile_linear(pattern)
+        compile_linear_matcher(pattern)
 
 
 def remove_patterns(schema: Any, refused: Collection[str]) -> Any:
     """Copy a schema without these patterns. The copy accepts all values that the schema accepts."""
 
-    def is_refused(rules: Mapping[str, Any]) -> bool:
+    def has_refused_pattern(rules: Mapping[str, Any]) -> bool:
         return isinstance(rules.get("pattern"), str) and rules["pattern"] in refused
 
-    def strip(rules: dict[str, Any]) -> None:
-        if is_refused(rules):
+    def strip_patterns(rules: dict[str, Any]) -> None:
+        if has_refused_pattern(rules):
             del rules["pattern"]
         pattern_properties = rules.get("patternProperties")
         if is_mapping(pattern_properties):
@@ -282,8 +282,8 @@ def remove_patterns(schema: Any, refused: Collection[str]) -> Any:
                 rules.pop("additionalProperties", None)
 
     def loses_rule(rules: Mapping[str, Any]) -> bool:
-        if not _REFERENCES.isdisjoint(rules) or is_refused(rules):
+        if not _REFERENCES.isdisjoint(rules) or has_refused_pattern(rules):
             return True
         return any(name in refused for name in mapping_or_empty(rules.get("patternProperties")))
 
-    return relaxed_copy(schema, strip, loses_rule)
+    return copy_relaxed_schema(schema, strip_patterns, loses_rule)

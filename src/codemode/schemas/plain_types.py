@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from ..data.rich_values import is_tag_key
+from ..data.rich_values import is_tag_object
 from ..host import steps
 from ..host.imports import importing
 from .compiled import CompiledSchema, Conversion, JsonSchema, ValidatedInput
@@ -24,7 +24,7 @@ _MAX_CHARACTERS = 1 << 16
 _SCALARS: dict[Any, str] = {int: "integer", str: "string", float: "number", bool: "boolean", type(None): "null"}
 
 
-class NotPlainError(Exception):
+class NotPlainValueError(Exception):
     """A value is not exactly of its plain type, or too large to be looked at here."""
 
 
@@ -37,7 +37,7 @@ class PlainType:
         self._inner = inner
 
     def copy_value(self, value: Any, depth: int = 0, values_left: list[int] | None = None) -> Any:
-        """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainError`."""
+        """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainValueError`."""
         kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in _SCALARS:
             is_of_kind = self._kind is Any or kind is self._kind or (self._kind is Union and value is None)
@@ -46,20 +46,20 @@ class PlainType:
                 return value
             if self._kind is Union and self._inner is not None:
                 return self._inner.copy_value(value)
-            raise NotPlainError
+            raise NotPlainValueError
         if self._kind is Union and self._inner is not None:
             return self._inner.copy_value(value, depth, values_left)
         if self._kind not in (Any, kind) or kind not in (list, dict) or depth > _MAX_DEPTH:
-            raise NotPlainError
+            raise NotPlainValueError
         values_left = [MAX_VALUES] if values_left is None else values_left
         values_left[0] -= len(value)
         if values_left[0] < 0:
-            raise NotPlainError
+            raise NotPlainValueError
         copy_item = (self._inner or self).copy_value
         if kind is list:
             return [copy_item(item, depth + 1, values_left) for item in value]
-        if not all(type(key) is str and _is_plain_scalar(key) for key in value) or is_tag_key(value):
-            raise NotPlainError
+        if not all(type(key) is str and _is_plain_scalar(key) for key in value) or is_tag_object(value):
+            raise NotPlainValueError
         return {key: copy_item(item, depth + 1, values_left) for key, item in value.items()}
 
 
@@ -91,7 +91,7 @@ def find_plain_type(annotation: Any) -> PlainType | None:
     if origin is Annotated and all(type(argument) is str for argument in arguments[1:]):
         return find_plain_type(arguments[0])
     if origin is Union or origin is types.UnionType:
-        return _plain_optional(arguments)
+        return _find_plain_optional(arguments)
     if origin is list and len(arguments) <= 1:
         item = find_plain_type(arguments[0] if arguments else Any)
         return item and PlainType({"items": item.json_schema, "type": "array"}, list, item)
@@ -101,7 +101,7 @@ def find_plain_type(annotation: Any) -> PlainType | None:
     return None
 
 
-def _plain_optional(members: tuple[Any, ...]) -> PlainType | None:
+def _find_plain_optional(members: tuple[Any, ...]) -> PlainType | None:
     if len(members) != 2 or members[1] is not type(None):
         return None
     inner = find_plain_type(members[0])
@@ -120,29 +120,29 @@ class PlainSchema:
     def __init__(self, plain_type: PlainType, create_full_schema: Callable[[], CompiledSchema]) -> None:
         self.json_schema: JsonSchema = plain_type.json_schema
         self._copy = plain_type.copy_value
-        self._create_full_schema = create_full_schema
-        self._full_schema: CompiledSchema | None = None
+        self._create_pydantic_schema = create_full_schema
+        self._pydantic_schema: CompiledSchema | None = None
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check; a value that is not exactly of the type is for pydantic to coerce or refuse."""
         try:
             copied = self._copy(value)
-        except NotPlainError:
-            return self.full_schema.validate_input(value)
+        except NotPlainValueError:
+            return self.pydantic_schema.validate_input(value)
         return ValidatedInput(copied, lambda: self._copy(copied))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Check and copy, likewise."""
         try:
             return self._copy(value)
-        except NotPlainError:
-            return self.full_schema.validate_output(value, what)
+        except NotPlainValueError:
+            return self.pydantic_schema.validate_output(value, what)
 
     @property
-    def full_schema(self) -> CompiledSchema:
+    def pydantic_schema(self) -> CompiledSchema:
         """The type's pydantic adapter."""
-        if self._full_schema is None:
+        if self._pydantic_schema is None:
             steps.count_steps(steps.LOOP_STEPS + 1)  # it is imported off the event loop
             with importing:
-                self._full_schema = self._create_full_schema()
-        return self._full_schema
+                self._pydantic_schema = self._create_pydantic_schema()
+        return self._pydantic_schema

@@ -9,28 +9,28 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from ..cached_property import cached_property
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_mapping, is_sequence
-from ..data.rich_values import from_tagged, is_rich, to_tagged
+from ..data.rich_values import from_tagged_json, is_rich, to_tagged_json
 from ..host.steps import WorkLimitError
 from .compiled import (
     MAX_PROBLEMS,
     TOO_COMPLEX_PROBLEM,
     Conversion,
     JsonSchema,
-    Problem,
     SchemaMismatchError,
+    SchemaProblem,
     ValidatedInput,
-    clip,
+    clip_message,
     copy_json,
+    deduplicate_problems,
     format_path,
-    unique_problems,
 )
-from .lenient_outputs import LenientReader
+from .lenient_outputs import LenientOutputReader
 from .patterns import to_pattern_error
-from .type_guards import GuardedValidator, RefusePattern, raise_refusal
+from .type_guards import RefusePattern, StepLimitedValidator, raise_pattern_refused
 from .type_pieces import PieceSerializer, are_equal
 from .type_traits import (
     collect_field_keys,
-    find_hiding_keys,
+    find_keys_with_hidden_values,
     has_excluded_fields,
     has_varying_defaults,
     may_convert_values,
@@ -60,7 +60,9 @@ class _LocatedError(NamedTuple):
     value: Any
 
 
-def describe_type_problems(error: ValidationError, value: Any, fields: Callable[[], frozenset[str]]) -> list[Problem]:
+def describe_type_problems(
+    error: ValidationError, value: Any, fields: Callable[[], frozenset[str]]
+) -> list[SchemaProblem]:
     """Return what a value breaks of its type. ``fields`` gives the keys of all fields: other parts name branches."""
     if error.error_count() > _MAX_LISTED_ERRORS:
         # A guest can cause half a million of them, and pydantic cannot list only the first.
@@ -69,9 +71,9 @@ def describe_type_problems(error: ValidationError, value: Any, fields: Callable[
     likely_errors = _select_likely_errors(
         [_LocatedError(item["type"], item["msg"], item["loc"], (), value) for item in errors], fields
     )
-    return unique_problems({"path": format_path(item.steps), "message": clip(item.message)} for item in likely_errors)[
-        :MAX_PROBLEMS
-    ]
+    return deduplicate_problems(
+        {"path": format_path(item.steps), "message": clip_message(item.message)} for item in likely_errors
+    )[:MAX_PROBLEMS]
 
 
 def _select_likely_errors(errors: Iterable[_LocatedError], fields: Callable[[], frozenset[str]]) -> list[_LocatedError]:
@@ -102,7 +104,7 @@ def _locate_error(error: _LocatedError, fields: Callable[[], frozenset[str]]) ->
     value, steps, rest = error.value, error.steps, error.rest
     while rest:
         part = rest[0]
-        is_known, child = _get_part(value, part)
+        is_known, child = _find_part(value, part)
         is_absent = len(rest) == 1 and error.kind in _PRESENCE_ERRORS
         if not (is_known or is_absent or isinstance(part, int) or part == "[key]" or part in fields()):
             break
@@ -110,7 +112,7 @@ def _locate_error(error: _LocatedError, fields: Callable[[], frozenset[str]]) ->
     return error._replace(value=value, steps=steps, rest=rest)
 
 
-def _get_part(value: Any, part: Part) -> tuple[bool, Any]:
+def _find_part(value: Any, part: Part) -> tuple[bool, Any]:
     if is_sequence(value) and isinstance(part, int):
         return part < len(value), value[part] if part < len(value) else None
     members: Mapping[Any, Any] = value if is_mapping(value) else getattr(value, "__dict__", {})
@@ -124,9 +126,9 @@ def _select_union_errors(
     if len(rows) == 1:
         return rows[0]
     place = branches[0][0].steps
-    distances = [_branch_distance(row, place) for row in rows]
+    distances = [_compute_branch_distance(row, place) for row in rows]
     likely = [row for row, distance in zip(rows, distances, strict=True) if distance[0] == min(distances)[0]]
-    unmatched_tags = set[tuple[Part, ...]].intersection(*(_wrong_tag_paths(row, place) for row in likely))
+    unmatched_tags = set[tuple[Part, ...]].intersection(*(_find_wrong_tag_paths(row, place) for row in likely))
     if unmatched_tags and len(likely) > 1:
         tag = min(unmatched_tags, key=str)
         return [_combine_errors([item for row in likely for item in row if item.steps == tag])]
@@ -137,7 +139,7 @@ def _select_union_errors(
     return [item for row in nearest for item in row]
 
 
-def _branch_distance(errors: list[_LocatedError], place: tuple[Part, ...]) -> tuple[int, ...]:
+def _compute_branch_distance(errors: list[_LocatedError], place: tuple[Part, ...]) -> tuple[int, ...]:
     """Return how far a value is from a branch: another kind of value, another tag, then how much is wrong."""
     own = [error for error in errors if error.steps == place]
     if any(
@@ -146,10 +148,10 @@ def _branch_distance(errors: list[_LocatedError], place: tuple[Part, ...]) -> tu
         return (1,)
     missing = sum(error.kind in _PRESENCE_ERRORS for error in errors)
     depth = -max(len(error.steps) for error in errors)
-    return (0, len(_wrong_tag_paths(errors, place)), len(own), missing, len(errors), depth)
+    return (0, len(_find_wrong_tag_paths(errors, place)), len(own), missing, len(errors), depth)
 
 
-def _wrong_tag_paths(errors: list[_LocatedError], place: tuple[Part, ...]) -> set[tuple[Part, ...]]:
+def _find_wrong_tag_paths(errors: list[_LocatedError], place: tuple[Part, ...]) -> set[tuple[Part, ...]]:
     inside = len(place) + 1
     return {error.steps for error in errors if error.kind in _CHOICE_ERRORS and len(error.steps) == inside}
 
@@ -171,7 +173,7 @@ class TypeSchema:
     takes_tags = True
 
     def __init__(
-        self, python_type: Any, mode: Literal["input", "output"], refuse: RefusePattern = raise_refusal
+        self, python_type: Any, mode: Literal["input", "output"], refuse: RefusePattern = raise_pattern_refused
     ) -> None:
         from pydantic import TypeAdapter, ValidationError
         from pydantic.errors import PydanticUserError
@@ -182,10 +184,11 @@ class TypeSchema:
             is_adapter = isinstance(python_type, TypeAdapter)
             adapter = cast("Any", python_type if is_adapter else TypeAdapter(python_type))
             self.json_schema: JsonSchema = adapter.json_schema(
-                mode="validation" if mode == "input" else "serialization", schema_generator=_create_schema_generator()
+                mode="validation" if mode == "input" else "serialization",
+                schema_generator=_create_schema_generator_class(),
             )
             # The adapter's own methods would only hand on, in Python.
-            self._validator = GuardedValidator(adapter, refuse)
+            self._validator = StepLimitedValidator(adapter, refuse)
             self._serializer = PieceSerializer(adapter)
             self._refuse = refuse
             self._core_schema: Any = adapter.core_schema
@@ -197,7 +200,7 @@ class TypeSchema:
     def validate_input(self, value: Any) -> ValidatedInput:
         """Check, coerce, fill defaults; the value is an instance of the type."""
         instance = self.create_instance(value)
-        return ValidatedInput(instance, lambda: self.show(instance, value))
+        return ValidatedInput(instance, lambda: self.to_displayed_json(instance, value))
 
     @property
     def varies(self) -> bool:
@@ -210,28 +213,28 @@ class TypeSchema:
         return "unknown" if may_convert_values(self._core_schema) else "pydantic"
 
     @cached_property
-    def _hiding_keys(self) -> frozenset[str] | None:
-        return find_hiding_keys(self._core_schema)
+    def _keys_with_hidden_values(self) -> frozenset[str] | None:
+        return find_keys_with_hidden_values(self._core_schema)
 
     def validate_output(self, value: Any, what: str) -> Any:  # noqa: ARG002 - the other kind needs the name
         """Check and serialise, by alias."""
         try:
             instance = self._validator.validate(value)
         except self._validation_error as error:
-            raise SchemaMismatchError(self._problems(error, value)) from None
+            raise SchemaMismatchError(self._list_problems(error, value)) from None
         except WorkLimitError:
             raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
         if is_rich.get():
             return self._serializer.to_python_values(instance, round_trip=False)
         return self._serializer.to_python(instance, round_trip=False)
 
-    def as_it_came(self, value: Any) -> tuple[Any, list[Problem]]:
+    def as_it_came(self, value: Any) -> tuple[Any, list[SchemaProblem]]:
         """Return an output that misses the type, without the fields that it excludes, and where its code fails."""
         return self._lenient_reader.read(value)
 
-    def without_excluded(self, value: Any) -> Any:
+    def drop_excluded_fields(self, value: Any) -> Any:
         """Return plain JSON without the fields that the type excludes."""
-        return self._lenient_reader.without_excluded(value)
+        return self._lenient_reader.drop_excluded_fields(value)
 
     @cached_property
     def excludes_fields(self) -> bool:
@@ -239,50 +242,50 @@ class TypeSchema:
         return has_excluded_fields(self._core_schema)
 
     @cached_property
-    def _lenient_reader(self) -> LenientReader:
-        return LenientReader(self._core_schema, self._refuse)
+    def _lenient_reader(self) -> LenientOutputReader:
+        return LenientOutputReader(self._core_schema, self._refuse)
 
     def create_instance(self, value: Any) -> Any:
         """Return the instance that plain JSON stands for. Raises `SchemaMismatchError`."""
         if is_rich.get():
-            value = _decode_tagged(value)
+            value = _decode_tagged_json(value)
         try:
             return self._buffer_iterators(self._validator.validate(value))
         except self._validation_error as error:
-            validator = self._validator.json_validator
+            validator = self._validator.json_retry_validator
             if validator is None:
-                raise SchemaMismatchError(self._problems(error, value)) from None
+                raise SchemaMismatchError(self._list_problems(error, value)) from None
         except WorkLimitError:
             raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
         try:
             # Strict types take a date or a tuple only when told that the input is JSON.
             return self._buffer_iterators(validator.validate_json(encode_json(value, what="The input")))
         except self._validation_error as error:
-            raise SchemaMismatchError(self._problems(error, value)) from None
+            raise SchemaMismatchError(self._list_problems(error, value)) from None
         except WorkLimitError:
             raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
 
-    def _problems(self, error: ValidationError, value: Any) -> list[Problem]:
+    def _list_problems(self, error: ValidationError, value: Any) -> list[SchemaProblem]:
         return describe_type_problems(error, value, lambda: self._field_keys)
 
     @cached_property
     def _field_keys(self) -> frozenset[str]:
         return collect_field_keys(self._core_schema)
 
-    def show(self, instance: Any, value: Any) -> Any:
+    def to_displayed_json(self, instance: Any, value: Any) -> Any:
         """Return plain JSON that stands for an instance: its own form if that tells all, else with what was given."""
         try:
             instance_json = self._to_adapter_json(instance)
             # A secret, a hidden field or a one-way serialiser would change the value. The guest's own input does not
             # change.
             open_form = self._restore_hidden_fields(instance_json, value)
-            if self._reproduces(open_form, instance) or self._changes_when_validated_again(open_form):
+            if self._validates_to_instance(open_form, instance) or self._changes_when_validated_again(open_form):
                 return open_form
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
             return copy_json(value)
         if isinstance(instance_json, dict) and isinstance(value, dict):
             completed = cast("dict[str, Any]", {**instance_json, **value})
-            if self._reproduces(completed, instance):
+            if self._validates_to_instance(completed, instance):
                 return copy_json(completed)
         return copy_json(value)
 
@@ -296,7 +299,7 @@ class TypeSchema:
     def _to_adapter_json(self, instance: Any) -> Any:
         try:
             if is_rich.get():
-                tagged = to_tagged(self._serializer.to_python_values(instance, round_trip=True))
+                tagged = to_tagged_json(self._serializer.to_python_values(instance, round_trip=True))
                 return decode_json(encode_json(tagged, what="an input"))
             return self._serializer.to_python(instance, round_trip=True)
         finally:
@@ -305,7 +308,7 @@ class TypeSchema:
 
     def _restore_hidden_fields(self, instance_json: Any, value: Any) -> Any:
         """Return an own form with what was given in place of the fields that hide something."""
-        keys = self._hiding_keys
+        keys = self._keys_with_hidden_values
         if not keys or not isinstance(value, dict) or not isinstance(instance_json, dict):
             return instance_json
         visible = {key: item for key, item in cast("dict[str, Any]", instance_json).items() if key not in keys}
@@ -313,7 +316,7 @@ class TypeSchema:
 
     def _changes_when_validated_again(self, shown: Any) -> bool:
         """Return True when validators make something else of what they have made: cents of cents, or nothing at all."""
-        if self._hiding_keys is None:
+        if self._keys_with_hidden_values is None:
             return False
         try:
             return not are_equal(
@@ -322,25 +325,25 @@ class TypeSchema:
         except Exception:  # noqa: BLE001 - as below
             return True
 
-    def _reproduces(self, json_value: Any, instance: Any) -> bool:
+    def _validates_to_instance(self, json_value: Any, instance: Any) -> bool:
         try:
             return are_equal(self.create_instance(json_value), instance)
         except Exception:  # noqa: BLE001 - validators are the tool author's code
             return False
 
 
-def _decode_tagged(value: Any) -> Any:
+def _decode_tagged_json(value: Any) -> Any:
     try:
-        return from_tagged(value)
+        return from_tagged_json(value)
     except ValueError as error:
         raise SchemaMismatchError([{"path": "", "message": f"holds {error}"}]) from None
 
 
 @cache
-def _create_schema_generator() -> Any:
+def _create_schema_generator_class() -> Any:
     from pydantic.json_schema import GenerateJsonSchema
 
-    class WithoutNoise(GenerateJsonSchema):
+    class CompactJsonSchemaGenerator(GenerateJsonSchema):
         # A default that is no JSON is left out; titles made from field names say nothing new.
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic has it
 
@@ -357,4 +360,4 @@ def _create_schema_generator() -> Any:
             is_output = self.mode == "serialization"
             return self.generate_inner(schema["schema"]) if is_output else super().default_schema(schema)
 
-    return WithoutNoise
+    return CompactJsonSchemaGenerator

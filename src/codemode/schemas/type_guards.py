@@ -13,7 +13,7 @@ from ..data.json_shape import estimate_json_length, has_more_values_than
 from ..data.narrowing import is_array, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ..host import steps
 from ..host.steps import WorkLimitError
-from .match_cost import MAX_UNITS_PER_MATCH, UNITS_PER_STEP, Take, find_match
+from .match_cost import MAX_UNITS_PER_MATCH, UNITS_PER_STEP, CountSteps, search_within_budget
 from .patterns import PatternRefusedError, estimate_automaton_size, to_linear_syntax
 
 _LETTER_BY_FLAG = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
@@ -21,27 +21,27 @@ _LETTER_BY_FLAG = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VER
 RefusePattern = Callable[[PatternRefusedError], None]
 
 
-def raise_refusal(error: PatternRefusedError) -> None:
+def raise_pattern_refused(error: PatternRefusedError) -> None:
     """Refuse a type that has such a pattern."""
     raise error
 
 
 def estimate_pattern_size(string_schema: dict[str, Any]) -> int:
     """Return at how many places a match of the pattern of a string may be."""
-    return estimate_automaton_size(_read_pattern_text(string_schema["pattern"]))
+    return estimate_automaton_size(_to_pattern_text(string_schema["pattern"]))
 
 
-def use_linear_pattern(string_schema: dict[str, Any], refuse: RefusePattern) -> dict[str, Any]:
+def to_linear_pattern_schema(string_schema: dict[str, Any], refuse: RefusePattern) -> dict[str, Any]:
     """Return the schema of a string with its pattern as the linear engine takes it, or without."""
     try:
-        pattern = to_linear_syntax(_read_pattern_text(string_schema["pattern"]))
+        pattern = to_linear_syntax(_to_pattern_text(string_schema["pattern"]))
     except PatternRefusedError as error:
         refuse(error)
         return {key: value for key, value in string_schema.items() if key != "pattern"}
     return {**string_schema, "pattern": pattern, "regex_engine": "rust-regex"}
 
 
-def use_metered_pattern(string_schema: dict[str, Any], take: Take) -> Any:
+def to_metered_pattern_schema(string_schema: dict[str, Any], count_steps: CountSteps) -> Any:
     """Return the schema of a string whose pattern is matched by a function, which accounts for it by ``count_steps``.
 
     It sees the string as pydantic matches it: not too long, stripped, and in lower case only afterwards.
@@ -51,7 +51,7 @@ def use_metered_pattern(string_schema: dict[str, Any], take: Take) -> Any:
     pattern: str = string_schema["pattern"]
 
     def check_match(text: str) -> str:
-        if not find_match(pattern, text, take, is_rust_syntax=True):
+        if not search_within_budget(pattern, text, count_steps, is_rust_syntax=True):
             raise PydanticKnownError("string_pattern_mismatch", {"pattern": pattern})
         return text
 
@@ -63,7 +63,7 @@ def use_metered_pattern(string_schema: dict[str, Any], take: Take) -> Any:
     return core_schema.chain_schema([fitting, without_pattern], ref=string_schema.get("ref"))
 
 
-def _read_pattern_text(pattern: str | re.Pattern[str]) -> str:
+def _to_pattern_text(pattern: str | re.Pattern[str]) -> str:
     if isinstance(pattern, str):
         return pattern
     flags = "".join(letter for flag, letter in _LETTER_BY_FLAG.items() if pattern.flags & flag)
@@ -100,7 +100,7 @@ class _StepBudget(threading.local):
     fails_fast = False
     has_long_text = False
 
-    def start(self, value: Any, *, has_long_text: bool = False) -> None:
+    def grant_steps(self, value: Any, *, has_long_text: bool = False) -> None:
         """Grant the steps of one value. ``has_long_text``: it has more text than unmetered patterns may search."""
         self.steps_left, self.value, self.is_extended, self.fails_fast = _FREE_STEPS, value, False, False
         self.has_long_text = has_long_text
@@ -117,20 +117,20 @@ _budget = _StepBudget()
 def _count_step(value: Any) -> Any:
     _budget.steps_left -= 1
     if _budget.steps_left < 0:
-        _extend_budget()
+        _extend_budget_once()
     steps.count_steps()
     return value
 
 
-def _take_steps(step_count: int) -> None:
+def _count_pattern_steps(step_count: int) -> None:
     """Account for a match of a pattern."""
     _budget.steps_left -= step_count
     if _budget.steps_left < 0:
-        _extend_budget()
+        _extend_budget_once()
     steps.count_steps(step_count)
 
 
-def _extend_budget() -> None:
+def _extend_budget_once() -> None:
     if _budget.is_extended:
         raise WorkLimitError
     _budget.is_extended = True
@@ -140,7 +140,7 @@ def _extend_budget() -> None:
     _budget.steps_left = _STEPS_PER_VALUE * value_count
 
 
-class GuardedValidator:
+class StepLimitedValidator:
     """A validator of plain Python for a pydantic adapter.
 
     ``refuse`` is called with a pattern that cannot run: it raises, or the pattern is left out. ``original`` matches
@@ -173,10 +173,10 @@ class GuardedValidator:
 
     def validate(self, value: Any) -> Any:
         """Return the instance that a value stands for. Raises `ValidationError` and `WorkLimitError`."""
-        has_long_text = bool(self._pattern_size) and self._may_take_units(value, _MAX_UNMETERED_UNITS)
+        has_long_text = bool(self._pattern_size) and self._can_pattern_cost_exceed(value, _MAX_UNMETERED_UNITS)
         if self._has_bounded_cost and not self._pattern_size:
             return self.original.validate_python(value)
-        _budget.start(value, has_long_text=has_long_text)
+        _budget.grant_steps(value, has_long_text=has_long_text)
         try:
             if not (
                 has_long_text
@@ -193,19 +193,19 @@ class GuardedValidator:
         finally:
             _budget.value = None
 
-    def _may_take_units(self, value: Any, units: int) -> bool:
+    def _can_pattern_cost_exceed(self, value: Any, units: int) -> bool:
         """Tell whether all patterns on all of the text of a value may take so much."""
         min_characters = max(units // self._pattern_size, 1)
         return estimate_json_length(value, min_characters) >= min_characters
 
     def _refuse_expensive_text(self, value: Any) -> None:
         """Raise `WorkLimitError` for text that nothing can be put in the way of, and that may take too long."""
-        if self._may_take_units(value, MAX_UNITS_PER_MATCH):
+        if self._can_pattern_cost_exceed(value, MAX_UNITS_PER_MATCH):
             raise WorkLimitError
         steps.count_steps(MAX_UNITS_PER_MATCH // UNITS_PER_STEP)
 
     @property
-    def json_validator(self) -> Any:
+    def json_retry_validator(self) -> Any:
         """Return what may validate this thread's last value once more, as JSON, without steps; None: nothing may.
 
         Only patterns take some even then, where there is much text.
@@ -250,7 +250,7 @@ class GuardedValidator:
 
     def _rewrite_schema(self, *, counts_items: bool, fails_fast: bool, meters_patterns: bool = True) -> Any:
         refuse = self._refuse if self._rewrites_patterns else None
-        return _SchemaRewriter(
+        return _CoreSchemaRewriter(
             refuse, counts_items=counts_items, fails_fast=fails_fast, meters_patterns=meters_patterns
         ).rewrite(self._core_schema)
 
@@ -301,7 +301,7 @@ class _CoreSchemaTraits:
                 continue
             owner = item.get("ref", owner)
             self._record_traits(item, owner)
-            pending += [(child, owner) for child in _child_schemas(item)]
+            pending += [(child, owner) for child in _list_child_schemas(item)]
 
     def _record_traits(self, schema: dict[str, Any], owner: str) -> None:
         kind = schema.get("type")
@@ -329,7 +329,7 @@ class _CoreSchemaTraits:
         return False
 
 
-def _child_schemas(schema: Mapping[str, Any]) -> list[Any]:
+def _list_child_schemas(schema: Mapping[str, Any]) -> list[Any]:
     children: list[Any] = [
         schema[key] for key in _SCHEMA_KEYS if key in schema and isinstance(schema[key], dict | list)
     ]
@@ -339,7 +339,7 @@ def _child_schemas(schema: Mapping[str, Any]) -> list[Any]:
     return children
 
 
-class _SchemaRewriter:
+class _CoreSchemaRewriter:
     """Copies a core schema, with what guards it put in. ``refuse`` None leaves patterns as they are: linear."""
 
     def __init__(
@@ -369,9 +369,9 @@ class _SchemaRewriter:
         return copied
 
     def _rewrite_pattern(self, string_schema: dict[str, Any]) -> Any:
-        linear_schema = string_schema if self._refuse is None else use_linear_pattern(string_schema, self._refuse)
+        linear_schema = string_schema if self._refuse is None else to_linear_pattern_schema(string_schema, self._refuse)
         return (
-            use_metered_pattern(linear_schema, _take_steps)
+            to_metered_pattern_schema(linear_schema, _count_pattern_steps)
             if self._meters_patterns and "pattern" in linear_schema
             else linear_schema
         )
@@ -386,14 +386,18 @@ class _SchemaRewriter:
             key in ("items_schema", "definitions") or (kind, key) == ("dict", "values_schema")
         ):
             return rewritten
-        return [_count_items(item) for item in rewritten] if is_array(rewritten) else _count_items(rewritten)
+        return (
+            [_wrap_with_step_counter(item) for item in rewritten]
+            if is_array(rewritten)
+            else _wrap_with_step_counter(rewritten)
+        )
 
 
 def _has_pattern(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "str" and schema.get("pattern") is not None
 
 
-def _count_items(schema: dict[str, Any]) -> dict[str, Any]:
+def _wrap_with_step_counter(schema: dict[str, Any]) -> dict[str, Any]:
     from pydantic_core import core_schema
 
     copied = dict(schema)

@@ -37,7 +37,7 @@ class PieceSerializer:
         serializer_options = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
         if not self._can_split or count_values(instance, MAX_PIECE_VALUES) < MAX_PIECE_VALUES:
             return self._adapter_serializer.to_python(instance, **serializer_options)
-        return _PieceWriter(self, serializer_options).write(self._schema, None, instance, 0)
+        return _PieceWriter(self, serializer_options).serialize_in_pieces(self._schema, None, instance, 0)
 
     def to_python_values(self, instance: Any, *, round_trip: bool) -> Any:
         """Return the instance's values, with dates, bytes and sets unconverted."""
@@ -57,7 +57,7 @@ class PieceSerializer:
         steps.count_steps(MAX_PIECE_VALUES)
         return steps.run_without_gc(partial(serializer.to_python, instance, **serializer_options))
 
-    def unwrap(self, schema: Any) -> Any:
+    def unwrap_schema(self, schema: Any) -> Any:
         """Follow references and wrappers; stop at a custom serializer."""
         for _ in range(_MAX_DEPTH):
             if "serialization" in schema:
@@ -72,7 +72,7 @@ class PieceSerializer:
 
     def can_split(self, schema: Any, instance: Any) -> bool:
         """Tell whether an instance is made of independent parts."""
-        inner = self.unwrap(schema)
+        inner = self.unwrap_schema(schema)
         if "serialization" in inner:
             return False
         match inner["type"]:
@@ -91,7 +91,7 @@ class PieceSerializer:
             return False
         # A field's serialiser may read the other fields.
         return not any(
-            "serialization" in self.unwrap(field["schema"]) or "serialization_exclude_if" in field
+            "serialization" in self.unwrap_schema(field["schema"]) or "serialization_exclude_if" in field
             for field in fields["fields"].values()
         )
 
@@ -101,17 +101,17 @@ class _PieceWriter:
         self._serializer = serializer
         self._serializer_options = serializer_options
 
-    def write(self, schema: Any, config: Any, instance: Any, depth: int) -> Any:
+    def serialize_in_pieces(self, schema: Any, config: Any, instance: Any, depth: int) -> Any:
         if depth > _MAX_DEPTH or not self._should_split(schema, instance):
-            return self._write_whole(schema, config, instance)
-        inner = self._serializer.unwrap(schema)
+            return self._serialize_whole(schema, config, instance)
+        inner = self._serializer.unwrap_schema(schema)
         if inner["type"] == "model":
-            return self._write_model(schema, inner, inner.get("config", config), instance, depth)
+            return self._serialize_model(schema, inner, inner.get("config", config), instance, depth)
         item_schema = inner.get("items_schema" if inner["type"] == "list" else "values_schema", {"type": "any"})
-        write_items = self._write_list if inner["type"] == "list" else self._write_dict
+        write_items = self._serialize_list if inner["type"] == "list" else self._serialize_dict
         return write_items(schema, item_schema, config, instance, depth)
 
-    def _write_whole(self, schema: Any, config: Any, instance: Any) -> Any:
+    def _serialize_whole(self, schema: Any, config: Any, instance: Any) -> Any:
         return self._serializer.serialize_whole(schema, config, instance, self._serializer_options)
 
     def _should_split(self, schema: Any, instance: Any) -> bool:
@@ -119,24 +119,24 @@ class _PieceWriter:
             return False
         return self._serializer.can_split(schema, instance)
 
-    def _write_list(self, schema: Any, item_schema: Any, config: Any, items: list[Any], depth: int) -> list[Any]:
+    def _serialize_list(self, schema: Any, item_schema: Any, config: Any, items: list[Any], depth: int) -> list[Any]:
         written: list[Any] = []
         small_items: list[Any] = []
         size = 0
         for item in items:
             if self._should_split(item_schema, item):
-                written += self._write_whole(schema, config, small_items)
-                written.append(self.write(item_schema, config, item, depth + 1))
+                written += self._serialize_whole(schema, config, small_items)
+                written.append(self.serialize_in_pieces(item_schema, config, item, depth + 1))
                 small_items, size = [], 0
                 continue
             small_items.append(item)
             size += count_values(item, MAX_PIECE_VALUES)
             if size >= MAX_PIECE_VALUES:
-                written += self._write_whole(schema, config, small_items)
+                written += self._serialize_whole(schema, config, small_items)
                 small_items, size = [], 0
-        return written + self._write_whole(schema, config, small_items)
+        return written + self._serialize_whole(schema, config, small_items)
 
-    def _write_dict(
+    def _serialize_dict(
         self, schema: Any, item_schema: Any, config: Any, members: dict[Any, Any], depth: int
     ) -> dict[Any, Any]:
         written: dict[Any, Any] = {}
@@ -147,14 +147,14 @@ class _PieceWriter:
             small_members[key] = None if is_split else item
             size += 1 if is_split else count_values(item, MAX_PIECE_VALUES)
             if is_split or size >= MAX_PIECE_VALUES:
-                piece = self._write_whole(schema, config, small_members)
+                piece = self._serialize_whole(schema, config, small_members)
                 if is_split:
-                    piece[next(reversed(piece))] = self.write(item_schema, config, item, depth + 1)
+                    piece[next(reversed(piece))] = self.serialize_in_pieces(item_schema, config, item, depth + 1)
                 written |= piece
                 small_members, size = {}, 0
-        return written | self._write_whole(schema, config, small_members)
+        return written | self._serialize_whole(schema, config, small_members)
 
-    def _write_model(self, schema: Any, model: Any, config: Any, instance: Any, depth: int) -> Any:
+    def _serialize_model(self, schema: Any, model: Any, config: Any, instance: Any, depth: int) -> Any:
         fields = model["schema"]["fields"]
         values = cast("dict[str, Any]", instance.__dict__)
         split_names = [
@@ -162,14 +162,14 @@ class _PieceWriter:
         ]
         keys = [field.get("serialization_alias", name) for name, field in fields.items()]
         if not split_names or len(set(keys)) < len(keys):
-            return self._write_whole(schema, config, instance)
+            return self._serialize_whole(schema, config, instance)
         copy_without_split = instance.model_copy()
         copy_without_split.__dict__.update(dict.fromkeys(split_names))
-        written = self._write_whole(schema, config, copy_without_split)
+        written = self._serialize_whole(schema, config, copy_without_split)
         for name in split_names:
             key = fields[name].get("serialization_alias", name)
             if key in written:  # else it is never written
-                written[key] = self.write(fields[name]["schema"], config, values[name], depth + 1)
+                written[key] = self.serialize_in_pieces(fields[name]["schema"], config, values[name], depth + 1)
         return written
 
 
@@ -194,15 +194,15 @@ def are_equal(first: Any, second: Any) -> bool:
         elif value_type is type(right) and value_type is dict:
             if left.keys() != right.keys():
                 return False
-            pending.append(_pair_members(left, right))
+            pending.append(_iterate_member_pairs(left, right))
         elif value_type is type(right) and _is_plain_model(value_type):
-            pending.append(zip(_model_parts(left), _model_parts(right), strict=True))
+            pending.append(zip(_list_model_attributes(left), _list_model_attributes(right), strict=True))
         elif not left == right:  # noqa: SIM201 - a class may define only one of both
             return False
     return True
 
 
-def _pair_members(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+def _iterate_member_pairs(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
     return ((item, right[key]) for key, item in left.items())
 
 
@@ -210,7 +210,7 @@ def _pair_members(left: dict[Any, Any], right: dict[Any, Any]) -> Iterator[tuple
 _MODEL_ATTRIBUTES = ("__dict__", "__pydantic_private__", "__pydantic_extra__")
 
 
-def _model_parts(model: Any) -> list[Any]:
+def _list_model_attributes(model: Any) -> list[Any]:
     return [getattr(model, name, None) for name in _MODEL_ATTRIBUTES]
 
 

@@ -63,7 +63,7 @@ def read_again(value: Any) -> Any:
     """Return a value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
     buffered = _buffer_iterator(value)
     for container in _iterate_containers(buffered):
-        for key, old, replace in list(_iterate_members(container)):
+        for key, old, replace in list(_iterate_replaceable_members(container)):
             new = _buffer_iterator(old)
             if new is not old:
                 replace(key, new)
@@ -98,10 +98,10 @@ def _iterate_containers(value: Any) -> Iterator[Any]:
         seen.add(id(container))
         yield container
         # Looked at after the caller, who may have put something else there.
-        pending += [member for _, member, _ in _iterate_members(container)]
+        pending += [member for _, member, _ in _iterate_replaceable_members(container)]
 
 
-def _iterate_members(value: Any) -> Iterator[tuple[Any, Any, Callable[[Any, Any], None]]]:
+def _iterate_replaceable_members(value: Any) -> Iterator[tuple[Any, Any, Callable[[Any, Any], None]]]:
     """Give what stands in a container, a model or a data class: where, what, and how to put something else there."""
     value_type = cast("type[Any]", type(value))
     if dataclasses.is_dataclass(value_type):
@@ -112,7 +112,7 @@ def _iterate_members(value: Any) -> Iterator[tuple[Any, Any, Callable[[Any, Any]
         own = ((name, member, value.__dict__.__setitem__) for name, member in value.__dict__.items())
         return chain(own, ((name, member, extra.__setitem__) for name, member in extra.items()))
     if issubclass(value_type, BufferedIterator):
-        return _iterate_members(value.items)
+        return _iterate_replaceable_members(value.items)
     if issubclass(value_type, dict):
         return ((key, member, value.__setitem__) for key, member in value.items())
     if issubclass(value_type, list | deque):
@@ -146,7 +146,7 @@ def _converts_values(rules: dict[str, Any]) -> bool:
     return any(is_array(field.get("validation_alias")) for _, field in fields)  # of several names
 
 
-def find_hiding_keys(core_schema: Any) -> frozenset[str] | None:
+def find_keys_with_hidden_values(core_schema: Any) -> frozenset[str] | None:
     """Return the keys whose JSON may tell less than their value: secrets, hidden fields, own serialisers.
 
     None when something else than a field of the type itself may do so.
@@ -163,7 +163,7 @@ def find_hiding_keys(core_schema: Any) -> frozenset[str] | None:
         key
         for name, field in list_named_fields(schema["fields"])
         if _may_hide_values(field, definitions)
-        for key in field_keys_of(name, field)
+        for key in iterate_field_keys(name, field)
     )
 
 
@@ -174,7 +174,7 @@ def collect_field_keys(core_schema: Any) -> frozenset[str]:
         for rules in _iterate_schemas(core_schema)
         if rules.get("type") in _FIELD_TYPES
         for name, field in list_named_fields(rules["fields"])
-        for key in field_keys_of(name, field)
+        for key in iterate_field_keys(name, field)
     )
 
 
@@ -220,7 +220,7 @@ def _is_pydantic_function(function: Any) -> bool:
     return str(getattr(function, "__module__", "")).split(".")[0] in _PYDANTIC_MODULES
 
 
-def field_keys_of(name: str, field: dict[str, Any]) -> Iterator[str]:
+def iterate_field_keys(name: str, field: dict[str, Any]) -> Iterator[str]:
     """Yield the keys under which a field may be given: its name, and the first key of each alias."""
     yield name
     for alias in (field.get("validation_alias"), field.get("serialization_alias")):

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, may_need_approval, rich_value_sides
+from .described_tool import DescribedTool, get_rich_value_sides, may_need_approval
 from .json_schema import read_document
 from .literals import to_comment_line, to_literal, to_member_name
-from .shapes import Doc
-from .typescript import Part, TypePrinter, indent, jsdoc, pascal_case
+from .shapes import JsDoc
+from .typescript import NamedDocument, TypePrinter, format_jsdoc, indent_lines, to_pascal_case
 
 MAX_SENTENCE_CHARACTERS = 120
 MAX_EXAMPLE_CHARACTERS = 300
@@ -25,14 +25,14 @@ _NEEDS_INPUT = frozenset({"required", "minProperties", "anyOf", "oneOf", "allOf"
 def declare_tools(tools: Sequence[DescribedTool]) -> str:
     """``declare const tools: {...};`` with the type aliases it needs; complete TypeScript."""
     calls, aliases = create_call_types(tools)
-    members = [f"{print_opening(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
-    block = "declare const tools: {\n" + "".join(f"{indent(member)}\n" for member in members) + "};"
+    members = [f"{print_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    block = "declare const tools: {\n" + "".join(f"{indent_lines(member)}\n" for member in members) + "};"
     return "\n\n".join([*aliases, block])
 
 
 def create_call_types(tools: Sequence[DescribedTool], *, has_comments: bool = True) -> tuple[list[str], list[str]]:
     """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
-    parts = [_create_parts(tool) for tool in tools]
+    parts = [_create_input_and_output_documents(tool) for tool in tools]
     printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
     calls = [_print_call(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
     return calls, printer.print_aliases()
@@ -41,7 +41,7 @@ def create_call_types(tools: Sequence[DescribedTool], *, has_comments: bool = Tr
 _HEADING = re.compile(r"\A#{1,6}[ \t]+")
 
 
-def first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:
+def extract_first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:
     """The first sentence or paragraph of a description, on one line."""
     paragraph = _HEADING.sub("", text.strip().split("\n\n", 1)[0][: max_characters * 4])
     line = to_comment_line(paragraph, len(paragraph) + 1)
@@ -59,30 +59,32 @@ def summarize_tool(tool: DescribedTool) -> str:
     return next((text for text in texts if text.strip()), "")
 
 
-def _create_parts(tool: DescribedTool) -> tuple[Part | None, Part | None]:
-    has_rich_input, has_rich_output = rich_value_sides(tool) if is_rich.get() else (False, False)
+def _create_input_and_output_documents(tool: DescribedTool) -> tuple[NamedDocument | None, NamedDocument | None]:
+    has_rich_input, has_rich_output = get_rich_value_sides(tool) if is_rich.get() else (False, False)
     return (
-        _create_part(tool.input_json_schema, tool.name, "Input", has_rich_input),
-        _create_part(tool.output_json_schema, tool.name, "Output", has_rich_output),
+        _create_named_document(tool.input_json_schema, tool.name, "Input", has_rich_input),
+        _create_named_document(tool.output_json_schema, tool.name, "Output", has_rich_output),
     )
 
 
-def _create_part(schema: Any, tool_name: str, suffix: str, has_rich_values: bool) -> Part | None:
+def _create_named_document(schema: Any, tool_name: str, suffix: str, has_rich_values: bool) -> NamedDocument | None:
     if schema is None:
         return None
-    return Part(read_document(schema, has_rich_values=has_rich_values), pascal_case(tool_name) + suffix)
+    return NamedDocument(read_document(schema, has_rich_values=has_rich_values), to_pascal_case(tool_name) + suffix)
 
 
-def _print_call(tool: DescribedTool, input_part: Part | None, output_part: Part | None, printer: TypePrinter) -> str:
+def _print_call(
+    tool: DescribedTool, input_part: NamedDocument | None, output_part: NamedDocument | None, printer: TypePrinter
+) -> str:
     return_type = "unknown" if output_part is None else printer.print_root(output_part)
     return f"({_print_parameter(tool.input_json_schema, input_part, printer)}): Promise<{return_type}>"
 
 
-def print_opening(tool: DescribedTool) -> str:
-    return f"{jsdoc(create_tool_doc(tool))}{to_member_name(tool.name)}"
+def print_documented_name(tool: DescribedTool) -> str:
+    return f"{format_jsdoc(create_tool_doc(tool))}{to_member_name(tool.name)}"
 
 
-def _print_parameter(schema: Any, input_part: Part | None, printer: TypePrinter) -> str:
+def _print_parameter(schema: Any, input_part: NamedDocument | None, printer: TypePrinter) -> str:
     if input_part is None:
         return "input?: unknown"
     schema_rules = mapping_or_empty(schema)
@@ -92,12 +94,12 @@ def _print_parameter(schema: Any, input_part: Part | None, printer: TypePrinter)
     return f"input{optional_mark}: {printer.print_root(input_part)}"
 
 
-def create_tool_doc(tool: DescribedTool) -> Doc:
+def create_tool_doc(tool: DescribedTool) -> JsDoc:
     """Return the comment of a tool: its summary, its annotations and an example."""
-    return Doc(summarize_tool(tool), (*hint_tags(tool), *create_example_tags(tool)))
+    return JsDoc(summarize_tool(tool), (*create_hint_tags(tool), *create_example_tags(tool)))
 
 
-def hint_tags(tool: DescribedTool) -> list[str]:
+def create_hint_tags(tool: DescribedTool) -> list[str]:
     """Return the tags that say whether a call needs approval, and what the tool's annotations are."""
     hints = _describe_annotations(tool.annotations)
     tags = ["@approval"] if may_need_approval(tool) else []

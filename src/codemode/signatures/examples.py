@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from ..data.narrowing import list_or_empty, mapping_or_empty
-from ..data.references import LocalReferences
+from ..data.references import LocalReferenceResolver
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, may_need_approval, rich_value_sides
+from .described_tool import DescribedTool, get_rich_value_sides, may_need_approval
 from .literals import Expression, to_literal, to_member_access
 
 MAX_SAMPLE_DEPTH = 6
@@ -50,22 +50,22 @@ def create_sample_input(tool: DescribedTool) -> Any:
     if tool.input_json_schema is None:
         return {}
     return (
-        _RichSchemaSampler.sample(tool)
-        if is_rich.get() and rich_value_sides(tool)[0]
+        _RichSchemaSampler.create_input(tool)
+        if is_rich.get() and get_rich_value_sides(tool)[0]
         else create_sample_value(tool.input_json_schema)
     )
 
 
 def create_sample_value(schema: Any) -> Any:
     """A value that fits ``schema`` as far as types, formats and limits go. Never raises."""
-    sample = _SchemaSampler(LocalReferences(schema)).create_value(schema, 0)
+    sample = _SchemaSampler(LocalReferenceResolver(schema)).create_value(schema, 0)
     return None if sample is _OMITTED else sample
 
 
 class _SchemaSampler:
     """Makes one value of a schema and of those in it."""
 
-    def __init__(self, local: LocalReferences) -> None:
+    def __init__(self, local: LocalReferenceResolver) -> None:
         self._local = local
         self._values_left = _MAX_VALUES
 
@@ -82,9 +82,9 @@ class _SchemaSampler:
             choices = list_or_empty(schema_rules.get(keyword))
             if choices:
                 return choices[0]
-        return self._create_from_schema(schema_rules, depth)
+        return self._create_from_keywords(schema_rules, depth)
 
-    def _create_from_schema(self, schema: Mapping[Any, Any], depth: int) -> Any:
+    def _create_from_keywords(self, schema: Mapping[Any, Any], depth: int) -> Any:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             pointer = self._local.resolve(reference)
@@ -93,14 +93,14 @@ class _SchemaSampler:
             branches = list_or_empty(schema.get(keyword))
             if branches and "properties" not in schema:
                 return self.create_value(branches[0], depth + 1)
-        return self._create_typed(schema, depth)
+        return self._create_by_type(schema, depth)
 
-    def _create_typed(self, schema: Mapping[Any, Any], depth: int) -> Any:
-        match _first_type(schema):
+    def _create_by_type(self, schema: Mapping[Any, Any], depth: int) -> Any:
+        match _get_first_type(schema):
             case "string":
                 return self._create_string(schema)
             case "integer" | "number":
-                return _sample_number(schema)
+                return _create_sample_number(schema)
             case "boolean":
                 return True
             case "array":
@@ -159,8 +159,8 @@ class _RichSchemaSampler(_SchemaSampler):
     """Writes dates, bytes and sets as the expressions that make them."""
 
     @classmethod
-    def sample(cls, tool: DescribedTool) -> Any:
-        value = cls(LocalReferences(tool.input_json_schema)).create_value(tool.input_json_schema, 0)
+    def create_input(cls, tool: DescribedTool) -> Any:
+        value = cls(LocalReferenceResolver(tool.input_json_schema)).create_value(tool.input_json_schema, 0)
         return None if value is _OMITTED else value
 
     def _create_string(self, schema: Mapping[Any, Any]) -> Any:
@@ -215,15 +215,15 @@ class _ConstrainedSampler(_SchemaSampler):
     """Makes one value that minds more keywords. ``way`` names the parts of conditions that it is to meet."""
 
     def __init__(self, schema: Any, branches: tuple[str, ...]) -> None:
-        super().__init__(LocalReferences(schema))
-        self._follow_reference = LocalReferences(schema).follow_chain
+        super().__init__(LocalReferenceResolver(schema))
+        self._follow_reference = LocalReferenceResolver(schema).follow_reference_chain
         self._branches = branches
 
     def create_value(self, schema: Any, depth: int) -> Any:
         self._count_value()
         if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return super().create_value(schema, depth)
-        merged = self._merge_parts(mapping_or_empty(schema), depth)
+        merged = self._merge_applied_subschemas(mapping_or_empty(schema), depth)
         return merged["const"] if merged.get("const") is not None else super().create_value(merged, depth)
 
     def _count_value(self) -> None:
@@ -231,7 +231,7 @@ class _ConstrainedSampler(_SchemaSampler):
         if self._values_left < 0:
             raise _SampleTooLargeError
 
-    def _merge_parts(self, schema: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]:
+    def _merge_applied_subschemas(self, schema: Mapping[Any, Any], depth: int) -> Mapping[Any, Any]:
         """Return a schema with what stands in its parts as if it stood in the schema itself."""
         parts = [*list_or_empty(schema.get("allOf"))[:MAX_SAMPLE_PROPERTIES]]
         if "properties" in schema or "required" in schema:
@@ -242,7 +242,7 @@ class _ConstrainedSampler(_SchemaSampler):
             self._count_value()
             followed = mapping_or_empty(self._follow_reference(part))
             if depth < MAX_SAMPLE_DEPTH:
-                merged = _merge_schemas(merged, self._merge_parts(followed, depth + 1))
+                merged = _merge_schemas(merged, self._merge_applied_subschemas(followed, depth + 1))
         if "type" not in merged and (
             implied_type := next((_TYPE_BY_KEYWORD[key] for key in _TYPE_BY_KEYWORD if key in merged), None)
         ):
@@ -329,7 +329,7 @@ def _merge_property(first: Any, second: Any) -> Any:
     return {**first_schema, **second_schema} if first_schema and second_schema else second
 
 
-def _first_type(schema: Mapping[Any, Any]) -> str:
+def _get_first_type(schema: Mapping[Any, Any]) -> str:
     declared = schema.get("type")
     for name in list_or_empty(declared) or [declared]:
         if isinstance(name, str) and name != "null":
@@ -344,9 +344,9 @@ def _vary_value(value: Any, index: int) -> Any:
     return f"{value}{index + 1}" if isinstance(value, str) else value + index
 
 
-def _sample_number(schema: Mapping[Any, Any]) -> float:
+def _create_sample_number(schema: Mapping[Any, Any]) -> float:
     bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
-    minimum, exclusive_minimum, maximum, exclusive_maximum, step = (_read_number(schema.get(key)) for key in bounds)
+    minimum, exclusive_minimum, maximum, exclusive_maximum, step = (_number_or_none(schema.get(key)) for key in bounds)
     step = None if step is None or step < _TOLERANCE else step
     low, high = (_choose_bound(minimum, exclusive_minimum, max), _choose_bound(maximum, exclusive_maximum, min))
     candidates: list[float] = [step if step is not None and step > 1 else 1]
@@ -359,7 +359,7 @@ def _sample_number(schema: Mapping[Any, Any]) -> float:
     if low is not None and high is not None:
         candidates.append((low + high) / 2)
 
-    def fits(value: float) -> bool:
+    def fits_limits(value: float) -> bool:
         is_in = (minimum is None or value >= minimum) and (exclusive_minimum is None or value > exclusive_minimum)
         is_in = (
             is_in and (maximum is None or value <= maximum) and (exclusive_maximum is None or value < exclusive_maximum)
@@ -367,10 +367,10 @@ def _sample_number(schema: Mapping[Any, Any]) -> float:
         is_whole = schema.get("type") != "integer" or value == math.floor(value)
         return is_in and is_whole and (step is None or abs(value / step - round(value / step)) < _TOLERANCE)
 
-    return next(filter(fits, candidates), candidates[0])
+    return next(filter(fits_limits, candidates), candidates[0])
 
 
-def _read_number(value: Any) -> float | None:
+def _number_or_none(value: Any) -> float | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and abs(value) < _MAX_SAMPLE_NUMBER else None
 
@@ -386,7 +386,7 @@ def create_call_example(tools: Sequence[DescribedTool]) -> str:
     """
     readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not may_need_approval(tool)]
     for program in (
-        _dependent_calls(readers),
+        _create_dependent_calls(readers),
         *(f"return await {_print_call(tool)};" for tool in readers[:_MAX_READERS]),
     ):
         if program is not None and len(program) <= _MAX_PROGRAM_CHARACTERS:
@@ -401,15 +401,19 @@ const first = await tools.firstTool({ key: "value" });
 return await tools.secondTool({ id: first.id });"""
 
 
-def _dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
+def _create_dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
     """Return a program that passes a field of one tool's output to another tool; None if no field fits."""
-    wanted = [(tool, name, kind) for tool in tools[:_MAX_READERS] for name, kind in _fields(tool.input_json_schema)]
+    wanted = [
+        (tool, name, kind)
+        for tool in tools[:_MAX_READERS]
+        for name, kind in _iterate_required_fields(tool.input_json_schema)
+    ]
     for producer in tools[:_MAX_READERS]:
-        schema = LocalReferences(producer.output_json_schema)
-        output = mapping_or_empty(schema.follow_chain(producer.output_json_schema))
+        schema = LocalReferenceResolver(producer.output_json_schema)
+        output = mapping_or_empty(schema.follow_reference_chain(producer.output_json_schema))
         is_list = output.get("type") == "array"
-        item = schema.follow_chain(output.get("items")) if is_list else output
-        offered = set(_properties(item, schema))
+        item = schema.follow_reference_chain(output.get("items")) if is_list else output
+        offered = set(_iterate_scalar_properties(item, schema))
         for consumer, name, kind in wanted:
             if consumer is producer or (name, kind) not in offered:
                 continue
@@ -422,16 +426,20 @@ def _dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
     return None
 
 
-def _fields(schema: Any) -> Iterator[tuple[str, str]]:
+def _iterate_required_fields(schema: Any) -> Iterator[tuple[str, str]]:
     """Yield the required fields of an input, with their types."""
     required = list_or_empty(mapping_or_empty(schema).get("required"))[:MAX_SAMPLE_PROPERTIES]
-    return ((name, kind) for name, kind in _properties(schema, LocalReferences(schema)) if name in required)
+    return (
+        (name, kind)
+        for name, kind in _iterate_scalar_properties(schema, LocalReferenceResolver(schema))
+        if name in required
+    )
 
 
-def _properties(schema: Any, references: LocalReferences) -> Iterator[tuple[str, str]]:
+def _iterate_scalar_properties(schema: Any, references: LocalReferenceResolver) -> Iterator[tuple[str, str]]:
     properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
     for name in islice(properties, MAX_SAMPLE_PROPERTIES):
-        kind = mapping_or_empty(references.follow_chain(properties[name])).get("type")
+        kind = mapping_or_empty(references.follow_reference_chain(properties[name])).get("type")
         if isinstance(name, str) and kind in ("string", "integer", "number"):
             yield name, kind
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..data.content import CONTENT_KEYWORD
 from ..data.narrowing import list_or_empty, mapping_or_empty, string_or_empty
-from ..data.references import LocalReferences
+from ..data.references import LocalReferenceResolver
 from .literals import ELISION, MAX_EXACT_INTEGER, to_comment_line, to_number_literal, to_string_literal
 from .shapes import (
     CONTENT,
@@ -17,8 +17,6 @@ from .shapes import (
     NULL,
     UNKNOWN,
     Array,
-    Definition,
-    Document,
     Keyword,
     Literal,
     Object,
@@ -26,12 +24,14 @@ from .shapes import (
     Property,
     Reference,
     Shape,
+    ShapeDefinition,
+    ShapeDocument,
     Tuple,
-    additional_properties_schema,
-    create_doc,
     create_intersection,
+    create_jsdoc,
     create_union,
-    unknown_type,
+    create_unknown_type,
+    get_additional_properties_schema,
 )
 
 MAX_NODES = 5000
@@ -51,8 +51,8 @@ _RICH_FORMATS: dict[Any, Keyword] = {
     "date": Keyword("Date"),
     "binary": Keyword("Uint8Array"),
 }
-_TOO_LARGE = unknown_type("schema too large to show")
-_TOO_DEEP = unknown_type("nested too deeply to show")
+_TOO_LARGE = create_unknown_type("schema too large to show")
+_TOO_DEEP = create_unknown_type("nested too deeply to show")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),
@@ -83,7 +83,7 @@ _BRANCHING_KEYWORDS = ("anyOf", "oneOf", "allOf")
 _LEGACY_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
-def read_document(schema: Any, *, has_rich_values: bool = False) -> Document:
+def read_document(schema: Any, *, has_rich_values: bool = False) -> ShapeDocument:
     """The shapes of any one schema. Never raises, and visits at most ``MAX_NODES`` subschemas.
 
     ``has_rich_values``: it is of a Python type whose dates, bytes and sets cross as such.
@@ -108,7 +108,7 @@ class _ReadContext:
 class _SchemaReader:
     def __init__(self, root: Any, *, has_rich_values: bool) -> None:
         self._has_rich_values = has_rich_values
-        self._local = LocalReferences(root)
+        self._local = LocalReferenceResolver(root)
         self._nodes_left = MAX_NODES
         self._references: list[Reference] = []
         self._pending: list[Pointer] = [()]
@@ -116,18 +116,20 @@ class _SchemaReader:
         dialect = string_or_empty(mapping_or_empty(root).get("$schema"))
         self._ignores_ref_siblings = any(draft in dialect for draft in _LEGACY_DRAFTS)
 
-    def read_document(self) -> Document:
-        definitions: dict[Pointer, Definition] = {}
+    def read_document(self) -> ShapeDocument:
+        definitions: dict[Pointer, ShapeDefinition] = {}
         while self._pending:
             pointer = self._pending.pop()
             definitions[pointer] = self._read_definition(self._local.lookup(pointer))
-        return Document(definitions)
+        return ShapeDocument(definitions)
 
-    def _read_definition(self, schema: Any) -> Definition:
+    def _read_definition(self, schema: Any) -> ShapeDefinition:
         self._references = []
         shape = self._read_shape(schema, _ReadContext())
         title = cast("Schema", schema).get("title") if isinstance(schema, Mapping) else None
-        return Definition(shape, create_doc(schema), title if isinstance(title, str) else "", tuple(self._references))
+        return ShapeDefinition(
+            shape, create_jsdoc(schema), title if isinstance(title, str) else "", tuple(self._references)
+        )
 
     def _read_shape(self, schema: Any, context: _ReadContext) -> Shape:
         if schema is True:
@@ -135,7 +137,7 @@ class _SchemaReader:
         if schema is False:
             return NEVER
         if not isinstance(schema, Mapping):
-            return unknown_type("not a JSON Schema")
+            return create_unknown_type("not a JSON Schema")
         self._nodes_left -= 1
         if self._nodes_left < 0:
             return _TOO_LARGE
@@ -161,7 +163,7 @@ class _SchemaReader:
     def _read_reference(self, reference: str, context: _ReadContext) -> Shape:
         pointer = self._local.resolve(reference)
         if pointer is None:
-            return unknown_type(to_comment_line(f"unresolved $ref {reference}", MAX_COMMENT_CHARACTERS))
+            return create_unknown_type(to_comment_line(f"unresolved $ref {reference}", MAX_COMMENT_CHARACTERS))
         if pointer not in self._seen_pointers:
             if len(self._seen_pointers) >= MAX_DEFINITIONS:
                 return _TOO_LARGE
@@ -174,14 +176,14 @@ class _SchemaReader:
     def _read_keywords(self, schema: Schema, context: _ReadContext) -> Shape:
         if schema.get(CONTENT_KEYWORD) == "content":
             return CONTENT
-        types = _declared_types(schema) or context.types
+        types = _list_declared_types(schema) or context.types
         parts = list(self._read_branches(schema, types, context))
         if not parts or _has_constraints(schema):
             parts.insert(0, self._read_local_keywords(schema, types, context))
         shape = create_intersection(parts)
         if shape == UNKNOWN and any(keyword in schema for keyword in INEXPRESSIBLE_KEYWORDS):
             inexpressible = ", ".join(keyword for keyword in INEXPRESSIBLE_KEYWORDS if keyword in schema)
-            return unknown_type(f"TypeScript cannot express: {inexpressible}")
+            return create_unknown_type(f"TypeScript cannot express: {inexpressible}")
         return shape
 
     def _read_branches(self, schema: Schema, types: tuple[str, ...], context: _ReadContext) -> Iterator[Shape]:
@@ -194,13 +196,13 @@ class _SchemaReader:
 
     def _read_local_keywords(self, schema: Schema, types: tuple[str, ...], context: _ReadContext) -> Shape:
         if "const" in schema:
-            return self._shape_of_value(schema["const"], context)
+            return self._create_literal_shape(schema["const"], context)
         values = schema.get("enum")
         if isinstance(values, list):
             return self._read_enum(cast("list[Any]", values), types, context)
         if not types:
             types = tuple(dict.fromkeys(t for keyword, t in _TYPE_BY_KEYWORD.items() if keyword in schema))
-        return create_union([self._read_typed(name, schema, context) for name in types]) if types else UNKNOWN
+        return create_union([self._read_type(name, schema, context) for name in types]) if types else UNKNOWN
 
     def _read_enum(self, values: list[Any], types: tuple[str, ...], context: _ReadContext) -> Shape:
         allowed = [value for value in values if not types or any(_is_of_type(value, name) for name in types)]
@@ -209,9 +211,9 @@ class _SchemaReader:
             name = types[0] if len(types) == 1 and types[0] in ("string", "number", "boolean") else "unknown"
             comment = f"one of {len(allowed)} values: {to_comment_line(sample_text, MAX_COMMENT_CHARACTERS)}"
             return Keyword("number" if types == ("integer",) else name, comment)
-        return create_union([self._shape_of_value(value, context) for value in allowed])
+        return create_union([self._create_literal_shape(value, context) for value in allowed])
 
-    def _shape_of_value(self, value: Any, context: _ReadContext) -> Shape:
+    def _create_literal_shape(self, value: Any, context: _ReadContext) -> Shape:
         self._nodes_left -= 1
         text = _to_literal_text(value)
         if text is not None:
@@ -224,15 +226,17 @@ class _SchemaReader:
         if isinstance(value, list | tuple | Mapping) and len(cast("list[Any]", value)) > self._nodes_left:
             return _TOO_LARGE
         if isinstance(value, list | tuple):
-            items = tuple(self._shape_of_value(item, inner) for item in cast("list[Any]", value))
+            items = tuple(self._create_literal_shape(item, inner) for item in cast("list[Any]", value))
             return Tuple(items, len(items), None)
         if isinstance(value, Mapping):
             entries = mapping_or_empty(value).items()
-            properties = tuple(Property(str(key), self._shape_of_value(item, inner), True) for key, item in entries)
+            properties = tuple(
+                Property(str(key), self._create_literal_shape(item, inner), True) for key, item in entries
+            )
             return Object(properties) if properties else Object((), NEVER)
-        return unknown_type("not a JSON value")
+        return create_unknown_type("not a JSON value")
 
-    def _read_typed(self, name: str, schema: Schema, context: _ReadContext) -> Shape:
+    def _read_type(self, name: str, schema: Schema, context: _ReadContext) -> Shape:
         if name == "object":
             return self._read_object(schema, context)
         if name == "array":
@@ -243,7 +247,7 @@ class _SchemaReader:
             return rich
         if name in ("string", "number", "boolean", "null"):
             return Keyword(name)
-        return unknown_type(to_comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
+        return create_unknown_type(to_comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
 
     def _read_object(self, schema: Schema, context: _ReadContext) -> Shape:
         inner = context.enter_container()
@@ -253,7 +257,7 @@ class _SchemaReader:
         index, comment = self._read_index_signature(schema, inner)
         keys = [] if mapping_or_empty(schema.get("properties")) else self._find_listed_keys(schema)
         if keys:
-            required = _unique_strings(schema.get("required"))
+            required = _select_unique_strings(schema.get("required"))
             return Object(tuple(Property(key, index or UNKNOWN, key in required) for key in keys))
         if index is None and not properties:
             index = NEVER if self._is_closed(schema) else UNKNOWN
@@ -261,7 +265,7 @@ class _SchemaReader:
 
     def _read_properties(self, schema: Schema, inner: _ReadContext) -> tuple[tuple[Property, ...], bool]:
         property_schemas = mapping_or_empty(schema.get("properties"))
-        required = _unique_strings(schema.get("required"))
+        required = _select_unique_strings(schema.get("required"))
         properties: list[Property] = []
         for name, property_schema in property_schemas.items():
             if self._nodes_left <= 0:
@@ -270,7 +274,7 @@ class _SchemaReader:
                 shape = self._read_shape(property_schema, inner)
                 # In draft 3 a property says so itself; in the others that is no schema.
                 is_required = name in required or mapping_or_empty(property_schema).get("required") is True
-                properties.append(Property(name, shape, is_required, create_doc(property_schema)))
+                properties.append(Property(name, shape, is_required, create_jsdoc(property_schema)))
         additional = schema.get("additionalProperties")
         for name in required:
             if name not in property_schemas:
@@ -288,7 +292,7 @@ class _SchemaReader:
         if patterns:
             shapes = [self._read_shape(item, inner) for item in patterns.values()]
             comment = "keys match " + ", ".join(map(str, list(patterns)[:8]))
-        additional = additional_properties_schema(schema)
+        additional = get_additional_properties_schema(schema)
         if additional is not None and additional is not False:
             shapes.append(self._read_shape(additional, inner))
         if not shapes:
@@ -302,12 +306,12 @@ class _SchemaReader:
         if pointer is not None:
             names = mapping_or_empty(self._local.lookup(pointer))
         key_values = [names["const"]] if "const" in names else list_or_empty(names.get("enum"))
-        keys = list(_unique_strings(key_values))
+        keys = list(_select_unique_strings(key_values))
         return keys if len(keys) <= MAX_LISTED_KEYS else []
 
     @staticmethod
     def _is_closed(schema: Schema) -> bool:
-        return additional_properties_schema(schema) is False
+        return get_additional_properties_schema(schema) is False
 
     def _read_array(self, schema: Schema, context: _ReadContext) -> Shape:
         inner = context.enter_container()
@@ -322,27 +326,27 @@ class _SchemaReader:
     def _read_tuple(self, schema: Schema, prefix: list[Any], rest: Any, inner: _ReadContext) -> Shape:
         if len(prefix) > MAX_TUPLE_ITEMS:
             prefix, rest = prefix[:MAX_TUPLE_ITEMS], True
-        max_items = _read_count(schema.get("maxItems"), len(prefix) + 1)
+        max_items = _count_or_default(schema.get("maxItems"), len(prefix) + 1)
         items = tuple(self._read_shape(item, inner) for item in prefix[: max(max_items, 0)])
         tail = None
         if max_items > len(prefix) and rest is not False:
             tail = UNKNOWN if rest is None else self._read_shape(rest, inner)
-        return Tuple(items, min(_read_count(schema.get("minItems"), 0), len(items)), tail)
+        return Tuple(items, min(_count_or_default(schema.get("minItems"), 0), len(items)), tail)
 
 
-def _declared_types(schema: Schema) -> tuple[str, ...]:
+def _list_declared_types(schema: Schema) -> tuple[str, ...]:
     declared = schema.get("type")
     if isinstance(declared, str):
         return (declared,)
-    return tuple(dict.fromkeys(_unique_strings(declared)))
+    return tuple(dict.fromkeys(_select_unique_strings(declared)))
 
 
-def _unique_strings(value: Any) -> dict[str, None]:
+def _select_unique_strings(value: Any) -> dict[str, None]:
     items = cast("list[Any]", value) if isinstance(value, list | tuple) else []
     return dict.fromkeys(item for item in items if isinstance(item, str))
 
 
-def _read_count(value: Any, default: int) -> int:
+def _count_or_default(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 

@@ -43,10 +43,10 @@ def to_member_access(target: str, name: str) -> str:
 
 def to_string_literal(text: str) -> str:
     """A double-quoted literal."""
-    return _UNSAFE_CHARACTER.sub(_escape, json.dumps(text, ensure_ascii=False))
+    return _UNSAFE_CHARACTER.sub(_escape_character, json.dumps(text, ensure_ascii=False))
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"
 
@@ -78,13 +78,13 @@ def to_literal(value: Any, depth: int = 0) -> str:
     if depth >= MAX_LITERAL_DEPTH:
         return ELISION
     if isinstance(value, Mapping):
-        return _object_literal(cast("Mapping[Any, Any]", value), depth + 1)
+        return _to_object_literal(cast("Mapping[Any, Any]", value), depth + 1)
     if isinstance(value, list | tuple):
-        return _array_literal(cast("Sequence[Any]", value), depth + 1)
+        return _to_array_literal(cast("Sequence[Any]", value), depth + 1)
     return ELISION
 
 
-def _object_literal(value: Mapping[Any, Any], depth: int) -> str:
+def _to_object_literal(value: Mapping[Any, Any], depth: int) -> str:
     entries = list(value.items())
     parts = [f"{_print_key(str(key))}: {to_literal(item, depth)}" for key, item in entries[:MAX_LITERAL_ITEMS]]
     if len(entries) > MAX_LITERAL_ITEMS:
@@ -99,7 +99,7 @@ def _print_key(name: str) -> str:
     return name if is_identifier(name) else to_string_literal(name)
 
 
-def _array_literal(value: Sequence[Any], depth: int) -> str:
+def _to_array_literal(value: Sequence[Any], depth: int) -> str:
     parts = [to_literal(item, depth) for item in value[:MAX_LITERAL_ITEMS]]
     if len(value) > MAX_LITERAL_ITEMS:
         parts.append(ELISION)

@@ -42,7 +42,7 @@ class Tuple:
 
 
 @dataclass(frozen=True, slots=True)
-class Doc:
+class JsDoc:
     """The text of a JSDoc comment."""
 
     description: str = ""
@@ -57,7 +57,7 @@ class Property:
     name: str
     shape: Shape
     required: bool
-    doc: Doc = field(default_factory=Doc)
+    doc: JsDoc = field(default_factory=JsDoc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ CONTENT = Keyword("Content")
 """The handle of an image, audio or a file: declared once beside the tools that have it."""
 
 
-def unknown_type(comment: str) -> Keyword:
+def create_unknown_type(comment: str) -> Keyword:
     """What TypeScript cannot say, and why."""
     return Keyword("unknown", comment)
 
@@ -112,7 +112,7 @@ def create_union(members: list[Shape]) -> Shape:
     if UNKNOWN in flat:
         return UNKNOWN
     flat.pop(NEVER, None)
-    return _single_or(Union, tuple(flat), NEVER)
+    return _create_compound_shape(Union, tuple(flat), NEVER)
 
 
 def create_intersection(members: list[Shape]) -> Shape:
@@ -125,48 +125,48 @@ def create_intersection(members: list[Shape]) -> Shape:
     flat.pop(UNKNOWN, None)
     if NEVER in flat:
         return NEVER
-    return _single_or(Intersection, tuple(flat), UNKNOWN)
+    return _create_compound_shape(Intersection, tuple(flat), UNKNOWN)
 
 
-def _single_or(shape_class: type[Union | Intersection], members: tuple[Shape, ...], empty: Shape) -> Shape:
+def _create_compound_shape(shape_class: type[Union | Intersection], members: tuple[Shape, ...], empty: Shape) -> Shape:
     if not members:
         return empty
     return members[0] if len(members) == 1 else shape_class(members)
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class ShapeDefinition:
     """One place of a document: its shape, its comment, and the references in it."""
 
     shape: Shape
-    doc: Doc
+    doc: JsDoc
     title: str
     references: tuple[Reference, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ShapeDocument:
     """Every definition that the root reaches, the root itself under ``()``."""
 
-    definitions: dict[Pointer, Definition]
+    definitions: dict[Pointer, ShapeDefinition]
 
 
-def find_endless_references(document: Document) -> frozenset[tuple[Pointer, Pointer]]:
+def find_endless_references(document: ShapeDocument) -> frozenset[tuple[Pointer, Pointer]]:
     """The (owner, target) edges that would make a type alias refer to itself with no object or array between."""
     finished: set[Pointer] = set()
     endless: set[tuple[Pointer, Pointer]] = set()
     for start in document.definitions:
-        _find_cycles(start, _direct_targets(document), finished, endless)
+        _collect_endless_references(start, _create_target_finder(document), finished, endless)
     return frozenset(endless)
 
 
-def _direct_targets(document: Document) -> Callable[[Pointer], Iterator[Pointer]]:
+def _create_target_finder(document: ShapeDocument) -> Callable[[Pointer], Iterator[Pointer]]:
     return lambda pointer: iter(
         [reference.pointer for reference in document.definitions[pointer].references if not reference.guarded]
     )
 
 
-def _find_cycles(
+def _collect_endless_references(
     start: Pointer,
     targets: Callable[[Pointer], Iterator[Pointer]],
     finished: set[Pointer],
@@ -236,10 +236,10 @@ _BRANCH_KEYWORDS = ("anyOf", "oneOf", "allOf")
 _INNER_KEYWORDS = frozenset({*_BRANCH_KEYWORDS, "items"})
 
 
-def create_doc(schema: Any) -> Doc:
+def create_jsdoc(schema: Any) -> JsDoc:
     """Description and constraints of one schema."""
     known = mapping_or_empty(schema)
-    return Doc(string_or_empty(known.get("description")).strip(), _create_tags(known))
+    return JsDoc(string_or_empty(known.get("description")).strip(), _create_tags(known))
 
 
 def _create_tags(schema: Mapping[Any, Any]) -> tuple[str, ...]:
@@ -261,15 +261,15 @@ def _iterate_local_limit_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
     for keyword in _LIMIT_KEYWORDS:
         value = schema.get(keyword)
         if value is not None and value is not False and not (is_tuple and keyword in _LENGTH_KEYWORDS):
-            yield f"@{keyword}" if value is True else f"@{keyword} {_format_plain(value)}"
+            yield f"@{keyword}" if value is True else f"@{keyword} {_format_tag_value(value)}"
     for keyword in INEXPRESSIBLE_KEYWORDS:
         if keyword in schema and not (keyword == "propertyNames" and lists_property_names(schema)):
-            yield f"@{keyword} {_format_compact(schema[keyword])}"
-    if "unevaluatedProperties" in schema and additional_properties_schema(schema) is None:
-        yield f"@unevaluatedProperties {_format_compact(schema['unevaluatedProperties'])}"
+            yield f"@{keyword} {_format_compact_literal(schema[keyword])}"
+    if "unevaluatedProperties" in schema and get_additional_properties_schema(schema) is None:
+        yield f"@unevaluatedProperties {_format_compact_literal(schema['unevaluatedProperties'])}"
 
 
-def additional_properties_schema(schema: Mapping[Any, Any]) -> Any:
+def get_additional_properties_schema(schema: Mapping[Any, Any]) -> Any:
     """Return the schema that certainly applies to unlisted properties, or None."""
     if "additionalProperties" in schema:
         return schema["additionalProperties"]
@@ -292,19 +292,19 @@ def _iterate_inner_limit_tags(schema: Mapping[Any, Any], depth: int) -> Iterator
 def _iterate_annotation_tags(schema: Mapping[Any, Any]) -> Iterator[str]:
     # Nearly every optional field of a Python model defaults to null, and the type says so already.
     if schema.get("default") is not None:
-        yield f"@default {_format_compact(schema['default'])}"
+        yield f"@default {_format_compact_literal(schema['default'])}"
     if schema.get("deprecated") is True:
         yield "@deprecated"
     examples = schema.get("examples", schema.get("example"))
     if isinstance(examples, list) and examples:
-        yield f"@example {_format_compact(list_or_empty(examples)[0])}"
+        yield f"@example {_format_compact_literal(list_or_empty(examples)[0])}"
     elif examples is not None and not isinstance(examples, list):
-        yield f"@example {_format_compact(examples)}"
+        yield f"@example {_format_compact_literal(examples)}"
 
 
-def _format_plain(value: Any) -> str:
-    return to_comment_line(value, MAX_TAG_CHARACTERS) if isinstance(value, str) else _format_compact(value)
+def _format_tag_value(value: Any) -> str:
+    return to_comment_line(value, MAX_TAG_CHARACTERS) if isinstance(value, str) else _format_compact_literal(value)
 
 
-def _format_compact(value: Any) -> str:
+def _format_compact_literal(value: Any) -> str:
     return to_comment_line(to_literal(value), MAX_TAG_CHARACTERS)

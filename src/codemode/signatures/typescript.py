@@ -14,10 +14,8 @@ from .shapes import (
     CONTENT,
     MAX_DESCRIPTION_CHARACTERS,
     Array,
-    Definition,
-    Doc,
-    Document,
     Intersection,
+    JsDoc,
     Keyword,
     Literal,
     Object,
@@ -25,6 +23,8 @@ from .shapes import (
     Property,
     Reference,
     Shape,
+    ShapeDefinition,
+    ShapeDocument,
     Tuple,
     Union,
     find_endless_references,
@@ -46,24 +46,24 @@ declare function content(handle: Content): void;"""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NamedDocument:
     """A document that declarations are printed from, and the name to give its root if it needs one."""
 
-    document: Document
+    document: ShapeDocument
     root_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _PrintScope:
-    part: Part
+    part: NamedDocument
     owner: Pointer
     depth: int = 0
 
-    def enter(self, owner: Pointer | None = None) -> _PrintScope:
+    def enter_nested(self, owner: Pointer | None = None) -> _PrintScope:
         return _PrintScope(self.part, self.owner if owner is None else owner, self.depth + 1)
 
 
-def jsdoc(doc: Doc) -> str:
+def format_jsdoc(doc: JsDoc) -> str:
     """``/** ... */`` and a newline, or nothing."""
     lines = to_comment_lines(doc.description, MAX_DESCRIPTION_CHARACTERS) if doc.description else []
     tags = " ".join(doc.tags)
@@ -78,11 +78,11 @@ def jsdoc(doc: Doc) -> str:
     return "/**\n" + "".join(f" * {line}".rstrip() + "\n" for line in lines) + " */\n"
 
 
-def _omit_jsdoc(_doc: Doc) -> str:
+def _omit_jsdoc(_doc: JsDoc) -> str:
     return ""
 
 
-def indent(text: str) -> str:
+def indent_lines(text: str) -> str:
     """``text`` two spaces further in."""
     return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
 
@@ -90,24 +90,24 @@ def indent(text: str) -> str:
 class TypePrinter:
     """Prints the types of many documents; what several places refer to becomes one alias."""
 
-    def __init__(self, parts: Iterable[Part], *, has_comments: bool = True) -> None:
+    def __init__(self, parts: Iterable[NamedDocument], *, has_comments: bool = True) -> None:
         self._parts = list(parts)
-        self._jsdoc = jsdoc if has_comments else _omit_jsdoc
+        self._jsdoc = format_jsdoc if has_comments else _omit_jsdoc
         self._identities: dict[tuple[int, Pointer], str] = {}
         self._texts: dict[tuple[int, Pointer], str] = {}
         self._endless = {id(part): find_endless_references(part.document) for part in self._parts}
-        self._uses = self._count_uses()
+        self._uses = self._count_references()
         self._names: dict[str, str] = {}
         self._taken_names: set[str] = set(_RESERVED_WITH_RICH_VALUES if is_rich.get() else _RESERVED)
         self._pending: deque[tuple[str, _PrintScope]] = deque()
         self._has_content = False
 
-    def print_root(self, part: Part) -> str:
+    def print_root(self, part: NamedDocument) -> str:
         """The type of the whole document."""
         definition = part.document.definitions[()]
         scope = _PrintScope(part, ())
         if _refers_to_root(part.document):
-            return self._use_alias(scope, ())
+            return self._get_or_create_alias(scope, ())
         return self._print_shape(definition.shape, scope)
 
     def print_aliases(self) -> list[str]:
@@ -121,7 +121,7 @@ class TypePrinter:
             )
         return [*([_CONTENT_DECLARATION] if self._has_content else []), *declarations]
 
-    def _count_uses(self) -> Counter[str]:
+    def _count_references(self) -> Counter[str]:
         uses: Counter[str] = Counter()
         counted: set[str] = set()
         for part in self._parts:
@@ -135,12 +135,12 @@ class TypePrinter:
                 uses.update(self._compute_identity(part, reference.pointer) for reference in definition.references)
         return uses
 
-    def _compute_identity(self, part: Part, pointer: Pointer) -> str:
+    def _compute_identity(self, part: NamedDocument, pointer: Pointer) -> str:
         """The same for the same definition in two documents, however far its references reach."""
         key = (id(part), pointer)
         if key not in self._identities:
-            reachable = _find_reachable(part.document, pointer)
-            self._identities[key] = _digest(
+            reachable = _find_reachable_pointers(part.document, pointer)
+            self._identities[key] = _compute_value_digest(
                 (
                     pointer,
                     sorted(
@@ -150,10 +150,10 @@ class TypePrinter:
             )
         return self._identities[key]
 
-    def _compute_digest(self, part: Part, pointer: Pointer) -> str:
+    def _compute_digest(self, part: NamedDocument, pointer: Pointer) -> str:
         key = (id(part), pointer)
         if key not in self._texts:
-            self._texts[key] = _digest(part.document.definitions[pointer])
+            self._texts[key] = _compute_value_digest(part.document.definitions[pointer])
         return self._texts[key]
 
     def _print_shape(self, shape: Shape, scope: _PrintScope) -> str:
@@ -165,7 +165,7 @@ class TypePrinter:
                 return text
             case Array(item, is_set):
                 return (
-                    f"Set<{self._print_shape(item, scope.enter())}>"
+                    f"Set<{self._print_shape(item, scope.enter_nested())}>"
                     if is_set
                     else f"{self._print_operand(item, scope)}[]"
                 )
@@ -174,14 +174,16 @@ class TypePrinter:
             case Object():
                 return self._print_object(shape, scope)
             case Union(members):
-                return " | ".join(_unique(self._print_shape(member, scope.enter()) for member in members))
+                return " | ".join(
+                    _deduplicate_texts(self._print_shape(member, scope.enter_nested()) for member in members)
+                )
             case Intersection(members):
-                return " & ".join(_unique(self._print_operand(member, scope) for member in members))
+                return " & ".join(_deduplicate_texts(self._print_operand(member, scope) for member in members))
             case Reference():
                 return self._print_reference(shape, scope)
 
     def _print_operand(self, shape: Shape, scope: _PrintScope) -> str:
-        text = self._print_shape(shape, scope.enter())
+        text = self._print_shape(shape, scope.enter_nested())
         is_compound = isinstance(self._resolve_references(shape, scope), Union | Intersection)
         return f"({text})" if is_compound and not _WORD.fullmatch(text) else text
 
@@ -194,9 +196,9 @@ class TypePrinter:
         return shape
 
     def _print_tuple(self, shape: Tuple, scope: _PrintScope) -> str:
-        inner = scope.enter()
+        inner = scope.enter_nested()
         optional = [*shape.items[shape.required :], *([] if shape.rest is None else [Array(shape.rest)])]
-        if any(self._refers_back(item, scope) for item in optional):
+        if any(self._refers_to_owner(item, scope) for item in optional):
             return self._print_labelled_tuple(shape, inner)
         items = [self._print_shape(item, inner) for item in shape.items[: shape.required]]
         items += [f"{self._print_operand(item, scope)}?" for item in shape.items[shape.required :]]
@@ -215,7 +217,7 @@ class TypePrinter:
             items.append(f"...rest: {self._print_shape(Array(shape.rest), inner)}")
         return f"[{', '.join(items)}]"
 
-    def _refers_back(self, shape: Shape, scope: _PrintScope) -> bool:
+    def _refers_to_owner(self, shape: Shape, scope: _PrintScope) -> bool:
         """Return whether a tuple or array, with no object around it, leads back to the definition that it stands in."""
         pending: list[Shape] = [shape] if isinstance(shape, Array | Tuple | Union | Intersection) else []
         while pending:
@@ -227,14 +229,14 @@ class TypePrinter:
                 case Union(members) | Intersection(members):
                     pending += members
                 case Reference(pointer):
-                    if scope.owner in _find_reachable(scope.part.document, pointer):
+                    if scope.owner in _find_reachable_pointers(scope.part.document, pointer):
                         return True
                 case _:
                     pass
         return False
 
     def _print_object(self, shape: Object, scope: _PrintScope) -> str:
-        inner = scope.enter()
+        inner = scope.enter_nested()
         members = [self._print_property(prop, inner) for prop in shape.properties]
         if shape.index is not None:
             if not members and not shape.index_comment and isinstance(shape.index, Keyword):
@@ -246,17 +248,17 @@ class TypePrinter:
         line = f"{{ {'; '.join(members)} }}"
         if len(line) <= MAX_LINE_CHARACTERS and "\n" not in line:
             return line
-        return "{\n" + "".join(f"{indent(member)};\n" for member in members) + "}"
+        return "{\n" + "".join(f"{indent_lines(member)};\n" for member in members) + "}"
 
     def _print_property(self, prop: Property, scope: _PrintScope) -> str:
         mark = "" if prop.required else "?"
         doc = prop.doc or self._find_inlined_doc(prop.shape, scope)
         return f"{self._jsdoc(doc)}{to_member_name(prop.name)}{mark}: {self._print_shape(prop.shape, scope)}"
 
-    def _find_inlined_doc(self, shape: Shape, scope: _PrintScope) -> Doc:
+    def _find_inlined_doc(self, shape: Shape, scope: _PrintScope) -> JsDoc:
         if isinstance(shape, Reference) and self._is_inlined(shape, scope):
             return scope.part.document.definitions[shape.pointer].doc
-        return Doc()
+        return JsDoc()
 
     def _print_index_type(self, shape: Object, index: Shape, scope: _PrintScope) -> str:
         """TypeScript wants every listed property to fit the index signature, JSON Schema does not."""
@@ -266,7 +268,7 @@ class TypePrinter:
         texts = [index_text, *(self._print_shape(prop.shape, scope) for prop in shape.properties)]
         if not all(prop.required for prop in shape.properties):
             texts.append("undefined")
-        members = _unique(texts)
+        members = _deduplicate_texts(texts)
         widened = " | ".join(members)
         if len(members) > MAX_INDEX_MEMBERS or len(widened) > MAX_LINE_CHARACTERS or "\n" in widened:
             return "/* narrower than TypeScript can express */ unknown"
@@ -277,17 +279,17 @@ class TypePrinter:
             return "/* refers to itself */ unknown"
         if self._is_inlined(shape, scope):
             definition = scope.part.document.definitions[shape.pointer]
-            return self._print_shape(definition.shape, scope.enter(shape.pointer))
-        return self._use_alias(scope, shape.pointer)
+            return self._print_shape(definition.shape, scope.enter_nested(shape.pointer))
+        return self._get_or_create_alias(scope, shape.pointer)
 
     def _is_inlined(self, shape: Reference, scope: _PrintScope) -> bool:
         definition = scope.part.document.definitions[shape.pointer]
-        if _is_small(definition.shape):
+        if _is_small_shape(definition.shape):
             return True
         uses = self._uses[self._compute_identity(scope.part, shape.pointer)]
         return bool(shape.pointer) and uses < 2 and scope.depth < MAX_INLINE_DEPTH
 
-    def _use_alias(self, scope: _PrintScope, pointer: Pointer) -> str:
+    def _get_or_create_alias(self, scope: _PrintScope, pointer: Pointer) -> str:
         identity = self._compute_identity(scope.part, pointer)
         if identity not in self._names:
             definition = scope.part.document.definitions[pointer]
@@ -305,23 +307,23 @@ class TypePrinter:
         return name
 
 
-def _unique(texts: Iterable[str]) -> list[str]:
+def _deduplicate_texts(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _is_small(shape: Shape) -> bool:
+def _is_small_shape(shape: Shape) -> bool:
     if isinstance(shape, Union):
-        return len(shape.members) <= MAX_SMALL_MEMBERS and all(map(_is_small, shape.members))
+        return len(shape.members) <= MAX_SMALL_MEMBERS and all(map(_is_small_shape, shape.members))
     return isinstance(shape, Keyword | Literal)
 
 
-def _refers_to_root(document: Document) -> bool:
+def _refers_to_root(document: ShapeDocument) -> bool:
     return any(
         not reference.pointer for definition in document.definitions.values() for reference in definition.references
     )
 
 
-def _find_reachable(document: Document, pointer: Pointer) -> set[Pointer]:
+def _find_reachable_pointers(document: ShapeDocument, pointer: Pointer) -> set[Pointer]:
     reached = {pointer}
     pending = [pointer]
     while pending:
@@ -332,17 +334,17 @@ def _find_reachable(document: Document, pointer: Pointer) -> set[Pointer]:
     return reached
 
 
-def _digest(value: object) -> str:
+def _compute_value_digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def pascal_case(text: str) -> str:
+def to_pascal_case(text: str) -> str:
     """``read_file`` and ``read-file`` as ``ReadFile``; empty when there is no ASCII letter or digit."""
     return "".join(word[0].upper() + word[1:] for word in _WORD.findall(text[:100]))
 
 
-def _create_alias_name(pointer: Pointer, definition: Definition, root_name: str) -> str:
-    alias = pascal_case(pointer[-1]) if pointer else pascal_case(definition.title) or root_name
+def _create_alias_name(pointer: Pointer, definition: ShapeDefinition, root_name: str) -> str:
+    alias = to_pascal_case(pointer[-1]) if pointer else to_pascal_case(definition.title) or root_name
     if not alias:
         return "Shared"
     return alias if alias[0].isalpha() else f"Type{alias}"

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
-from ..data.references import LocalReferences
+from ..data.references import LocalReferenceResolver
 from ..data.rich_values import is_rich
 from ..data.similar_names import find_nearest_names
 
@@ -60,7 +60,7 @@ _NO_INPUT: dict[str, Any] = {"type": "object", "keys": {}, "open": False}  # a c
 _UNKNOWN_LITERAL = {"type": "unknown"}
 
 
-def check_program(
+def find_program_problems(
     facts: Any,
     catalog_names: Collection[str],
     get_input_schema: Callable[[str], Any],
@@ -71,18 +71,20 @@ def check_program(
     ``facts`` is what the worker reported, untrusted; ``get_input_schema`` returns a known tool's JSON Schema or None,
     ``get_conversion`` how its validator converts other scalars and names, as a `Conversion`.
     """
-    found = chain(_module_problems(facts), _call_problems(facts, catalog_names, get_input_schema, get_conversion))
+    found = chain(
+        _find_module_problems(facts), _find_call_problems(facts, catalog_names, get_input_schema, get_conversion)
+    )
     return sorted(islice(found, MAX_PROBLEMS), key=lambda problem: (problem["line"], problem["column"]))
 
 
-def _module_problems(facts: Any) -> Iterator[ProgramProblem]:
-    for use in get_located_items(facts, "modules"):
+def _find_module_problems(facts: Any) -> Iterator[ProgramProblem]:
+    for use in list_located_facts(facts, "modules"):
         message = MODULE_USES.get(kind) if isinstance(kind := use.get("kind"), str) else None
         if message is not None:
             yield create_problem(use, message)
 
 
-def _call_problems(
+def _find_call_problems(
     facts: Any,
     names: Collection[str],
     get_input_schema: Callable[[str], Any],
@@ -90,8 +92,8 @@ def _call_problems(
 ) -> Iterator[ProgramProblem]:
     missing_tool_messages: dict[str, str] = {}
     roots: dict[str, ToolSchema] = {}
-    visits = SchemaVisits()
-    for call in get_located_items(facts, "calls"):
+    visits = SchemaVisitBudget()
+    for call in list_located_facts(facts, "calls"):
         name = call.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
             continue
@@ -106,16 +108,18 @@ def _call_problems(
             roots[name] = ToolSchema(get_input_schema(name), visits, get_conversion(name))
         literal = call.get("input", _UNKNOWN_LITERAL)
         if (keyword := _first_keyword(literal)) is not None:
-            example = f"{format_tool(name)}({{ {keyword}: ... }})"
-            yield create_problem(call, f"{format_tool(name)} takes one object, not keyword arguments: write {example}")
+            example = f"{format_tool_reference(name)}({{ {keyword}: ... }})"
+            yield create_problem(
+                call, f"{format_tool_reference(name)} takes one object, not keyword arguments: write {example}"
+            )
             continue
         if literal is None and (resolve_schema(roots[name].schema, roots[name]) or {}).get("type") == "object":
             literal = _NO_INPUT
-        for message in _find_mistakes(literal, roots[name].schema, roots[name], "input", 0):
-            yield create_problem(call, f"{format_tool(name)}: {message}")
+        for message in _find_input_mistakes(literal, roots[name].schema, roots[name], "input", 0):
+            yield create_problem(call, f"{format_tool_reference(name)}: {message}")
 
 
-class SchemaVisits:
+class SchemaVisitBudget:
     """The remaining number of schema visits, after which nothing more is checked."""
 
     def __init__(self) -> None:
@@ -129,26 +133,26 @@ class SchemaVisits:
 class ToolSchema:
     """A tool's whole schema, with the visits that it shares with others."""
 
-    def __init__(self, schema: Any, visits: SchemaVisits, conversion: str = "unknown") -> None:
+    def __init__(self, schema: Any, visits: SchemaVisitBudget, conversion: str = "unknown") -> None:
         self.schema, self.visits, self.conversion = schema, visits, conversion
-        self.local = LocalReferences(schema)
+        self.local = LocalReferenceResolver(schema)
         self._folded_names: dict[str, str] = {}  # a name may be as long as the schema
 
-    def may_visit(self, schema: Mapping[str, Any]) -> bool:
+    def consume_visit(self, schema: Mapping[str, Any]) -> bool:
         kinds, required = schema.get("type"), schema.get("required")
         many = (len(kinds) if is_array(kinds) else 0) + (len(required) if is_array(required) else 0)
         return self.visits.consume(1 + many // NAMES_PER_VISIT)
 
-    def may_list(self, properties: Mapping[str, Any]) -> bool:
+    def consume_property_visits(self, properties: Mapping[str, Any]) -> bool:
         return self.visits.consume(len(properties) // NAMES_PER_VISIT)
 
-    def fold(self, name: str) -> str:
+    def fold_property_name(self, name: str) -> str:
         if name not in self._folded_names:
             self._folded_names[name] = fold_name(name)
         return self._folded_names[name]
 
 
-def get_located_items(facts: Any, key: str) -> list[dict[str, Any]]:
+def list_located_facts(facts: Any, key: str) -> list[dict[str, Any]]:
     items = list_or_empty(mapping_or_empty(facts).get(key))
     return [item for item in items[:MAX_CHECKED_CALLS] if is_object(item) and _has_location(item)] if items else items
 
@@ -172,18 +176,19 @@ def _may_be_inherited(name: str, names: Collection[str]) -> bool:
 def _describe_missing_tool(name: str, names: Collection[str], *, may_suggest: bool) -> str:
     suggestions = find_nearest_names(name, names) if may_suggest else []
     if suggestions:
-        return f"{format_tool(name)} does not exist; did you mean {' or '.join(map(format_tool, suggestions))}?"
+        known = " or ".join(map(format_tool_reference, suggestions))
+        return f"{format_tool_reference(name)} does not exist; did you mean {known}?"
     if len(names) <= MAX_LISTED_NAMES:
-        known = ", ".join(map(format_tool, sorted(names)))
-        return f"{format_tool(name)} does not exist; there is {known or 'no tool'}"
-    return f"{format_tool(name)} does not exist"
+        known = ", ".join(map(format_tool_reference, sorted(names)))
+        return f"{format_tool_reference(name)} does not exist; there is {known or 'no tool'}"
+    return f"{format_tool_reference(name)} does not exist"
 
 
-def format_tool(name: str) -> str:
+def format_tool_reference(name: str) -> str:
     return f"tools.{name}" if name.isidentifier() and name.isascii() else f'tools["{name}"]'
 
 
-def _find_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str, depth: int) -> Iterator[str]:
+def _find_input_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str, depth: int) -> Iterator[str]:
     """Yield the certain errors of a ``literal`` against ``schema``."""
     if not is_object(literal) or depth > MAX_DEPTH:
         return
@@ -199,7 +204,7 @@ def _find_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str, depth
     elif literal["type"] == "array" and "prefixItems" not in schema:
         items = list_or_empty(literal.get("items"))
         for index, item in enumerate(items[:MAX_KEYS]):
-            yield from _find_mistakes(item, schema.get("items"), root, f"{path}[{index}]", depth + 1)
+            yield from _find_input_mistakes(item, schema.get("items"), root, f"{path}[{index}]", depth + 1)
 
 
 def _first_keyword(literal: Any) -> str | None:
@@ -243,17 +248,17 @@ def _find_object_mistakes(
         yield f"{path}.{key} does not exist; did you mean {name}?"
     unknown = [key for key in unknown if key not in misspelled]
     if literal.get("open") is False:
-        for key in _find_missing(keys, unknown, schema, root):
+        for key in _find_missing_keys(keys, unknown, schema, root):
             if key not in misspelled.values():
                 yield f"{path}.{key} is required"
-    if unknown and is_closed(schema) and root.may_list(properties):
-        folded = set(map(root.fold, properties))
+    if unknown and is_closed(schema) and root.consume_property_visits(properties):
+        folded = set(map(root.fold_property_name, properties))
         for key in unknown:
             if fold_name(key) not in folded:
                 yield f"{path}.{key} does not exist{describe_valid_keys(properties)}"
     for key, value in keys.items():
         if key in properties:
-            yield from _find_mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
+            yield from _find_input_mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
 
 
 def _find_misspelled(
@@ -266,19 +271,19 @@ def _find_misspelled(
     """Return the keys that differ from a property only in case and dashes, with that property's name."""
     # A pydantic model populated by name takes `from_date` where its schema says `fromDate`.
     may_have_more = schema.get("additionalProperties") or schema.get("patternProperties")
-    if root.conversion == "unknown" or may_have_more or not unknown or not root.may_list(properties):
+    if root.conversion == "unknown" or may_have_more or not unknown or not root.consume_property_visits(properties):
         return {}
-    names = {root.fold(name): name for name in properties if name not in keys}
+    names = {root.fold_property_name(name): name for name in properties if name not in keys}
     return {key: names[fold_name(key)] for key in unknown if fold_name(key) in names}
 
 
-def _find_missing(
+def _find_missing_keys(
     keys: Mapping[str, Any], unknown: list[str], schema: Mapping[str, Any], root: ToolSchema
 ) -> Iterator[str]:
     aliases = {fold_name(key) for key in unknown}
     required: Any = schema.get("required")
     for key in list_or_empty(required):
-        if isinstance(key, str) and key not in keys and root.fold(key) not in aliases:
+        if isinstance(key, str) and key not in keys and root.fold_property_name(key) not in aliases:
             yield key
 
 
@@ -298,12 +303,12 @@ def describe_valid_keys(properties: Mapping[str, Any]) -> str:
 def resolve_schema(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
     """Return the schema behind local references; None if it is unknown."""
     for _ in range(MAX_DEPTH):
-        if not is_mapping(schema) or not root.may_visit(schema):
+        if not is_mapping(schema) or not root.consume_visit(schema):
             return None
         reference = schema.get("$ref")
         if reference is None:
             return schema
-        schema = root.local.target(reference)
+        schema = root.local.find_target(reference)
     return None
 
 
@@ -314,7 +319,7 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Too
     if (
         allowed is not None
         and "nullable" not in schema
-        and all(_excludes(kind, literal, schema, root) for kind in types)
+        and all(_is_certainly_not_of_type(kind, literal, schema, root) for kind in types)
     ):
         return True
     for keyword in ("anyOf", "oneOf"):
@@ -326,7 +331,7 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Too
     return False
 
 
-def _excludes(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema) -> bool:
+def _is_certainly_not_of_type(kind: Any, literal: dict[str, Any], schema: Mapping[str, Any], root: ToolSchema) -> bool:
     """Return whether a literal is certainly not of the JSON Schema type ``kind``.
 
     If the validator is unknown, most conversions between scalars exist somewhere ("1", 1 and true for each other; a
@@ -422,7 +427,7 @@ MISSING_GLOBALS = {
 """What to use instead of globals of other hosts."""
 
 
-def check_free_names(
+def find_undefined_names(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> list[ProgramProblem]:
     """Return the undefined names, each ``{"message", "line", "column"}``.
@@ -430,14 +435,14 @@ def check_free_names(
     ``facts`` is what the worker reported, untrusted; ``tools`` are the names that a program calls, ``globals_`` those
     of its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
     """
-    return list(islice(_find_undefined(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
+    return list(islice(_iter_undefined_names(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
 
 
-def _find_undefined(
+def _iter_undefined_names(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> Iterator[ProgramProblem]:
     tools_by_folded_name: dict[str, str] | None = None
-    for use in get_located_items(facts, "free"):
+    for use in list_located_facts(facts, "free"):
         name = use.get("name")
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or name in globals_:
             continue
@@ -466,7 +471,7 @@ _SIMILARITY, _STRICT_SIMILARITY = 0.6, 0.8
 _OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nullable")
 
 
-def check_results(
+def find_missing_result_fields(
     facts: Any, catalog_names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> list[ProgramProblem]:
     """Return fields that a program reads and its tools never return, in the form of `check_program`.
@@ -480,9 +485,9 @@ def _find_field_problems(
     facts: Any, names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> Iterator[ProgramProblem]:
     roots: dict[str, ToolSchema] = {}
-    visits = SchemaVisits()
+    visits = SchemaVisitBudget()
     suggestions = iter(range(MAX_SUGGESTIONS))
-    for read in get_located_items(facts, "reads"):
+    for read in list_located_facts(facts, "reads"):
         tool, name = read.get("tool"), read.get("name")
         if not isinstance(tool, str) or tool not in names or not isinstance(name, str):
             continue
@@ -492,7 +497,7 @@ def _find_field_problems(
             roots[tool] = ToolSchema(get_output_schema(tool), visits)
         declared_fields: dict[str, Any] = {}
         if _lacks_field(name, roots[tool].schema, roots[tool], declared_fields, 0) and declared_fields:
-            is_sure = _is_certain(read, roots[tool])
+            is_sure = _is_read_certain(read, roots[tool])
             near = (
                 find_nearest_names(name, declared_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
                 if next(suggestions, None) is not None
@@ -501,10 +506,10 @@ def _find_field_problems(
             if not near and not is_sure:
                 continue
             hint = f"; did you mean {' or '.join(near)}?" if near else describe_valid_keys(declared_fields)
-            yield create_problem(read, f"{format_tool(tool)}: result.{name} does not exist{hint}")
+            yield create_problem(read, f"{format_tool_reference(tool)}: result.{name} does not exist{hint}")
 
 
-def _is_certain(read: dict[str, Any], root: ToolSchema) -> bool:
+def _is_read_certain(read: dict[str, Any], root: ToolSchema) -> bool:
     """Return whether a program reaches the read: the fields that it tests before may be missing too."""
     tested_fields = list_or_empty(read.get("asked"))[:_MAX_TESTED_FIELDS]
     return not read.get("doubtful") and not any(
@@ -527,7 +532,7 @@ def _lacks_field(name: str, schema: Any, root: ToolSchema, declared_fields: dict
     if "object" not in kinds:
         return True
     properties = mapping_or_empty(resolved.get("properties"))
-    if not is_closed(resolved) or name in properties or not root.may_list(properties):
+    if not is_closed(resolved) or name in properties or not root.consume_property_visits(properties):
         return False
     declared_fields.update(properties)
     return True

@@ -71,7 +71,7 @@ def detect_language(text: str) -> str | None:
     return None
 
 
-def language_hint(text: str) -> str | None:
+def make_language_hint(text: str) -> str | None:
     """Return a hint about a text in another language; None if unclear."""
     language = detect_language(text)
     if language is None:
@@ -79,9 +79,9 @@ def language_hint(text: str) -> str | None:
     return f"This is {language}, and a program is JavaScript. Write it as JavaScript and send the whole program."
 
 
-def failed_language_hint(name: str, text: str) -> str | None:
+def make_failed_language_hint(name: str, text: str) -> str | None:
     """Return a hint for a text that ended with an error of this name; `ls -la` is a program of undefined names."""
-    return language_hint(text) if name in ("SyntaxError", "ReferenceError") else None
+    return make_language_hint(text) if name in ("SyntaxError", "ReferenceError") else None
 
 
 def _is_json(text: str) -> bool:

@@ -51,12 +51,12 @@ class _MalformedFactsError(Exception):
     """The facts are malformed."""
 
 
-def is_analysable(facts: Any) -> bool:
+def has_analysis_facts(facts: Any) -> bool:
     """Return whether the facts (untrusted) include names, loops and modules."""
     return all(check(mapping_or_empty(facts).get(key)) for key, check in _REQUIRED_FACTS.items())
 
 
-def is_module(facts: Any) -> bool:
+def has_module_facts(facts: Any) -> bool:
     """Return whether the facts (untrusted) include the imports of a module."""
     module = mapping_or_empty(mapping_or_empty(facts).get("module"))
     prefix, take = module.get("prefix"), module.get("take", 0)
@@ -78,7 +78,7 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
     """
     if rules.runs_unanalysed:
         return []
-    if not is_analysable(facts):
+    if not has_analysis_facts(facts):
         return [create_not_analysable_violation()]
     try:
         broken_rules = list(_find_banned_names(facts["names"], rules, source))
@@ -87,7 +87,7 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
             broken_rules += _find_statements(facts["loops"], "DisallowedLoop", LOOP_KINDS)
     except _MalformedFactsError:
         return [create_not_analysable_violation()]
-    return sorted(broken_rules, key=_location_order)[:MAX_VIOLATIONS]
+    return sorted(broken_rules, key=_get_location)[:MAX_VIOLATIONS]
 
 
 def find_unknown_tool_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
@@ -157,7 +157,7 @@ def _find_statements(items: Any, violation_kind: str, kinds: tuple[str, ...]) ->
         yield {"kind": violation_kind, "name": kind, "location": location}
 
 
-def _location_order(violation: Violation) -> tuple[int, int]:
+def _get_location(violation: Violation) -> tuple[int, int]:
     return violation["location"]["line"], violation["location"]["column"]
 
 

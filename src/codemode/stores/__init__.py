@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..host.imports import lazy_names
+from ..host.imports import create_lazy_getattr
 
 if TYPE_CHECKING:
     from ..continuations.guard import MemoryResumeGuard as MemoryResumeGuard
@@ -75,4 +75,4 @@ _LAZY_NAMES = {
     "sqlite": "MemoryInterruptStore SqliteInterruptStore",
 }
 __all__ = [name for names in _LAZY_NAMES.values() for name in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__ = lazy_names(__name__, _LAZY_NAMES)
+__getattr__ = create_lazy_getattr(__name__, _LAZY_NAMES)

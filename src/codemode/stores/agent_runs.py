@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..continuations.guard import RENEW_SECONDS, Claim, ResumeGuard
-from ..continuations.keys import get_process_keys
+from ..continuations.keys import get_or_create_process_keys
 from ..continuations.signing import KeyRing
-from ..data.json_values import canonical_json, decode_json, encode_json
+from ..data.json_values import decode_json, encode_canonical_json, encode_json
 from ..errors import CodeModeProtocolError
 from ..host.clock import now_ms
 from ..interrupts.interrupt import FRAMEWORK_KEY, Interrupt, PendingRequest, make_agent_interrupt
-from .answers import display_digest
+from .answers import compute_display_digest
 from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant
-from .resumer import continuation_options, require_guard
+from .resumer import get_continuation_options, require_store_guard
 
 if TYPE_CHECKING:
     from ..options.parts import ContinuationOptions
@@ -95,8 +95,8 @@ class AgentRecords:
         payload = {FRAMEWORK_KEY: self._framework, **state}
         if self._signing_options is None:
             return payload
-        payload[_DIGESTS_KEY] = display_digests(requests)
-        return self._key_ring(self._signing_options).sign(
+        payload[_DIGESTS_KEY] = compute_display_digests(requests)
+        return self._create_key_ring(self._signing_options).sign(
             payload, (self.app,), nonce=key, now_ms=now_ms(), max_age_ms=0
         )
 
@@ -108,23 +108,23 @@ class AgentRecords:
             raise CodeModeProtocolError(f"this record does not belong to {self._framework}", details=details)
         if record.app != self.app or self._tenant not in (ALL_TENANTS, record.tenant):
             raise CodeModeProtocolError("this record belongs to another app or tenant", details=details)
-        self._require_signed(record, cast("dict[str, Any]", payload))
+        self._verify_payload_signature(record, cast("dict[str, Any]", payload))
         return cast("dict[str, Any]", payload)
 
-    def _require_signed(self, record: Record, payload: Mapping[str, Any]) -> None:
+    def _verify_payload_signature(self, record: Record, payload: Mapping[str, Any]) -> None:
         """Raise `CodeModeProtocolError` if the requests in the database differ from those of the signed pause."""
         if self._signing_options is None:
             return
         try:
             # The store checks the expiry.
-            self._key_ring(self._signing_options).verify(payload, (self.app,), now_ms=None)
+            self._create_key_ring(self._signing_options).verify(payload, (self.app,), now_ms=None)
         except CodeModeProtocolError as error:
             details = {**error.details, "origin": "continuation", "not_resumable": True}
             raise CodeModeProtocolError(f"the payload of the record: {error.message}", details=details) from None
-        require_displayed(record.requests, payload[_DIGESTS_KEY])
+        require_display_digests(record.requests, payload[_DIGESTS_KEY])
 
-    def _key_ring(self, options: ContinuationOptions) -> KeyRing:
-        keys = options.keys if options.keys is not None else get_process_keys()
+    def _create_key_ring(self, options: ContinuationOptions) -> KeyRing:
+        keys = options.keys if options.keys is not None else get_or_create_process_keys()
         return KeyRing(keys, purpose="agent record", binding=options.conversation_id)
 
     def require_guard(self, tool: Any, options_name: str, *, unless_journaled: bool = False) -> None:
@@ -133,9 +133,9 @@ class AgentRecords:
         ``options_name`` names its options in the message. ``unless_journaled`` accepts a tool with a journal, which
         records its calls.
         """
-        continuation = continuation_options(tool)
+        continuation = get_continuation_options(tool)
         if not (unless_journaled and continuation is not None and continuation.journal is not None):
-            require_guard(self.store, tool, options_name)
+            require_store_guard(self.store, tool, options_name)
 
     def create_pause(
         self,
@@ -177,7 +177,7 @@ class AgentRecords:
     @staticmethod
     def require_unchanged(record: Record, requests: Iterable[PendingRequest]) -> None:
         """Raise `CodeModeProtocolError` unless a record displays these requests."""
-        require_displayed(record.requests, display_digests(requests))
+        require_display_digests(record.requests, compute_display_digests(requests))
 
     @staticmethod
     def join_programs(programs: list[str]) -> tuple[str | None, list[int]]:
@@ -198,14 +198,14 @@ class AgentRecords:
         return dict(await settings if inspect.isawaitable(settings) else settings)
 
 
-def display_digests(requests: Iterable[StoredRequest | PendingRequest]) -> dict[str, str]:
+def compute_display_digests(requests: Iterable[StoredRequest | PendingRequest]) -> dict[str, str]:
     """Return the display digests by request id."""
-    return {request.interrupt_id: display_digest(request) for request in requests}
+    return {request.interrupt_id: compute_display_digest(request) for request in requests}
 
 
-def require_displayed(requests: Iterable[StoredRequest], expected: Mapping[str, str]) -> None:
+def require_display_digests(requests: Iterable[StoredRequest], expected: Mapping[str, str]) -> None:
     """Raise `CodeModeProtocolError` unless the requests have the expected display digests, given by request id."""
-    displayed = display_digests(requests)
+    displayed = compute_display_digests(requests)
     for interrupt_id, digest in expected.items():
         if displayed.get(interrupt_id) != digest:
             raise CodeModeProtocolError(
@@ -220,7 +220,7 @@ def to_stored_pause(pause: Interrupt, **columns: Any) -> StoredPause:
     return StoredPause(**fields, continuation=pause.continuation, **columns)
 
 
-def encode_outcome(outcome: Any) -> dict[str, Any]:
+def encode_agent_outcome(outcome: Any) -> dict[str, Any]:
     """Encode the outcome of a run, an output or a `StoredPause`, as plain JSON."""
     if not isinstance(outcome, StoredPause):
         return {"output": outcome}
@@ -230,7 +230,7 @@ def encode_outcome(outcome: Any) -> dict[str, Any]:
     return {"pause": outcome.to_dict(), "tool": tool, "source": outcome.source, "payload": outcome.payload}
 
 
-def decode_outcome(outcome: Mapping[str, Any]) -> Any:
+def decode_agent_outcome(outcome: Mapping[str, Any]) -> Any:
     """Decode what `encode_outcome` returned."""
     if "output" in outcome:
         return outcome["output"]
@@ -283,11 +283,11 @@ class AgentRun:
     @property
     def outcome(self) -> Any:
         """The output of a finished run, or the `StoredPause` in which it waits."""
-        return decode_outcome(self.recorded_outcome or {"output": None})
+        return decode_agent_outcome(self.recorded_outcome or {"output": None})
 
     async def finish(self, outcome: Any) -> Any:
         """Record an output (plain JSON) or `StoredPause`; return the recorded outcome, maybe an earlier one."""
-        return decode_outcome(await self.record_outcome(encode_outcome(outcome)))
+        return decode_agent_outcome(await self.record_outcome(encode_agent_outcome(outcome)))
 
     async def claim(self) -> None:
         """Claim the run. Raises `CodeModeProtocolError` if another host died with unguarded effects."""
@@ -363,7 +363,7 @@ async def hold_agent_run(
     If the block fails before `AgentRun.mark_unguarded`, the run can be tried again. ``is_framework_durable``: the
     framework itself persists what was done. Raises `CodeModeProtocolError` when other answers were given before.
     """
-    digest = hashlib.sha256(canonical_json(dict(answers)).encode()).hexdigest()
+    digest = hashlib.sha256(encode_canonical_json(dict(answers)).encode()).hexdigest()
     run = AgentRun(guard, Claim(key, digest, expires_at_ms), is_framework_durable=is_framework_durable)
     await run.claim()
     renewal = asyncio.get_running_loop().create_task(run.renew())

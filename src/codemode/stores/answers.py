@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..data.json_values import canonical_json, encode_json
+from ..data.json_values import encode_canonical_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..errors import CodeModeError, CodeModeProtocolError
 from ..interrupts.interrupt import APPROVAL_KIND, PendingRequest
@@ -16,8 +16,8 @@ from ..options.checked_fields import WrongTypeError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, LedgerEntry, Waiting
 from ..records import record
 from ..schemas.compiled import SchemaMismatchError
-from ..schemas.json_schemas import DictSchema
-from .audit import content_digest, truncate
+from ..schemas.json_schemas import CompiledJsonSchema
+from .audit import compute_json_digest, truncate_for_audit
 from .errors import AnswerRefusedError
 from .records import StoredRequest
 
@@ -27,7 +27,7 @@ _MAX_VALUE_CHARACTERS = 200
 _ABSENT: Any = object()
 
 
-def differences(before: Any, after: Any) -> list[dict[str, Any]]:
+def list_differences(before: Any, after: Any) -> list[dict[str, Any]]:
     """Return at most `MAX_DIFFERENCES` differences: ``path``, a JSON pointer, with ``from`` and ``to``.
 
     An added value has no ``from``, a removed one no ``to``. A long value is replaced by ``from_start`` or ``to_start``,
@@ -49,8 +49,8 @@ def _iter_changes(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
         path, old, new = stack.pop()
         members = _pair_members(old, new)
         if members is not None:
-            stack += [(_child_path(path, name), *values) for name, *values in reversed(members)]
-        elif not _is_same(old, new):
+            stack += [(_append_to_path(path, name), *values) for name, *values in reversed(members)]
+        elif not _is_same_value(old, new):
             yield path, old, new
 
 
@@ -60,19 +60,21 @@ def _pair_members(old: Any, new: Any) -> list[tuple[str, Any, Any]] | None:
         return [(name, old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in names]
     if is_array(old) and is_array(new):
         length = max(len(old), len(new))
-        return [(str(index), _item_or_absent(old, index), _item_or_absent(new, index)) for index in range(length)]
+        return [
+            (str(index), _get_item_or_absent(old, index), _get_item_or_absent(new, index)) for index in range(length)
+        ]
     return None
 
 
-def _item_or_absent(items: list[Any], index: int) -> Any:
+def _get_item_or_absent(items: list[Any], index: int) -> Any:
     return items[index] if index < len(items) else _ABSENT
 
 
-def _is_same(old: Any, new: Any) -> bool:
+def _is_same_value(old: Any, new: Any) -> bool:
     return type(old) is type(new) and old == new  # True == 1 in Python
 
 
-def _child_path(path: str, name: str) -> str:
+def _append_to_path(path: str, name: str) -> str:
     if len(path) >= _MAX_PATH_CHARACTERS:
         return path
     child = f"{path}/{name[:_MAX_PATH_CHARACTERS].replace('~', '~0').replace('/', '~1')}"
@@ -82,14 +84,14 @@ def _child_path(path: str, name: str) -> str:
 def _describe_value(key: str, value: Any) -> dict[str, Any]:
     if value is _ABSENT:
         return {}
-    text = canonical_json(value)
+    text = encode_canonical_json(value)
     if len(text) <= _MAX_VALUE_CHARACTERS:
         return {key: value}
     return {f"{key}_start": text[:_MAX_VALUE_CHARACTERS], f"{key}_digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
 @record
-class Answer:
+class EncodedAnswer:
     """A decision as it is stored and compared.
 
     ``audit_fields`` go into the audit; None when the request was not waiting, so that the answer was not validated.
@@ -99,14 +101,14 @@ class Answer:
     audit_fields: Mapping[str, Any] | None
 
 
-def display_digest(request: StoredRequest | PendingRequest) -> str:
+def compute_display_digest(request: StoredRequest | PendingRequest) -> str:
     """Return the digest of what an approver saw."""
     if not isinstance(request, StoredRequest | PendingRequest):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongTypeError(f"request must be one of the requests of a record or an interrupt, got {request!r:.200}")
     kind, displayed_input = (
         (request.kind, request.input) if isinstance(request, StoredRequest) else get_displayed_kind_and_input(request)
     )
-    return content_digest(
+    return compute_json_digest(
         {"id": request.interrupt_id, "tool": request.tool_name, "input": displayed_input, "kind": kind}
     )
 
@@ -123,20 +125,22 @@ def get_displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
     return str(payload.get("kind", "")), request.input
 
 
-def prepare_answers(
+def validate_and_encode_answers(
     requests: Iterable[StoredRequest], decisions: Mapping[str, Any], decision_jsons: Mapping[str, str]
-) -> dict[str, Answer]:
+) -> dict[str, EncodedAnswer]:
     """Validate answers and add audit fields for the waiting requests. Raises `AnswerRefusedError`."""
     waiting = list(requests)
-    check_answers(waiting, decisions)
+    require_valid_answers(waiting, decisions)
     audit_fields = {
-        request.interrupt_id: _audit_fields(request, json.loads(decision_jsons[request.interrupt_id]))
+        request.interrupt_id: _create_audit_fields(request, json.loads(decision_jsons[request.interrupt_id]))
         for request in waiting
     }
-    return {name: Answer(decision_json, audit_fields.get(name)) for name, decision_json in decision_jsons.items()}
+    return {
+        name: EncodedAnswer(decision_json, audit_fields.get(name)) for name, decision_json in decision_jsons.items()
+    }
 
 
-def require_decisions(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
+def require_decision_mapping(decisions: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return decisions by request id. Raises `ValueError` if they are not a mapping."""
     if not is_mapping(decisions):
         raise WrongTypeError(f"decisions must be a mapping of request ids to answers, got {decisions!r:.200}")
@@ -148,26 +152,26 @@ def encode_decisions(decisions: Mapping[str, Any]) -> dict[str, str]:
     decision_jsons: dict[str, str] = {}
     for interrupt_id, decision in decisions.items():
         try:
-            decision_jsons[interrupt_id] = canonical_json(_to_plain_json(decision))
+            decision_jsons[interrupt_id] = encode_canonical_json(_to_plain_json(decision))
         except CodeModeError as error:
-            raise _refusal_error({interrupt_id: [error.message]}) from error
+            raise _answer_refused_error({interrupt_id: [error.message]}) from error
     return decision_jsons
 
 
-def check_answers(requests: Iterable[StoredRequest], decisions: Mapping[str, Any]) -> None:
+def require_valid_answers(requests: Iterable[StoredRequest], decisions: Mapping[str, Any]) -> None:
     """Raise `AnswerRefusedError` with all problems of all invalid answers."""
     problems: dict[str, list[str]] = {}
     for request in requests:
-        request_problems = _problems(request, decisions[request.interrupt_id])
+        request_problems = _list_answer_problems(request, decisions[request.interrupt_id])
         if request_problems:
             problems[request.interrupt_id] = request_problems
     if problems:
-        raise _refusal_error(problems)
+        raise _answer_refused_error(problems)
 
 
-def _problems(request: StoredRequest, decision: Any) -> list[str]:
+def _list_answer_problems(request: StoredRequest, decision: Any) -> list[str]:
     try:
-        read_answers([_ledger_entry(request)], {request.interrupt_id: decision})
+        read_answers([_to_ledger_entry(request)], {request.interrupt_id: decision})
         if request.kind != APPROVAL_KIND or not is_object(decision) or "input" not in decision:
             return []
         edited = request.read_edited_input(decision)
@@ -175,35 +179,35 @@ def _problems(request: StoredRequest, decision: Any) -> list[str]:
         return [error.message]
     except (ValueError, TypeError, RecursionError) as error:
         return [f"the edited input is refused: {error}"]
-    return [] if request.input_schema is None else _schema_problems(request.input_schema, edited)
+    return [] if request.input_schema is None else _list_schema_problems(request.input_schema, edited)
 
 
-def _audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any]:
+def _create_audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any]:
     """Return the audit fields of a decision. Answers may be secrets: except for inputs, only digests are written."""
     if request.kind == UNKNOWN_OUTCOME_KIND:
         ((name, value),) = decision.items()
         if name in ("value", "error"):
-            return {"decision": name, "digest": content_digest(value)}
+            return {"decision": name, "digest": compute_json_digest(value)}
         return {"decision": "run_again"}
     if request.kind != APPROVAL_KIND:
-        return {"decision": "answered", "digest": content_digest(decision)}
-    reason = truncate(decision.get("reason") or "") or None
+        return {"decision": "answered", "digest": compute_json_digest(decision)}
+    reason = truncate_for_audit(decision.get("reason") or "") or None
     audit_fields = {"decision": "approved" if decision["approved"] else "denied", "reason": reason}
     if "input" not in decision:
         return audit_fields
     edited = request.read_edited_input(decision)
-    diff = differences(request.input, edited)
+    diff = list_differences(request.input, edited)
     return {
         **audit_fields,
         "decision": "edited" if diff else "approved",
-        "digest": content_digest(edited),
+        "digest": compute_json_digest(edited),
         "diff": tuple(diff),
     }
 
 
-def _schema_problems(schema: Any, edited: Any) -> list[str]:
+def _list_schema_problems(schema: Any, edited: Any) -> list[str]:
     try:
-        DictSchema(schema).validate_input(edited)
+        CompiledJsonSchema(schema).validate_input(edited)
     except SchemaMismatchError as mismatch:
         return [f"{problem['path'] or 'input'}: {problem['message']}" for problem in mismatch.problems]
     except ValueError:
@@ -211,7 +215,7 @@ def _schema_problems(schema: Any, edited: Any) -> list[str]:
     return []
 
 
-def _ledger_entry(request: StoredRequest) -> LedgerEntry:
+def _to_ledger_entry(request: StoredRequest) -> LedgerEntry:
     """Return a ledger entry that waits as the request does, for `read_answers`."""
     input_json = encode_json(request.input, what="the input")
     payload = encode_json({**request.payload, "kind": request.kind}, what="payload")
@@ -223,6 +227,6 @@ def _to_plain_json(decision: Any) -> Any:
     return json.loads(encode_json(decision, what="the decision"))
 
 
-def _refusal_error(problems: dict[str, list[str]]) -> AnswerRefusedError:
+def _answer_refused_error(problems: dict[str, list[str]]) -> AnswerRefusedError:
     text = "; ".join(f"{interrupt_id!r}: {', '.join(found)}" for interrupt_id, found in problems.items())
     return AnswerRefusedError(f"an answer does not fit: {text}", details={"problems": problems})

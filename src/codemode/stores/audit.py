@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
-from ..data.json_values import canonical_json, decode_json, encode_json, replace_lone_surrogates
+from ..data.json_values import decode_json, encode_canonical_json, encode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_mapping, is_object
 from ..records import record
 
@@ -92,23 +92,25 @@ INDEXED_COLUMNS = ("sequence", "tenant", "record_id", "previous", "hash")
 _BODY_FIELDS = frozenset(FIELD_NAMES) - frozenset(INDEXED_COLUMNS)
 
 
-def compute_hash(line: AuditLine) -> str:
+def compute_line_hash(line: AuditLine) -> str:
     """Return the hash of a line; "" if a field is not JSON."""
     values = {name: getattr(line, name) for name in FIELD_NAMES if name != "hash"}
     try:
-        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
+        return hashlib.sha256(encode_canonical_json(values).encode()).hexdigest()
     except (TypeError, ValueError, RecursionError):
         return ""
 
 
-def encode_body(line: AuditLine) -> str:
+def encode_line_body(line: AuditLine) -> str:
     """Encode the fields without a column of their own."""
-    return canonical_json({name: getattr(line, name) for name in _BODY_FIELDS})
+    return encode_canonical_json({name: getattr(line, name) for name in _BODY_FIELDS})
 
 
-def decode_line(sequence: Any, tenant: Any, record_id: Any, previous: Any, line_hash: Any, body: Any) -> AuditLine:
+def decode_audit_line(
+    sequence: Any, tenant: Any, record_id: Any, previous: Any, line_hash: Any, body: Any
+) -> AuditLine:
     """Decode a line. A line that cannot be decoded, as it was changed, has the kind ``unreadable``."""
-    values = _decode_body(body)
+    values = _decode_line_body(body)
     if values is None:
         values = {"kind": "unreadable", "at_ms": 0}
     return AuditLine(
@@ -116,14 +118,14 @@ def decode_line(sequence: Any, tenant: Any, record_id: Any, previous: Any, line_
     )
 
 
-def _decode_body(body: Any) -> dict[str, Any] | None:
+def _decode_line_body(body: Any) -> dict[str, Any] | None:
     try:
         values: Any = json.loads(body)
         if (
             is_object(values)
             and values.keys() == _BODY_FIELDS
             and is_array(values["diff"])
-            and canonical_json(values) == body
+            and encode_canonical_json(values) == body
         ):
             return {**values, "diff": tuple(values["diff"])}
     except (TypeError, ValueError, RecursionError):
@@ -131,19 +133,19 @@ def _decode_body(body: Any) -> dict[str, Any] | None:
     return None
 
 
-def truncate(text: str) -> str:
+def truncate_for_audit(text: str) -> str:
     """Return a text cut to the length that a line allows, without lone surrogates."""
     if len(text) <= _MAX_REASON_CHARACTERS:
         return replace_lone_surrogates(text)
     return replace_lone_surrogates(f"{text[: _MAX_REASON_CHARACTERS - 40]}... ({len(text)} characters)")
 
 
-def content_digest(value: Any) -> str:
+def compute_json_digest(value: Any) -> str:
     """Return the SHA-256 of a JSON value in its canonical form."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return hashlib.sha256(encode_canonical_json(value).encode()).hexdigest()
 
 
-def validate_note(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
+def validate_audit_details(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details of a host's line. Raises `ValueError`, `CodeModeSerializationError`."""
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND_CHARACTERS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"kind must be a text of at most {MAX_KIND_CHARACTERS} characters, got {kind!r}")
@@ -154,13 +156,13 @@ def validate_note(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     return decode_json(encode_json(dict(details), max_bytes=MAX_DETAIL_BYTES, what="details"))
 
 
-def format_head(sequence: int, line_hash: str) -> str:
+def format_chain_head(sequence: int, line_hash: str) -> str:
     """Format the head of a chain: the number of lines and the hash of the last."""
     return f"{sequence}:{line_hash}"
 
 
-def parse_head(text: str) -> tuple[int, str] | None:
-    """Parse what `format_head` returned; None for anything else."""
+def parse_chain_head(text: str) -> tuple[int, str] | None:
+    """Parse what `format_chain_head` returned; None for anything else."""
     number, _, line_hash = text.partition(":")
     if not number.isascii() or not number.isdigit() or len(number) > 18 or len(line_hash) != len(GENESIS_HASH):
         return None

@@ -26,7 +26,7 @@ class ChangeProbe(Protocol):
         ...
 
 
-class Watch:
+class ChangeWatch:
     """A waiting task on its own event loop."""
 
     def __init__(self) -> None:
@@ -51,21 +51,23 @@ class ChangeNotifier:
     """All watches of a database. ``probe`` is polled in a thread while there are any."""
 
     def __init__(self, probe: ChangeProbe | None = None) -> None:
-        self._watches: set[Watch] = set()
+        self._watches: set[ChangeWatch] = set()
         self._lock = forkable_lock()
         self._probe = probe
         self._is_polling = False
         reset_in_forks(self)
 
     @contextmanager
-    def watch(self) -> Generator[Watch]:
+    def watch(self) -> Generator[ChangeWatch]:
         """Give a watch that wakes on every change from now on."""
-        watch = Watch()
+        watch = ChangeWatch()
         with self._lock:
             self._watches.add(watch)
             if self._probe is not None and not self._is_polling:
                 self._is_polling = True
-                threading.Thread(target=self._poll, args=(self._probe,), name="codemode-looks", daemon=True).start()
+                threading.Thread(
+                    target=self._poll_probe, args=(self._probe,), name="codemode-looks", daemon=True
+                ).start()
         try:
             yield watch
         finally:
@@ -88,7 +90,7 @@ class ChangeNotifier:
         """In a forked child: neither the watches nor the polling thread exist."""
         self._watches, self._is_polling = set(), False
 
-    def _poll(self, probe: ChangeProbe) -> None:
+    def _poll_probe(self, probe: ChangeProbe) -> None:
         pause, last = threading.Event(), object()
         while True:
             with self._lock:
@@ -104,7 +106,7 @@ class ChangeNotifier:
             pause.wait(_POLL_SECONDS)
 
 
-def notifier_for(database: str, probe: ChangeProbe | None = None) -> ChangeNotifier:
+def get_or_create_notifier(database: str, probe: ChangeProbe | None = None) -> ChangeNotifier:
     """Return the notifier of a database, shared by all stores of this process that use it."""
     with _notifiers_lock:
         notifier = _notifiers.get(database)

@@ -53,7 +53,9 @@ def open_store(store: StoreLike) -> InterruptStore:
     return SqliteInterruptStore(path)
 
 
-def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeModeOptions, InterruptStore | None]:
+def add_store_to_options(
+    options: CodeModeOptions, store: StoreLike | None
+) -> tuple[CodeModeOptions, InterruptStore | None]:
     """Return the options with which pauses outlive this process, and the store.
 
     Calls that need approval pause, unless ``approval`` says otherwise. The store becomes guard and content store. The
@@ -78,7 +80,7 @@ def with_store(options: CodeModeOptions, store: StoreLike | None) -> tuple[CodeM
             )
     if max_age_ms is None and get_max_age_ms() == DEFAULT_MAX_AGE_MS:
         max_age_ms = DEFAULT_STORED_MAX_AGE_MS
-    if not (approval.is_set("mode") or approval.on_approval_required):
+    if not (approval.is_set_explicitly("mode") or approval.on_approval_required):
         approval = replace(approval, mode="interrupt")
     continuation = replace(continuation, guard=guard, keys=keys, max_age_ms=max_age_ms)
     return options.with_parts(approval=approval, continuation=continuation), opened

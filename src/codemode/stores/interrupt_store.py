@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from ..continuations.guard import MemoryResumeGuard, ResumeGuard
 from ..continuations.journal import Journal
-from ..continuations.keys import warn_if_random_key
+from ..continuations.keys import warn_if_signed_with_random_key
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import shield_to_end
@@ -21,9 +21,9 @@ from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
-from .answers import Answer, display_digest
-from .audit import AuditLine, validate_note
-from .change_notifier import Watch
+from .answers import EncodedAnswer, compute_display_digest
+from .audit import AuditLine, validate_audit_details
+from .change_notifier import ChangeWatch
 from .errors import RequestSupersededError, StoreUnavailableError
 from .outbox import Outbox
 from .records import (
@@ -43,18 +43,18 @@ from .records import (
 )
 from .resume_outcome import (
     call_resume,
-    finish_writing,
-    get_tool,
-    may_have_started,
-    not_resumable_reason,
-    outcome_error,
-    refusal_reason,
-    renewing_lease,
+    find_outcome_error,
+    get_bound_tool,
+    get_not_resumable_reason,
+    get_refusal_reason,
+    is_call_start_unknown,
+    keep_lease_renewed,
     takes_record,
+    write_despite_cancellation,
 )
-from .rows import create_lost_record_error, decode_interrupt, tenant_names, unwrap_outcome
+from .rows import create_lost_record_error, decode_interrupt, list_tenant_names, unwrap_outcome
 from .saved_programs import SavedProgramRows
-from .transaction import Database, Session, run_read, run_write
+from .transaction import Database, Session, run_read_transaction, run_write_transaction
 
 ResultT = TypeVar("ResultT")
 _POLL_SECONDS = 0.5
@@ -79,13 +79,13 @@ class InterruptStore(ABC):
     ) -> None:
         self._database = database
         self._guard = guard
-        guard.content_store = journal.SqlContent(database, "", "")
+        guard.content_store = journal.SqlContentStore(database, "", "")
         self._keeps_ended_ms = keeps_ended_ms
-        self._max_open = record_writes.require_max_open(max_open_per_tenant)
-        self._expiry_warning = record_writes.ExpiryWarning()
+        self._max_open = record_writes.require_max_open_records(max_open_per_tenant)
+        self._expiry_warning = record_writes.ExpiryWarner()
 
     async def __aenter__(self) -> Self:
-        await self._read(lambda _: None)
+        await self._run_read(lambda _: None)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -133,21 +133,21 @@ class InterruptStore(ABC):
         )
 
         if self._database.sees_other_processes:
-            warn_if_random_key(new.interrupt_json, new.payload)
+            warn_if_signed_with_random_key(new.interrupt_json, new.payload)
 
-        def work(session: Session) -> str:
-            self._expiry_warning.look(new.expires_at_ms - session.now_ms)
+        def write_pause(session: Session) -> str:
+            self._expiry_warning.warn_once_if_short(new.expires_at_ms - session.now_ms)
             if self._keeps_ended_ms is not None:
                 terminal_states.purge_records(session, self._keeps_ended_ms)
                 journal.purge_journals(session, self._keeps_ended_ms)
                 journal.purge_content(session)
             return record_writes.put_pause(session, new, alone, self._max_open)
 
-        return await self._write(work)
+        return await self._run_write(write_pause)
 
     async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""
-        text = await self._read(lambda session: queries.find_interrupt(session, interrupt_id, tenant))
+        text = await self._run_read(lambda session: queries.find_interrupt_json(session, interrupt_id, tenant))
         return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
@@ -155,12 +155,12 @@ class InterruptStore(ABC):
 
         None if an older version of codemode ended the record. Raises `UnknownRequestError`.
         """
-        text = await self._read(lambda session: queries.find_last_interrupt(session, record_id, tenant))
+        text = await self._run_read(lambda session: queries.get_last_interrupt_json(session, record_id, tenant))
         return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
         """Return a record. Raises `UnknownRequestError`."""
-        return await self._read(lambda session: queries.find_record(session, record_id, tenant))
+        return await self._run_read(lambda session: queries.get_record(session, record_id, tenant))
 
     async def list(
         self,
@@ -182,26 +182,26 @@ class InterruptStore(ABC):
         record that matches all the time is on exactly one page. Raises `ValueError`, also for an ``after`` of another
         order.
         """
-        filters = queries.create_filter(
+        filters = queries.create_record_filter(
             tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit
         )
-        return await self._read(lambda session: queries.list_page(session, filters))
+        return await self._run_read(lambda session: queries.list_record_page(session, filters))
 
     async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
         """Return the records with these ids that exist, at most 500, in this order and as `list` returns them."""
-        ids, tenants = [*record_ids], tenant_names(tenant)
+        ids, tenants = [*record_ids], list_tenant_names(tenant)
         if len(ids) > queries.MAX_LISTED_RECORDS:
             raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
-        return await self._read(lambda session: queries.find_records(session, ids, tenants))
+        return await self._run_read(lambda session: queries.find_records(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return the number of waiting requests by tool, for the 100 tools with the most, in descending order."""
-        tenants = tenant_names(tenant)
-        return await self._read(lambda session: queries.count_waiting(session, tenants, app))
+        tenants = list_tenant_names(tenant)
+        return await self._run_read(lambda session: queries.count_waiting_requests(session, tenants, app))
 
     async def count_open(self, *, tenant: str, app: str, most: int) -> int:
         """Return how many records of a tenant and app have not ended, counted up to ``most``."""
-        return await self._read(lambda session: record_writes.count_open_records(session, tenant, app, most))
+        return await self._run_read(lambda session: record_writes.count_open_records(session, tenant, app, most))
 
     def can_rule_out_open_records(self, *, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
         """Return True if no record with any of these labels is open. False means unknown. Never blocks the event loop.
@@ -209,14 +209,16 @@ class InterruptStore(ABC):
         Reads only the index of labels, and only where the database answers without waiting.
         """
         try:
-            has_open = self._database.read_nowait(lambda session: queries.has_open_record(session, tenant, app, labels))
+            has_open = self._database.run_read_nowait(
+                lambda session: queries.has_open_record(session, tenant, app, labels)
+            )
         except StoreUnavailableError:  # the caller's next query reports it
             return False
         return has_open is False
 
     def shown(self, request: Any) -> str:
         """Return the digest of what an approver saw of a `StoredRequest` or `PendingRequest`."""
-        return display_digest(request)
+        return compute_display_digest(request)
 
     async def decide(
         self,
@@ -235,16 +237,20 @@ class InterruptStore(ABC):
         """
         by = record_writes.create_attribution(actor, address=address)
         while True:
-            answers = await self._check_decisions(decisions, tenant)
+            answers = await self._validate_and_encode_decisions(decisions, tenant)
             try:
-                return await self._write(
-                    lambda session, answers=answers: record_decisions.decide(session, answers, by, tenant, seen or {})
+                return await self._run_write(
+                    lambda session, answers=answers: record_decisions.write_decisions(
+                        session, answers, by, tenant, seen or {}
+                    )
                 )
             except record_decisions.UncheckedAnswerError:
                 continue
 
-    async def _check_decisions(self, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
-        return await record_decisions.check_decisions(self._database, decisions, tenant)
+    async def _validate_and_encode_decisions(
+        self, decisions: Mapping[str, Any], tenant: Tenant
+    ) -> dict[str, EncodedAnswer]:
+        return await record_decisions.validate_and_encode_decisions(self._database, decisions, tenant)
 
     async def answer(
         self,
@@ -265,8 +271,8 @@ class InterruptStore(ABC):
         owner = leases.create_owner_name()
         with self._database.watch() as watch:
             while True:
-                answers = await self._check_decisions({interrupt_id: resolution}, tenant)
-                lease = await self._write_claim(
+                answers = await self._validate_and_encode_decisions({interrupt_id: resolution}, tenant)
+                lease = await self._run_claim_transaction(
                     lambda session, answers=answers: record_decisions.decide_and_claim(
                         session, answers, by, tenant, owner
                     ),
@@ -277,26 +283,28 @@ class InterruptStore(ABC):
                     continue
                 if isinstance(lease, RequestSupersededError):
                     raise lease
-                result = await self._run_resume(lease, resume, interrupt_id)
+                result = await self._resume_and_settle(lease, resume, interrupt_id)
                 if interrupt_id in lease.resolutions:
                     return result
 
-    async def _run_resume(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
+    async def _resume_and_settle(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
         try:
-            async with renewing_lease(self.renew, lease):
+            async with keep_lease_renewed(self.renew, lease):
                 paused = lease.record if takes_record(resume) else lease.interrupt
                 result = await call_resume(resume, paused, lease.resolutions)
         except (Exception, asyncio.CancelledError) as error:
-            outcome = outcome_error(error)
+            outcome = find_outcome_error(error)
             if outcome is not None:
                 # Started calls wait in the recovery; without one the program has ended.
-                await finish_writing(self.settle(lease, outcome, tool=get_tool(resume)))
-            elif not may_have_started(error):
-                reason = refusal_reason(error) or "the program could not be resumed"
-                not_resumable = not_resumable_reason(error)
-                await finish_writing(self.release(lease, refusals={interrupt_id: reason}, not_resumable=not_resumable))
+                await write_despite_cancellation(self.settle(lease, outcome, tool=get_bound_tool(resume)))
+            elif not is_call_start_unknown(error):
+                reason = get_refusal_reason(error) or "the program could not be resumed"
+                not_resumable = get_not_resumable_reason(error)
+                await write_despite_cancellation(
+                    self.release(lease, refusals={interrupt_id: reason}, not_resumable=not_resumable)
+                )
             raise
-        await finish_writing(self.settle(lease, result, tool=get_tool(resume)))
+        await write_despite_cancellation(self.settle(lease, result, tool=get_bound_tool(resume)))
         return result
 
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
@@ -308,8 +316,8 @@ class InterruptStore(ABC):
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         with self._database.watch() as watch:
             while True:
-                state, text, not_resumable = await self._read(
-                    lambda session: queries.find_outcome(session, record_id, tenant)
+                state, text, not_resumable = await self._run_read(
+                    lambda session: queries.get_state_and_outcome(session, record_id, tenant)
                 )
                 if text is not None:
                     return await run_check(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
@@ -336,31 +344,31 @@ class InterruptStore(ABC):
         Raises `UnknownRequestError`, and for a record that cannot be resumed any more `RequestSettledError`,
         `RecordExpiredError` or `RecordLostError`.
         """
-        record_writes.require_lease(lease_ms)
+        record_writes.require_lease_duration(lease_ms)
         if record_id is not None:
-            return await self._claim_by_id(record_id, owner, tenant, lease_ms)
+            return await self._claim_record_by_id(record_id, owner, tenant, lease_ms)
         # A read first: without work to do, no writer is blocked.
-        if await self._read(lambda session: leases.find_claimable(session, tenant, app)) is None:
+        if await self._run_read(lambda session: leases.find_claimable_record(session, tenant, app)) is None:
             return None
 
-        def work(session: Session) -> Lease | None:
-            record_id = leases.find_claimable(session, tenant, app)
-            return None if record_id is None else leases.claim(session, record_id, owner, lease_ms)
+        def claim_ready_record(session: Session) -> Lease | None:
+            record_id = leases.find_claimable_record(session, tenant, app)
+            return None if record_id is None else leases.claim_record(session, record_id, owner, lease_ms)
 
-        return await self._write_claim(work)
+        return await self._run_claim_transaction(claim_ready_record)
 
-    async def _claim_by_id(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
+    async def _claim_record_by_id(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
         # A read first, as in `claim`.
-        if not await self._read(lambda session: terminal_states.is_claimable(session, record_id, tenant)):
+        if not await self._run_read(lambda session: terminal_states.is_claimable(session, record_id, tenant)):
             return None
-        return await self._write_claim(
-            lambda session: terminal_states.claim_by_id(session, record_id, owner, tenant, lease_ms)
+        return await self._run_claim_transaction(
+            lambda session: terminal_states.claim_record_by_id(session, record_id, owner, tenant, lease_ms)
         )
 
-    async def _write_claim(
+    async def _run_claim_transaction(
         self, work: Callable[[Session], ResultT], refusals: Mapping[str, str] | None = None
     ) -> ResultT:
-        attempt = asyncio.ensure_future(self._write(work))
+        attempt = asyncio.ensure_future(self._run_write(work))
         try:
             return await shield_to_end(attempt)
         except asyncio.CancelledError:
@@ -375,7 +383,7 @@ class InterruptStore(ABC):
 
         A claim that was released with ``not_resumable`` does not count.
         """
-        return await self._read(lambda session: queries.find_last_resumed(session, tenant, app))
+        return await self._run_read(lambda session: queries.find_last_resume_owner(session, tenant, app))
 
     async def rest(
         self,
@@ -409,19 +417,19 @@ class InterruptStore(ABC):
             new = await run_in_dedicated_thread(
                 lambda: record_writes.encode_next_pause(paused, payload=payload), "codemode-store"
             )
-            return await self._write(lambda session: terminal_states.update_suspended(session, lease, new))
-        owner_name = record_writes.require_text(owner, "owner")
-        record_writes.require_lease(lease_ms)
+            return await self._run_write(lambda session: terminal_states.update_suspended_record(session, lease, new))
+        owner_name = record_writes.require_storable_text(owner, "owner")
+        record_writes.require_lease_duration(lease_ms)
         new = await run_in_dedicated_thread(
             lambda: record_writes.encode_pause(paused, tool, tenant, app, labels, source, payload), "codemode-store"
         )
-        return await self._write_claim(
-            lambda session: terminal_states.create_suspended(session, new, owner_name, lease_ms, self._max_open)
+        return await self._run_claim_transaction(
+            lambda session: terminal_states.create_suspended_record(session, new, owner_name, lease_ms, self._max_open)
         )
 
     async def renew(self, lease: Lease) -> bool:
         """Extend a lease by its full duration. False if another owner has it."""
-        return await self._write(lambda session: leases.renew(session, lease))
+        return await self._run_write(lambda session: leases.renew_lease(session, lease))
 
     async def settle(self, lease: Lease, result: Any, *, tool: Any = None) -> bool:
         """Record the outcome of a claimed record: a value, an interrupt, or an error, whose recovery is a pause.
@@ -430,7 +438,7 @@ class InterruptStore(ABC):
         the forms of new requests. False, and nothing is written, if another owner has the lease.
         """
         encoded = await run_in_dedicated_thread(lambda: leases.encode_result(result, tool), "codemode-store")
-        return await self._write(lambda session: leases.settle(session, lease, encoded))
+        return await self._run_write(lambda session: leases.write_result(session, lease, encoded))
 
     async def release(
         self,
@@ -447,25 +455,29 @@ class InterruptStore(ABC):
         seconds, doubled each time, at most ten minutes.
         """
         options = leases.ReleaseOptions(refusals or {}, delay_ms, not_resumable)
-        return await self._write(lambda session: leases.release(session, lease, options))
+        return await self._run_write(lambda session: leases.release_record(session, lease, options))
 
     async def lose(self, lease: Lease) -> bool:
         """Mark a claimed record as lost: its outcome is unknown."""
-        return await self._write(lambda session: leases.lose(session, lease))
+        return await self._run_write(lambda session: leases.mark_lost_if_owned(session, lease))
 
     async def withdraw(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a waiting record."""
         by = record_writes.create_attribution(actor, reason=reason, address=address)
-        await self._write(lambda session: terminal_states.end_by_decision(session, record_id, "withdraw", by, tenant))
+        await self._run_write(
+            lambda session: terminal_states.withdraw_or_close_record(session, record_id, "withdraw", by, tenant)
+        )
 
     async def close_lost(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
     ) -> None:
         """End a lost record."""
         by = record_writes.create_attribution(actor, reason=reason, address=address)
-        await self._write(lambda session: terminal_states.end_by_decision(session, record_id, "close", by, tenant))
+        await self._run_write(
+            lambda session: terminal_states.withdraw_or_close_record(session, record_id, "close", by, tenant)
+        )
 
     async def run_again(
         self, record_id: str, *, actor: str, reason: str = "", tenant: Tenant = ALL_TENANTS, address: str | None = None
@@ -477,18 +489,20 @@ class InterruptStore(ABC):
         `RecordExpiredError` if its continuation has expired, `StoreError` for a record in another state.
         """
         by = record_writes.create_attribution(actor, reason=reason, address=address)
-        text = await self._read(lambda session: terminal_states.find_lost_interrupt(session, record_id, tenant))
+        text = await self._run_read(lambda session: terminal_states.get_lost_interrupt_json(session, record_id, tenant))
         if text is not None:
             paused = await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
-            await self._guard.release(record_writes.continuation_nonce(paused))
-        await self._write(lambda session: terminal_states.run_again(session, record_id, by, tenant))
+            await self._guard.release(record_writes.get_continuation_nonce(paused))
+        await self._run_write(lambda session: terminal_states.make_record_claimable(session, record_id, by, tenant))
 
     async def sweep(self, *, deny_before_expiry_ms: int | None = None) -> int:
         """Mark expired records, and return how many were marked.
 
         ``deny_before_expiry_ms``: ``system`` denies approvals that are undecided this long before they expire.
         """
-        return await self._write_in_batches(lambda session: terminal_states.sweep(session, deny_before_expiry_ms))
+        return await self._write_in_batches(
+            lambda session: terminal_states.sweep_expired_records(session, deny_before_expiry_ms)
+        )
 
     async def purge(self, older_than: timedelta) -> int:
         """Delete records that ended before ``older_than``, and return how many. Audit lines stay.
@@ -503,20 +517,22 @@ class InterruptStore(ABC):
             lambda: journal.purge_journals_and_content(self._database, older_than_ms), "codemode-store"
         ):
             pass
-        return await self._write_in_batches(lambda session: terminal_states.purge_and_audit(session, older_than_ms))
+        return await self._write_in_batches(
+            lambda session: terminal_states.purge_records_and_audit(session, older_than_ms)
+        )
 
     async def _write_in_batches(self, work: Callable[[Session], int]) -> int:
         total = 0
-        while part := await self._write(work):
+        while part := await self._run_write(work):
             total += part
         return total
 
     async def changes(self, *, tenant: Tenant, after: int = 0, follow: bool = True) -> AsyncGenerator[Change]:
         """Yield all changes after a sequence number, and with ``follow`` new ones as they happen."""
-        queries.require_sequence(after)
+        queries.require_sequence_number(after)
         with self._database.watch() as watch:
             while True:
-                batch = await self._read(lambda session, after=after: queries.list_changes(session, tenant, after))
+                batch = await self._run_read(lambda session, after=after: queries.list_changes(session, tenant, after))
                 for change in batch:
                     yield change
                     after = change.sequence
@@ -527,7 +543,7 @@ class InterruptStore(ABC):
 
     async def changes_head(self) -> int:
         """Return the sequence number of the last change."""
-        return await self._read(queries.last_change_sequence)
+        return await self._run_read(queries.get_last_change_sequence)
 
     async def note(
         self,
@@ -546,11 +562,13 @@ class InterruptStore(ABC):
         most 1,000 characters. Raises `ValueError`, `CodeModeSerializationError`.
         """
         by = record_writes.create_attribution(actor, address=address)
-        audit_tenant = None if tenant is ALL_TENANTS else record_writes.require_text(tenant, "tenant")
-        audit_record_id = None if record_id is None else record_writes.require_name(record_id, "record_id")
-        checked_details = await run_check(LARGE_CHARACTERS, lambda: validate_note(kind, details or {}))
+        audit_tenant = None if tenant is ALL_TENANTS else record_writes.require_storable_text(tenant, "tenant")
+        audit_record_id = (
+            None if record_id is None else record_writes.require_short_storable_text(record_id, "record_id")
+        )
+        checked_details = await run_check(LARGE_CHARACTERS, lambda: validate_audit_details(kind, details or {}))
         line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": checked_details}
-        await self._write(lambda session: session.add_audit_line(kind, audit_tenant, audit_record_id, **line))
+        await self._run_write(lambda session: session.add_audit_line(kind, audit_tenant, audit_record_id, **line))
 
     async def audit(
         self,
@@ -566,13 +584,13 @@ class InterruptStore(ABC):
         ``after`` is the sequence number of the last line seen, ``limit`` the maximum number of lines.
         """
         if after is not None:
-            queries.require_sequence(after)
-        tenant_names(tenant)
+            queries.require_sequence_number(after)
+        list_tenant_names(tenant)
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         filters = queries.AuditFilter(tenant, record_id, newest_first)
         while limit is None or limit > 0:
-            lines = await self._read(
+            lines = await self._run_read(
                 lambda session, after=after, limit=limit: queries.list_audit_lines(session, filters, after, limit)
             )
             for line in lines:
@@ -586,7 +604,7 @@ class InterruptStore(ABC):
 
         Stored where the database's writers cannot reach it, it lets `verify_audit` detect changes to earlier lines.
         """
-        return await self._read(queries.get_audit_head)
+        return await self._run_read(queries.get_audit_head)
 
     def outbox(self, target: str) -> Outbox:
         """Return the outbox of notices for a target, for all tenants. Raises `ValueError`."""
@@ -594,18 +612,18 @@ class InterruptStore(ABC):
 
     async def failed_notices(self, record_ids: Iterable[str], *, tenant: Tenant) -> tuple[FailedNotice, ...]:
         """Return the failed notices of at most 500 records."""
-        return await outbox.failed_notices(self._database, record_ids, tenant)
+        return await outbox.list_failed_notices(self._database, record_ids, tenant)
 
-    def watch(self) -> AbstractContextManager[Watch]:
-        """Return a context manager whose `Watch` wakes on changes; it may wake without one."""
+    def watch(self) -> AbstractContextManager[ChangeWatch]:
+        """Return a context manager whose `ChangeWatch` wakes on changes; it may wake without one."""
         return self._database.watch()
 
     async def aclose(self) -> None:
         """Close the database. The next call opens it again."""
         await run_in_dedicated_thread(self._database.close, "codemode-store")
 
-    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await run_read(self._database, work)
+    async def _run_read(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await run_read_transaction(self._database, work)
 
-    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await run_write(self._database, work)
+    async def _run_write(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await run_write_transaction(self._database, work)

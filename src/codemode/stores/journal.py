@@ -15,8 +15,8 @@ from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import shield_to_end
 from ..host.job_threads import run_in_dedicated_thread
-from .record_writes import require_lease, require_text
-from .rows import placeholders
+from .record_writes import require_lease_duration, require_storable_text
+from .rows import format_placeholders
 from .transaction import Database, Row, Session, repair_journal_lease
 
 # Content of a run stays while something holds it: a resumable pause, its record or a journal; and for a day its writer.
@@ -39,32 +39,32 @@ _DELETE_UNHELD = (
 )
 
 
-class SqlContent:
+class SqlContentStore:
     """The media content of the runs of one tenant and app. Methods raise `StoreUnavailableError`."""
 
     def __init__(self, database: Database, tenant: str, app: str) -> None:
-        self._scope = (require_text(tenant, "tenant"), require_text(app, "app"))
+        self._scope = (require_storable_text(tenant, "tenant"), require_storable_text(app, "app"))
         self._database = database
 
     async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
         """Store a part for a run, unless it exists."""
 
-        def work() -> None:
+        def insert_content() -> None:
             with self._database.journal_transaction() as session:
                 session.run(_UPSERT_HOLD, *self._scope, run, _RUN_HOLDER, session.now_ms + _RUN_HOLD_MS)
                 session.run(_INSERT_CONTENT, *self._scope, run, part_id, description, data)
 
         # A cancelled caller has stored it nevertheless.
-        await shield_to_end(run_in_dedicated_thread(work, "codemode-content"))
+        await shield_to_end(run_in_dedicated_thread(insert_content, "codemode-content"))
 
     async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
         """Return description and data of a part of a run, or None."""
 
-        def work() -> Row | None:
+        def select_content() -> Row | None:
             with self._database.transaction(writes=False) as session:
                 return session.fetch_one(_SELECT_CONTENT, *self._scope, run, part_id)
 
-        row = await run_in_dedicated_thread(work, "codemode-content")
+        row = await run_in_dedicated_thread(select_content, "codemode-content")
         return None if row is None else (row[0], bytes(row[1]))
 
     async def hold_content(
@@ -76,11 +76,11 @@ class SqlContent:
         """
         holder = nonce if journal is None else _JOURNAL_HOLDER_PREFIX + journal
 
-        def work() -> None:
+        def upsert_hold() -> None:
             with self._database.journal_transaction() as session:
                 session.run(_UPSERT_HOLD, *self._scope, run, holder, until_ms)
 
-        await shield_to_end(run_in_dedicated_thread(work, "codemode-content"))
+        await shield_to_end(run_in_dedicated_thread(upsert_hold, "codemode-content"))
 
 
 def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
@@ -96,7 +96,7 @@ def purge_content(session: Session) -> int:
         " (SELECT 1 FROM codemode_versions v WHERE v.nonce = h.holder) ORDER BY h.until_ms LIMIT ?",
         *(session.now_ms, MAX_PURGED),
     )
-    _delete_holds(session, expired_holds)
+    _delete_holds_and_unheld_content(session, expired_holds)
     return len(expired_holds)
 
 
@@ -105,10 +105,10 @@ def release_content_of_records(session: Session, record_ids: Iterable[Row]) -> N
     record_ids = [row[0] for row in record_ids]
     holds = session.fetch_all(
         "SELECT h.tenant, h.app, h.run, h.holder FROM codemode_versions v JOIN codemode_content_holds h"
-        f" ON h.holder = v.nonce WHERE v.record_id IN ({placeholders(record_ids)})",
+        f" ON h.holder = v.nonce WHERE v.record_id IN ({format_placeholders(record_ids)})",
         *record_ids,
     )
-    _delete_holds(session, [*holds, *_run_holds(holds)])
+    _delete_holds_and_unheld_content(session, [*holds, *_to_run_holds(holds)])
 
 
 def release_content_of_journals(session: Session, journals: Iterable[Row]) -> None:
@@ -117,18 +117,18 @@ def release_content_of_journals(session: Session, journals: Iterable[Row]) -> No
     if not holders:
         return
     rows = session.fetch_all(
-        f"SELECT tenant, app, run, holder FROM codemode_content_holds WHERE holder IN ({placeholders(holders)})",
+        f"SELECT tenant, app, run, holder FROM codemode_content_holds WHERE holder IN ({format_placeholders(holders)})",
         *(holder for _, _, holder in holders),
     )
     holds = [row for row in rows if (*row[:2], row[3]) in holders]
-    _delete_holds(session, [*holds, *_run_holds(holds)])
+    _delete_holds_and_unheld_content(session, [*holds, *_to_run_holds(holds)])
 
 
-def _run_holds(holds: Iterable[Row]) -> list[Row]:
+def _to_run_holds(holds: Iterable[Row]) -> list[Row]:
     return [(*row[:3], _RUN_HOLDER) for row in holds]
 
 
-def _delete_holds(session: Session, holds: list[Row]) -> None:
+def _delete_holds_and_unheld_content(session: Session, holds: list[Row]) -> None:
     session.execute_many(f"DELETE FROM codemode_content_holds WHERE {_RUN_CONDITION} AND holder = ?", holds)
     session.execute_many(_DELETE_UNHELD, dict.fromkeys(row[:3] for row in holds))
 
@@ -163,7 +163,7 @@ class _OpenedSqlJournal(OpenedJournal):
     id: str
 
 
-class SqlJournal(SqlContent):
+class SqlJournal(SqlContentStore):
     """The journals of one tenant and app, and the content of their programs.
 
     An owner that does not renew its lease for ``lease_ms`` may lose it. Raises `ValueError` for an invalid tenant, app
@@ -173,33 +173,33 @@ class SqlJournal(SqlContent):
     def __init__(self, database: Database, tenant: str, app: str, lease_ms: int) -> None:
         super().__init__(database, tenant, app)
         self._insert_lines_sql = f"{_INSERT_LINES}{database.dialect.for_update}"
-        self.lease_ms = require_lease(lease_ms)
+        self.lease_ms = require_lease_duration(lease_ms)
         self.sees_other_processes = database.sees_other_processes
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
         """See `Journal.open`."""
-        journal_key = (*self._scope, require_text(key, "key"))
-        opened = await self._create(journal_key, head)
+        journal_key = (*self._scope, require_storable_text(key, "key"))
+        opened = await self._create_and_claim(journal_key, head)
         if opened is not None:
             return opened
         with self._database.watch() as watch:
             while True:
-                claimed = await self._claim(journal_key, again=again)
+                claimed = await self._claim_existing(journal_key, again=again)
                 if isinstance(claimed, OpenedJournal):
                     return claimed
                 if claimed is not None:
                     await watch.wait(min(claimed, _POLL_SECONDS))
-                elif (opened := await self._create(journal_key, head)) is not None:  # purged meanwhile
+                elif (opened := await self._create_and_claim(journal_key, head)) is not None:  # purged meanwhile
                     return opened
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
         # The order is fixed here: threads may start in any order.
-        ordinal, ownership = next(_ordinals), _ownership_values(opened)
+        ordinal, ownership = next(_ordinals), _get_ownership_values(opened)
         characters = sum(map(len, lines))
         return (
             await self._run_statement(
-                characters, self._insert_lines_sql, lambda: (ordinal, _encode_group(lines), *ownership)
+                characters, self._insert_lines_sql, lambda: (ordinal, _encode_line_group(lines), *ownership)
             )
             == 1
         )
@@ -208,28 +208,28 @@ class SqlJournal(SqlContent):
         """Write as `write` does, if that takes no waiting; None: nothing was done."""
         if sum(map(len, lines)) > _MAX_NOWAIT_CHARACTERS:
             return None
-        row_count = self._database.run_nowait(
-            self._insert_lines_sql, (next(_ordinals), _encode_group(lines), *_ownership_values(opened))
+        row_count = self._database.run_statement_nowait(
+            self._insert_lines_sql, (next(_ordinals), _encode_line_group(lines), *_get_ownership_values(opened))
         )
         return None if row_count is None else row_count == 1
 
     async def renew(self, opened: OpenedJournal) -> bool:
         """See `Journal.renew`."""
-        statement = _RENEW_LEASE.format(time=self._database.time)
-        return await self._run_statement(0, statement, lambda: (self.lease_ms, *_ownership_values(opened))) == 1
+        statement = _RENEW_LEASE.format(time=self._database.time_sql)
+        return await self._run_statement(0, statement, lambda: (self.lease_ms, *_get_ownership_values(opened))) == 1
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
         """See `Journal.end`."""
-        return await self._close(opened, outcome, is_final=is_final)
+        return await self._end_or_release(opened, outcome, is_final=is_final)
 
     async def release(self, opened: OpenedJournal) -> bool:
         """See `Journal.release`."""
-        return await self._close(opened, None, is_final=False)
+        return await self._end_or_release(opened, None, is_final=False)
 
-    async def _create(self, journal_key: Row, head: str) -> OpenedJournal | None:
+    async def _create_and_claim(self, journal_key: Row, head: str) -> OpenedJournal | None:
         """Create and claim a journal; None if it exists."""
         journal_id = secrets.token_urlsafe(12)  # part of every row of lines
-        statement = _INSERT_JOURNAL.format(time=self._database.time)
+        statement = _INSERT_JOURNAL.format(time=self._database.time_sql)
         opened = _OpenedSqlJournal(journal_key[2], 1, head, (), None, is_takeover=False, id=journal_id)
         insertion = self._run_statement(
             len(head), statement, lambda: (journal_id, *journal_key, json.dumps(head), self.lease_ms)
@@ -240,7 +240,7 @@ class SqlJournal(SqlContent):
             await self.release(opened)  # it may exist, and its lease would be unused
             raise
 
-    async def _claim(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:
+    async def _claim_existing(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:
         work = partial(_claim_journal, journal_key=journal_key, lease_ms=self.lease_ms, again=again)
         attempt = asyncio.ensure_future(self._run_transaction(work))
         try:
@@ -252,10 +252,12 @@ class SqlJournal(SqlContent):
                     await self.release(claimed)
             raise
 
-    async def _close(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
-        close = partial(_close_journal, ownership=_ownership_values(opened), outcome=outcome, is_final=is_final)
+    async def _end_or_release(self, opened: OpenedJournal, outcome: str | None, *, is_final: bool) -> bool:
+        close = partial(
+            _end_or_release_journal, ownership=_get_ownership_values(opened), outcome=outcome, is_final=is_final
+        )
         if len(outcome or "") <= _MAX_NOWAIT_CHARACTERS:
-            closed = self._database.journal_nowait(partial(close, max_lines=_MAX_NOWAIT_LINES))
+            closed = self._database.run_journal_transaction_nowait(partial(close, max_lines=_MAX_NOWAIT_LINES))
             if closed is not None:
                 return closed
         return bool(await self._run_transaction(close))
@@ -263,20 +265,20 @@ class SqlJournal(SqlContent):
     async def _run_statement(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
         if characters <= _MAX_NOWAIT_CHARACTERS:
             row = values()
-            row_count = self._database.run_nowait(statement, row)
+            row_count = self._database.run_statement_nowait(statement, row)
             return (
                 row_count
                 if row_count is not None
-                else await _in_thread(lambda: self._database.run_statement(statement, row))
+                else await _run_in_journal_thread(lambda: self._database.run_statement(statement, row))
             )
-        return await _in_thread(lambda: self._database.run_statement(statement, values()))
+        return await _run_in_journal_thread(lambda: self._database.run_statement(statement, values()))
 
     async def _run_transaction(self, work: Callable[[Session], ResultT]) -> ResultT:
-        def run() -> ResultT:
+        def run_in_transaction() -> ResultT:
             with self._database.journal_transaction() as session:
                 return work(session)
 
-        return await _in_thread(run)
+        return await _run_in_journal_thread(run_in_transaction)
 
 
 def purge_journals(session: Session, older_than_ms: int) -> int:
@@ -322,7 +324,7 @@ def _claim_journal(session: Session, journal_key: Row, lease_ms: int, *, again: 
     return _OpenedSqlJournal(journal_key[2], number + 1, json.loads(head), lines, None, is_takeover, journal_id)
 
 
-def _close_journal(
+def _end_or_release_journal(
     session: Session, ownership: Row, outcome: str | None, *, is_final: bool, max_lines: int | None = None
 ) -> bool | None:
     """Close a journal; False: another opening holds it. None: there are more than ``max_lines`` to delete."""
@@ -345,7 +347,7 @@ def _close_journal(
     return True
 
 
-def _ownership_values(opened: OpenedJournal) -> Row:
+def _get_ownership_values(opened: OpenedJournal) -> Row:
     return (opened.id, opened.number) if isinstance(opened, _OpenedSqlJournal) else ("", 0)  # opened by another journal
 
 
@@ -365,20 +367,20 @@ def _read_lines(session: Session, journal_id: str, line_groups: int) -> tuple[st
             " ones, so nothing runs again",
             details={"origin": "journal"},
         )
-    return tuple(line for (texts,) in groups for line in _decode_group(texts))
+    return tuple(line for (texts,) in groups for line in _decode_line_group(texts))
 
 
-def _encode_group(lines: Sequence[str]) -> str:
+def _encode_line_group(lines: Sequence[str]) -> str:
     """Return the text of a group: JSON, or a single plain ASCII line as it is."""
     if len(lines) == 1 and (line := lines[0]).isascii() and "\0" not in line:
         return _SINGLE_LINE_PREFIX + line
     return json.dumps(lines)
 
 
-def _decode_group(group: str) -> Sequence[str]:
+def _decode_line_group(group: str) -> Sequence[str]:
     return [group[1:]] if group.startswith(_SINGLE_LINE_PREFIX) else json.loads(group)
 
 
-def _in_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
+def _run_in_journal_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
     # A cancelled caller has written it nevertheless.
     return shield_to_end(run_in_dedicated_thread(work, "codemode-journal"))

@@ -14,8 +14,8 @@ from ..data.json_values import encode_json
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
 from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
 from ..records import record as value
-from .answers import display_digest, get_displayed_kind_and_input
-from .audit import MAX_REQUESTS_IN_LINE, SYSTEM, Attribution, content_digest, truncate
+from .answers import compute_display_digest, get_displayed_kind_and_input
+from .audit import MAX_REQUESTS_IN_LINE, SYSTEM, Attribution, compute_json_digest, truncate_for_audit
 from .record_writes import EncodedPause, encode_next_pause, pause_record
 from .records import (
     OWNED_STATES,
@@ -25,18 +25,18 @@ from .records import (
     RecordState,
     StoredPause,
     Tenant,
-    next_record_state,
-    next_request_state,
+    compute_next_record_state,
+    compute_next_request_state,
 )
 from .rows import (
     RECORD_COLUMNS,
     RequestRow,
+    create_tenant_clause,
     decode_interrupt,
-    encode_error,
-    encode_value,
+    encode_program_error,
+    encode_program_value,
     load_record_requests,
     load_records,
-    tenant_clause,
 )
 from .transaction import Row, Session
 
@@ -57,9 +57,9 @@ CHANGED_REQUEST_REASON = (
 )
 
 
-def find_claimable(session: Session, tenant: Tenant, app: str | None) -> str | None:
+def find_claimable_record(session: Session, tenant: Tenant, app: str | None) -> str | None:
     """Return the id of the claimable record that has been ready longest."""
-    condition, values = tenant_clause(tenant)
+    condition, values = create_tenant_clause(tenant)
     if app is not None:
         condition, values = f"{condition} AND app = ?", (*values, app)
     row = session.fetch_one(
@@ -70,7 +70,7 @@ def find_claimable(session: Session, tenant: Tenant, app: str | None) -> str | N
     return None if row is None else row[0]
 
 
-def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease | None:
+def claim_record(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease | None:
     """Claim a ready record with all its decisions; on a takeover only with those of the previous owner.
 
     None: a decided request differs from what its interrupt asks, and its answer was refused.
@@ -80,7 +80,7 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease 
         raise LookupError(record_id)
     *record_columns, interrupt_json, claim_count, resumed_by, resumed_at_ms = row
     state, number = cast("RecordState", row[2]), claim_count + 1
-    next_state = next_record_state(state, "claim", record_id)
+    next_state = compute_next_record_state(state, "claim", record_id)
     request_rows = load_record_requests(session, [record_id])
     is_takeover = state in OWNED_STATES or any(request.is_taken for request in request_rows)
     decided = [
@@ -90,7 +90,7 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease 
     ]
     interrupt = decode_interrupt(interrupt_json)
     if changed := _find_changed_requests(decided, interrupt):
-        _refuse_changed(session, row, changed)
+        _restore_changed_requests(session, row, changed)
         return None
     taken = [request.request for request in decided]
     session.execute_many(
@@ -104,7 +104,7 @@ def claim(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease 
             next_state,
             owner,
             number,
-            *lease_end_columns(session, next_state, lease_ms),
+            *compute_lease_end_columns(session, next_state, lease_ms),
             owner,
             session.now_ms,
             record_id,
@@ -133,20 +133,22 @@ def _find_changed_requests(
     """
     pending_by_id = {row.interrupt_id: row for row in interrupt.requests}
     pairs = ((row, pending_by_id.get(row.request.interrupt_id)) for row in decided)
-    return [(row, pending) for row, pending in pairs if pending is not None and _is_changed(row, pending)]
+    return [(row, pending) for row, pending in pairs if pending is not None and _is_changed_request(row, pending)]
 
 
-def _is_changed(row: RequestRow, pending: PendingRequest) -> bool:
+def _is_changed_request(row: RequestRow, pending: PendingRequest) -> bool:
     request, (kind, displayed_input) = row.request, get_displayed_kind_and_input(pending)
     is_same = (request.kind, request.tool_name) == (kind, pending.tool_name) and same_json(
         request.input, displayed_input
     )
-    is_same = is_same and same_json(request.payload, dict(pending.payload)) and row.shown == display_digest(pending)
+    is_same = (
+        is_same and same_json(request.payload, dict(pending.payload)) and row.shown == compute_display_digest(pending)
+    )
     location = None if request.line is None or request.column is None else (request.line, request.column)
     return not is_same or location not in (None, pending.place)
 
 
-def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, PendingRequest]]) -> None:
+def _restore_changed_requests(session: Session, row: Row, changed: list[tuple[RequestRow, PendingRequest]]) -> None:
     """Restore changed requests from the interrupt, so that they are decided again.
 
     Also on a takeover: the guard refuses other answers if the previous owner started.
@@ -163,13 +165,13 @@ def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, 
                 pending.tool_name,
                 json.dumps(displayed_input),
                 json.dumps(dict(pending.payload)),
-                display_digest(pending),
+                compute_display_digest(pending),
             ),
             *(
                 pending.line,
                 pending.column,
                 _encode_reason(CHANGED_REQUEST_REASON),
-                next_request_state("decided", "refuse"),
+                compute_next_request_state("decided", "refuse"),
                 pending.interrupt_id,
             ),
         )
@@ -178,14 +180,14 @@ def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, 
             tenant,
             record_id,
             interrupt_id=pending.interrupt_id,
-            tool_name=truncate(pending.tool_name),
-            reason=truncate(CHANGED_REQUEST_REASON),
+            tool_name=truncate_for_audit(pending.tool_name),
+            reason=truncate_for_audit(CHANGED_REQUEST_REASON),
             shown=request_row.shown,
             details={"decided_by": request_row.request.actor},
         )
     session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
     is_ready = session.fetch_one("SELECT 1 FROM codemode_requests WHERE record_id = ? AND state = 'decided'", record_id)
-    next_state = state if state == "pending" else next_record_state(state, "release")
+    next_state = state if state == "pending" else compute_next_record_state(state, "release")
     session.run(
         "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ?, claim = claim + 1 WHERE id = ?",
         *(next_state, None if is_ready is None or next_state != "pending" else session.now_ms, record_id),
@@ -193,7 +195,7 @@ def _refuse_changed(session: Session, row: Row, changed: list[tuple[RequestRow, 
     session.record_change(record_id, tenant, "released")
 
 
-def lease_end_columns(session: Session, state: RecordState, lease_ms: int) -> tuple[int | None, int | None]:
+def compute_lease_end_columns(session: Session, state: RecordState, lease_ms: int) -> tuple[int | None, int | None]:
     """Return the end of a lease as ``ready_at_ms`` and ``rests_until_ms``.
 
     Resting records have a column of their own, so that resumers never find them.
@@ -202,13 +204,13 @@ def lease_end_columns(session: Session, state: RecordState, lease_ms: int) -> tu
     return (None, until_ms) if state == "resting" else (until_ms, None)
 
 
-def renew(session: Session, lease: Lease) -> bool:
+def renew_lease(session: Session, lease: Lease) -> bool:
     """Extend a lease by its full duration."""
-    state = state_if_owned(session, lease)
+    state = get_state_if_owned(session, lease)
     if state is None:
         return False
     statement = "UPDATE codemode_records SET ready_at_ms = ?, rests_until_ms = ? WHERE id = ? AND claim = ?"
-    session.run(statement, *lease_end_columns(session, state, lease.lease_ms), lease.record.id, lease.number)
+    session.run(statement, *compute_lease_end_columns(session, state, lease.lease_ms), lease.record.id, lease.number)
     return True
 
 
@@ -231,30 +233,34 @@ def encode_result(result: Any, tool: Any = None) -> EncodedPause | EncodedOutcom
     if isinstance(result, CodeModeError | Interrupt):
         return encode_next_pause(Interrupt.of(cast("Resumable", paused)), tool)
     try:
-        value_json = encode_value(split_content(result)[0])  # binary content stays in the content tables
+        value_json = encode_program_value(split_content(result)[0])  # binary content stays in the content tables
     except CodeModeSerializationError as error:
         return _encode_failure(error)  # a custom `resume` returned it
-    return EncodedOutcome("complete", value_json, {"digest": content_digest(json.loads(value_json)["value"])})
+    return EncodedOutcome("complete", value_json, {"digest": compute_json_digest(json.loads(value_json)["value"])})
 
 
 def _encode_failure(error: CodeModeError) -> EncodedOutcome:
     # The message may contain anything that a program or tool wrote.
     return EncodedOutcome(
-        "fail", encode_error(error), {"details": {"error": type(error).__name__, "code": truncate(error.code)}}
+        "fail",
+        encode_program_error(error),
+        {"details": {"error": type(error).__name__, "code": truncate_for_audit(error.code)}},
     )
 
 
-def settle(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome) -> bool:
+def write_result(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome) -> bool:
     """Write a result unless the lease is lost. The same pause again means that nothing ran."""
-    state = state_if_owned(session, lease)
+    state = get_state_if_owned(session, lease)
     if state is None:
         return False
     if isinstance(result, EncodedPause):
         if session.fetch_one("SELECT 1 FROM codemode_versions WHERE nonce = ?", result.nonce):
-            return release(session, lease, ReleaseOptions({}, _UNCHANGED_PAUSE_DELAY_MS, None, result.waits_for_all))
+            return release_record(
+                session, lease, ReleaseOptions({}, _UNCHANGED_PAUSE_DELAY_MS, None, result.waits_for_all)
+            )
         pause_record(session, lease.record.id, state, result)
     else:
-        _close_requests(session, lease)
+        _apply_or_supersede_requests(session, lease)
         applied = {"applied": list(lease.resolutions)[:MAX_REQUESTS_IN_LINE]}
         audit_fields = {**result.audit_fields, "details": {**result.audit_fields.get("details", {}), **applied}}
         end_record(
@@ -270,18 +276,18 @@ def settle(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome
     return True
 
 
-def lose(session: Session, lease: Lease) -> bool:
+def mark_lost_if_owned(session: Session, lease: Lease) -> bool:
     """Mark a record as lost unless the lease is lost."""
-    state = state_if_owned(session, lease)
+    state = get_state_if_owned(session, lease)
     if state is None:
         return False
-    mark_lost(session, [(lease.record.id, lease.record.tenant)], state)
+    mark_records_lost(session, [(lease.record.id, lease.record.tenant)], state)
     return True
 
 
-def mark_lost(session: Session, records: list[Row], state: RecordState = "resuming") -> None:
+def mark_records_lost(session: Session, records: list[Row], state: RecordState = "resuming") -> None:
     """Mark claimed records as lost."""
-    next_state = next_record_state(state, "lose")
+    next_state = compute_next_record_state(state, "lose")
     statement = (
         "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = NULL, rests_until_ms = NULL,"
         " claim = claim + 1 WHERE id = ?"
@@ -305,24 +311,24 @@ class ReleaseOptions:
     waits_for_all: bool = False
 
 
-def release(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
+def release_record(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
     """Release a record unless the lease is lost.
 
     The answers of a takeover stay: the previous owner may have started, and the guard has recorded it for these
     answers.
     """
-    state = state_if_owned(session, lease)
+    state = get_state_if_owned(session, lease)
     if state is None:
         return False
     delay_ms = max(
-        0 if options.waits_for_all else options.delay_ms, _record_refusal(session, lease, options.not_resumable)
+        0 if options.waits_for_all else options.delay_ms, _record_failed_resume(session, lease, options.not_resumable)
     )
     refused = frozenset[str]() if lease.is_takeover else options.refusals.keys() & lease.resolutions.keys()
     session.execute_many(
         "UPDATE codemode_requests SET state = ?, decision = NULL, actor = NULL, decided_at_ms = NULL, refusal = ?"
         " WHERE interrupt_id = ?",
         (
-            (next_request_state("decided", "refuse"), _encode_reason(options.refusals[row]), row)
+            (compute_next_request_state("decided", "refuse"), _encode_reason(options.refusals[row]), row)
             for row in sorted(refused)
         ),
     )
@@ -331,14 +337,14 @@ def release(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
         session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
     for row in rows:
         if row.request.interrupt_id in refused:
-            _audit_refusal(session, lease, row)
+            _audit_refused_answer(session, lease, row)
     decided = [row for row in rows if row.request.state == "decided"]
     # Decisions made since then are unclaimed.
     is_new = any(not row.is_taken for row in decided)
     is_ready = is_new if options.waits_for_all else bool(decided)
     is_ready = is_ready or not any(row.request.state == "waiting" for row in rows)
-    next_state = next_record_state(state, "release")
-    ready_at_ms, rests_until_ms = lease_end_columns(session, next_state, delay_ms)
+    next_state = compute_next_record_state(state, "release")
+    ready_at_ms, rests_until_ms = compute_lease_end_columns(session, next_state, delay_ms)
     session.run(
         "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ?, rests_until_ms = ?, claim = claim + 1"
         " WHERE id = ?",
@@ -348,7 +354,7 @@ def release(session: Session, lease: Lease, options: ReleaseOptions) -> bool:
     return True
 
 
-def _record_refusal(session: Session, lease: Lease, reason: str | None) -> int:
+def _record_failed_resume(session: Session, lease: Lease, reason: str | None) -> int:
     """Record why a host cannot resume a record, if so, and return the delay before the next try."""
     if reason is None:
         return 0
@@ -366,7 +372,7 @@ def _record_refusal(session: Session, lease: Lease, reason: str | None) -> int:
     return min(_MIN_RETRY_MS << min(row[0], 16), _MAX_RETRY_MS)
 
 
-def _audit_refusal(session: Session, lease: Lease, refused: RequestRow) -> None:
+def _audit_refused_answer(session: Session, lease: Lease, refused: RequestRow) -> None:
     interrupt_id = refused.request.interrupt_id
     deciders = {request.interrupt_id: request.actor for request in lease.record.requests}
     session.add_audit_line(
@@ -374,8 +380,8 @@ def _audit_refusal(session: Session, lease: Lease, refused: RequestRow) -> None:
         lease.record.tenant,
         lease.record.id,
         interrupt_id=interrupt_id,
-        tool_name=truncate(refused.request.tool_name),
-        reason=truncate(refused.request.refusal or ""),
+        tool_name=truncate_for_audit(refused.request.tool_name),
+        reason=truncate_for_audit(refused.request.refusal or ""),
         shown=refused.shown,
         details={"decided_by": deciders.get(interrupt_id)},
     )
@@ -406,13 +412,15 @@ def end_records(
     """End records, given as rows of id, tenant and state."""
     # It was resumed after all.
     cleared = ", not_resumable = NULL" if event in ("complete", "fail") else ""
-    ends = [(next_record_state(state, event, record_id), record_id, tenant) for record_id, tenant, state in records]
+    ends = [
+        (compute_next_record_state(state, event, record_id), record_id, tenant) for record_id, tenant, state in records
+    ]
     session.execute_many(
         "UPDATE codemode_records SET state = ?, outcome = ?, owner = NULL, ready_at_ms = NULL,"
         f" rests_until_ms = NULL, ended_at_ms = ?{cleared} WHERE id = ?",
         ((next_state, outcome, session.now_ms, record_id) for next_state, record_id, _ in ends),
     )
-    reason = truncate(by.reason) or None
+    reason = truncate_for_audit(by.reason) or None
     for next_state, record_id, tenant in ends:
         session.record_change(record_id, tenant, next_state)
         kind = "closed" if event == "close" else next_state
@@ -428,8 +436,11 @@ def end_records(
         )
 
 
-def _close_requests(session: Session, lease: Lease) -> None:
-    applied, superseded = next_request_state("decided", "apply"), next_request_state("waiting", "supersede")
+def _apply_or_supersede_requests(session: Session, lease: Lease) -> None:
+    applied, superseded = (
+        compute_next_request_state("decided", "apply"),
+        compute_next_request_state("waiting", "supersede"),
+    )
     session.run(
         "UPDATE codemode_requests SET state = CASE WHEN is_taken = 1 THEN ? ELSE ? END, is_taken = 0"
         " WHERE record_id = ? AND state IN ('waiting', 'decided')",
@@ -437,7 +448,7 @@ def _close_requests(session: Session, lease: Lease) -> None:
     )
 
 
-def state_if_owned(session: Session, lease: Lease) -> RecordState | None:
+def get_state_if_owned(session: Session, lease: Lease) -> RecordState | None:
     """Return the state of a leased record; None if the lease is lost."""
     statement = "SELECT state FROM codemode_records WHERE id = ? AND claim = ?"
     row = session.fetch_one(statement, lease.record.id, lease.number)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import TypeVar
 
-from .audit import SYSTEM, truncate
-from .record_writes import require_lease, require_text
+from .audit import SYSTEM, truncate_for_audit
+from .record_writes import require_lease_duration, require_storable_text
 from .records import LEASE_MS, FailedNotice, Notice, Tenant
-from .rows import LISTED_COLUMNS, load_records, placeholders, tenant_clause
-from .transaction import Database, Row, Session, run_read, run_write
+from .rows import LISTED_COLUMNS, create_tenant_clause, format_placeholders, load_records
+from .transaction import Database, Row, Session, run_read_transaction, run_write_transaction
 
 ResultT = TypeVar("ResultT")
 MAX_CLAIMED_NOTICES = 100
@@ -34,7 +34,7 @@ class Outbox:
     """
 
     def __init__(self, database: Database, target: str) -> None:
-        if not 0 < len(require_text(target, "target")) <= _MAX_NAME_CHARACTERS:
+        if not 0 < len(require_storable_text(target, "target")) <= _MAX_NAME_CHARACTERS:
             raise ValueError(f"target must have 1 to {_MAX_NAME_CHARACTERS} characters, got {len(target)}")
         self._database, self._target = database, target
 
@@ -45,9 +45,12 @@ class Outbox:
         returns 0: it handles a limited number of changes at a time.
         """
         # A read first: without changes, no writer is blocked.
-        if await run_read(self._database, lambda session: _next_changes(session, self._target)) is None:
+        if (
+            await run_read_transaction(self._database, lambda session: _list_next_changes(session, self._target))
+            is None
+        ):
             return 0
-        return await run_write(self._database, lambda session: _fill(session, self._target))
+        return await run_write_transaction(self._database, lambda session: _create_notices(session, self._target))
 
     async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
         """Claim at most ``limit`` due notices, up to 100, for ``lease_ms``.
@@ -55,11 +58,13 @@ class Outbox:
         Notices with an expired lease are claimed again: they may have been sent. A notice of a record that no longer
         waits is dropped, and created again if the record waits again. Raises `ValueError`.
         """
-        require_lease(lease_ms)
+        require_lease_duration(lease_ms)
         if not 1 <= limit <= MAX_CLAIMED_NOTICES:
             raise ValueError(f"limit must be from 1 to {MAX_CLAIMED_NOTICES}, got {limit}")
-        while await run_read(self._database, lambda session: _due_notices(session, self._target, 1)):
-            claimed = await run_write(self._database, lambda session: _claim(session, self._target, limit, lease_ms))
+        while await run_read_transaction(self._database, lambda session: _list_due_notices(session, self._target, 1)):
+            claimed = await run_write_transaction(
+                self._database, lambda session: _claim_notices(session, self._target, limit, lease_ms)
+            )
             if claimed:
                 return claimed
         return ()
@@ -72,11 +77,13 @@ class Outbox:
         """
         if retry_ms is not None and (error is None or retry_ms < 0):
             raise ValueError(f"retry_ms needs an error and must not be negative, got {retry_ms}")
-        message = None if error is None else truncate(error)
-        return await run_write(self._database, lambda session: _settle(session, notice, message, retry_ms))
+        message = None if error is None else truncate_for_audit(error)
+        return await run_write_transaction(
+            self._database, lambda session: _record_delivery(session, notice, message, retry_ms)
+        )
 
 
-def _next_changes(session: Session, target: str) -> list[Row] | None:
+def _list_next_changes(session: Session, target: str) -> list[Row] | None:
     """Return the next changes; None if there are few and none needs a notice."""
     row = session.fetch_one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
     rows = session.fetch_all(
@@ -87,9 +94,9 @@ def _next_changes(session: Session, target: str) -> list[Row] | None:
     return rows if has_notifying_change else None
 
 
-def _fill(session: Session, target: str) -> int:
+def _create_notices(session: Session, target: str) -> int:
     """Write notices and the read position in one transaction."""
-    changes = _next_changes(session, target)
+    changes = _list_next_changes(session, target)
     if changes is None:
         return 0
     changed = sorted({record_id for _, record_id, kind in changes if kind in _NOTIFYING_KINDS})
@@ -100,7 +107,7 @@ def _fill(session: Session, target: str) -> int:
         " WHERE codemode_notices.state = 'dropped'",
         (
             (record_id, version, target, tenant, session.now_ms, session.now_ms)
-            for record_id, version, tenant in _waiting_records(session, "id, version, tenant", changed)
+            for record_id, version, tenant in _list_waiting_records(session, "id, version, tenant", changed)
         ),
     )
     session.run(
@@ -110,7 +117,7 @@ def _fill(session: Session, target: str) -> int:
     return len(changes)
 
 
-def _due_notices(session: Session, target: str, limit: int) -> list[Row]:
+def _list_due_notices(session: Session, target: str, limit: int) -> list[Row]:
     return session.fetch_all(
         "SELECT record_id, version, attempts, number FROM codemode_notices WHERE target = ? AND ready_at_ms <= ?"
         " ORDER BY ready_at_ms LIMIT ?",
@@ -118,10 +125,10 @@ def _due_notices(session: Session, target: str, limit: int) -> list[Row]:
     )
 
 
-def _claim(session: Session, target: str, limit: int, lease_ms: int) -> tuple[Notice, ...]:
+def _claim_notices(session: Session, target: str, limit: int, lease_ms: int) -> tuple[Notice, ...]:
     """Claim some due notices. Returns none if all that were read no longer wait; more may be due."""
-    due = _due_notices(session, target, MAX_CLAIMED_NOTICES)
-    waiting = {row[0]: row for row in _waiting_records(session, LISTED_COLUMNS, [row[0] for row in due])}
+    due = _list_due_notices(session, target, MAX_CLAIMED_NOTICES)
+    waiting = {row[0]: row for row in _list_waiting_records(session, LISTED_COLUMNS, [row[0] for row in due])}
     current = [row for row in due if row[0] in waiting and waiting[row[0]][1] == row[1]]
     taken = current[:limit]
     session.execute_many(
@@ -139,13 +146,15 @@ def _claim(session: Session, target: str, limit: int, lease_ms: int) -> tuple[No
     )
 
 
-def _waiting_records(session: Session, columns: str, record_ids: list[str]) -> list[Row]:
+def _list_waiting_records(session: Session, columns: str, record_ids: list[str]) -> list[Row]:
     """Return columns of the records that wait for a person."""
-    statement = f"SELECT {columns} FROM codemode_records r WHERE r.id IN ({placeholders(record_ids)}) AND {_IS_WAITING}"
+    statement = (
+        f"SELECT {columns} FROM codemode_records r WHERE r.id IN ({format_placeholders(record_ids)}) AND {_IS_WAITING}"
+    )
     return session.fetch_all(statement, *record_ids, session.now_ms) if record_ids else []
 
 
-def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int | None) -> bool:
+def _record_delivery(session: Session, notice: Notice, error: str | None, retry_ms: int | None) -> bool:
     notice_key = (notice.record.id, notice.record.version, notice.target)
     state = "sent" if error is None else "failed" if retry_ms is None else "waiting"
     attempts = notice.attempts + (error is not None)
@@ -162,19 +171,25 @@ def _settle(session: Session, notice: Notice, error: str | None, retry_ms: int |
     return changed == 1
 
 
-async def failed_notices(database: Database, record_ids: Iterable[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+async def list_failed_notices(
+    database: Database, record_ids: Iterable[str], tenant: Tenant
+) -> tuple[FailedNotice, ...]:
     """Return the failed notices of these records. Raises `ValueError` for more than 500 records."""
     ids = sorted(set(record_ids))
     if len(ids) > MAX_RECORD_IDS:
         raise ValueError(f"at most {MAX_RECORD_IDS} record ids per call, got {len(ids)}")
-    return await run_read(database, lambda session: _failed_notices(session, ids, tenant)) if ids else ()
+    return (
+        await run_read_transaction(database, lambda session: _select_failed_notices(session, ids, tenant))
+        if ids
+        else ()
+    )
 
 
-def _failed_notices(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
-    condition, values = tenant_clause(tenant)
+def _select_failed_notices(session: Session, record_ids: list[str], tenant: Tenant) -> tuple[FailedNotice, ...]:
+    condition, values = create_tenant_clause(tenant)
     rows = session.fetch_all(
         "SELECT target, record_id, version, attempts, error, changed_at_ms FROM codemode_notices"
-        f" WHERE record_id IN ({placeholders(record_ids)}) AND state = 'failed'{condition}"
+        f" WHERE record_id IN ({format_placeholders(record_ids)}) AND state = 'failed'{condition}"
         " ORDER BY record_id, version, target",
         *(*record_ids, *values),
     )

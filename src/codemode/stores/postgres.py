@@ -14,11 +14,19 @@ from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
 from ..host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ..options.checked_fields import WrongTypeError
-from .change_notifier import ChangeNotifier, Watch, notifier_for
+from .change_notifier import ChangeNotifier, ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
 from .interrupt_store import InterruptStore
-from .tables import COUNT_LINE_SQL, FOLLOW_RECORD_SQL, RECORD_CHANGED_CONDITION, migrate_tables
-from .transaction import Dialect, Row, Session, table_creation, time_expression, to_driver_sql, transaction
+from .tables import COUNT_LINE_SQL, FOLLOW_RECORD_SQL, RECORD_CHANGED_CONDITION, create_or_migrate_tables
+from .transaction import (
+    Row,
+    Session,
+    SqlDialect,
+    create_time_sql,
+    table_creation_transaction,
+    to_driver_sql,
+    transaction,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,7 +52,7 @@ _SETTINGS: Any = {
 # A host that stops in a transaction, or whose machine is gone, blocks writers no longer than this.
 _MAX_IDLE_TRANSACTION_MS = 10_000
 _POLL_SECONDS = 0.5
-DIALECT = Dialect(
+DIALECT = SqlDialect(
     placeholder="%s",
     begin_reading="BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
     begin_writing="BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -109,7 +117,7 @@ class PostgresInterruptStore(InterruptStore):
         max_open_per_tenant: int | None = None,
         clock: GuardClock | None = None,
     ) -> None:
-        database = _Database(dsn, max_connections, clock)
+        database = _PostgresDatabase(dsn, max_connections, clock)
         super().__init__(database, PostgresResumeGuard(database, clock), max_open_per_tenant=max_open_per_tenant)
 
 
@@ -118,21 +126,21 @@ class PostgresResumeGuard(SqlResumeGuard):
 
     table = _CLAIMS_TABLE
 
-    def __init__(self, database: _Database, clock: GuardClock | None) -> None:
+    def __init__(self, database: _PostgresDatabase, clock: GuardClock | None) -> None:
         super().__init__(clock)
         self._database = database
 
-    def _database_time(self, connection: StatementExecutor) -> int:
+    def _read_database_time_ms(self, connection: StatementExecutor) -> int:
         return connection.execute(_TIME_QUERY).fetchone()[0]
 
     @contextmanager
     def _transaction(self) -> Generator[StatementExecutor]:
         with self._database.connection() as connection, connection.transaction():
             connection.execute(_ADVISORY_LOCK, (_GUARD_LOCK,))
-            yield _Statements(connection)
+            yield _PostgresStatementExecutor(connection)
 
 
-class _Statements:
+class _PostgresStatementExecutor:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection
 
@@ -141,7 +149,7 @@ class _Statements:
         return self._connection.execute(driver_sql, values)
 
 
-def _is_readable_dsn(dsn: str, driver_error: type[Exception]) -> bool:
+def _is_valid_dsn(dsn: str, driver_error: type[Exception]) -> bool:
     """Return whether libpq can parse a connection string. Its error quotes the string and must not be chained."""
     try:
         import_module("psycopg.conninfo").conninfo_to_dict(dsn)
@@ -150,7 +158,7 @@ def _is_readable_dsn(dsn: str, driver_error: type[Exception]) -> bool:
     return True
 
 
-class _Database:
+class _PostgresDatabase:
     """A connection pool per process, and one listening connection while a task waits."""
 
     dialect = DIALECT
@@ -161,24 +169,24 @@ class _Database:
         if not isinstance(dsn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"dsn must be a connection string of libpq, got {type(dsn).__name__}")
         dsn = _encode_password(dsn)
-        if not _is_readable_dsn(dsn, self._driver_error):
+        if not _is_valid_dsn(dsn, self._driver_error):
             raise ValueError("dsn is no connection string of libpq")
         if max_connections < 1:
             raise ValueError(f"max_connections must be at least 1, got {max_connections}")
         self._dsn = dsn
         self._max_connections = max_connections
         self._clock = clock
-        self._notifier = notifier_for(dsn)
+        self._notifier = get_or_create_notifier(dsn)
         self._lock = forkable_lock()
         self._pool: Any = None
         self._has_tables = False
-        self._listener = _Listener(dsn, self._notifier)
+        self._listener = _NotificationListener(dsn, self._notifier)
         reset_in_forks(self)
 
     @property
-    def time(self) -> str:
+    def time_sql(self) -> str:
         """See `Database.time`."""
-        return time_expression(DIALECT, self._clock)
+        return create_time_sql(DIALECT, self._clock)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Generator[Session]:
@@ -196,18 +204,18 @@ class _Database:
         with self.connection() as connection:
             return connection.execute(text, values).rowcount
 
-    def run_nowait(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_nowait`: the network always has to be waited for."""
+    def run_statement_nowait(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_statement_nowait`: the network always has to be waited for."""
         del statement, values
         return None
 
-    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_nowait`: the network always has to be waited for."""
+    def run_journal_transaction_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.run_journal_transaction_nowait`: the network always has to be waited for."""
         del work
         return None
 
-    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.read_nowait`: the network always has to be waited for."""
+    def run_read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.run_read_nowait`: the network always has to be waited for."""
         del work
         return None
 
@@ -225,13 +233,13 @@ class _Database:
     def connection(self) -> Generator[psycopg.Connection[Any]]:
         """Give a connection to a database with tables. Raises `StoreUnavailableError`."""
         try:
-            with self._open_pool().connection(timeout=_CONNECT_TIMEOUT_SECONDS) as connection:
+            with self._get_or_open_pool().connection(timeout=_CONNECT_TIMEOUT_SECONDS) as connection:
                 yield connection
         except self._driver_error as error:
             raise StoreUnavailableError(f"the store's Postgres cannot be used: {error}") from error
 
     @contextmanager
-    def watch(self) -> Generator[Watch]:
+    def watch(self) -> Generator[ChangeWatch]:
         """See `Database.watch`."""
         with self._notifier.watch() as watch, self._listener.listening():
             yield watch
@@ -246,9 +254,9 @@ class _Database:
     def after_fork(self) -> None:
         """In a forked child: threads do not exist, and connections belong to the parent."""
         abandon_to_parent(self._pool, self._listener)
-        self._pool, self._listener = None, _Listener(self._dsn, self._notifier)
+        self._pool, self._listener = None, _NotificationListener(self._dsn, self._notifier)
 
-    def _open_pool(self) -> Any:
+    def _get_or_open_pool(self) -> Any:
         with self._lock:
             if self._pool is None:
                 settings: Any = {"kwargs": _SETTINGS, "timeout": _CONNECT_TIMEOUT_SECONDS, "name": "codemode-store"}
@@ -257,7 +265,7 @@ class _Database:
                     _CONNECT_TIMEOUT_SECONDS,
                 )
                 settings["check"] = self._require_alive
-                self._create_tables()
+                self._ensure_tables()
                 self._pool = self._create_pool(
                     self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings
                 )
@@ -277,14 +285,14 @@ class _Database:
             pool.check()
         raise self._driver_error("the server has left this connection")
 
-    def _create_tables(self) -> None:
+    def _ensure_tables(self) -> None:
         if not self._has_tables:
             # Not from the pool, which retries for long and hides the reason.
             with self._connect(self._dsn, **_SETTINGS) as connection:
                 _limit_idle_transactions(connection)
-                with table_creation(connection, DIALECT) as session:
-                    migrate_tables(session)
-                    statements = _Statements(connection)
+                with table_creation_transaction(connection, DIALECT) as session:
+                    create_or_migrate_tables(session)
+                    statements = _PostgresStatementExecutor(connection)
                     if statements.execute(_FIND_TABLE, (_CLAIMS_TABLE,)).fetchone()[0] is None:
                         create_claims_table(statements, _CLAIMS_TABLE)
             self._has_tables = True
@@ -309,7 +317,7 @@ def _limit_idle_transactions(connection: Any) -> None:
     connection.execute(f"SET idle_in_transaction_session_timeout = {_MAX_IDLE_TRANSACTION_MS}")
 
 
-class _Listener:
+class _NotificationListener:
     """A connection that receives change notifications in a thread, which ends soon after the last wait.
 
     There is at most one. Without a connection, waiting tasks poll.
@@ -330,25 +338,25 @@ class _Listener:
             self._waiter_count += 1
             if not self._is_running:
                 self._is_running = True
-                threading.Thread(target=self._run, name="codemode-listener", daemon=True).start()
+                threading.Thread(target=self._listen_with_retries, name="codemode-listener", daemon=True).start()
         try:
             yield
         finally:
             with self._lock:
                 self._waiter_count -= 1
 
-    def _is_unused(self) -> bool:
+    def _stop_if_unused(self) -> bool:
         """Return whether nothing waits: then this thread ends, and the next wait starts another."""
         with self._lock:
             self._is_running = self._waiter_count > 0
             return not self._is_running
 
-    def _run(self) -> None:
+    def _listen_with_retries(self) -> None:
         pause = threading.Event()
         try:
-            while not self._is_unused():
+            while not self._stop_if_unused():
                 with suppress(self._driver_error):
-                    self._listen()
+                    self._listen_until_unused()
                     return
                 pause.wait(_POLL_SECONDS)
         except BaseException:  # the next wait starts another thread
@@ -356,12 +364,12 @@ class _Listener:
                 self._is_running = False
             raise
 
-    def _listen(self) -> None:
+    def _listen_until_unused(self) -> None:
         """Receive notifications until nothing waits."""
         with self._connect(self._dsn, **_SETTINGS) as connection:
             connection.execute(f"LISTEN {_CHANNEL}")
             self._notifier.notify()
-            while not self._is_unused():
+            while not self._stop_if_unused():
                 for _ in connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
                     self._notifier.notify()
 

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from ..data.narrowing import is_mapping
 from ..options.checked_fields import WrongTypeError
 from ..records import record as value
-from .audit import GENESIS_HASH, AuditLine, decode_line, format_head
+from .audit import GENESIS_HASH, AuditLine, decode_audit_line, format_chain_head
 from .records import (
     RECORD_STATES,
     Change,
@@ -28,22 +28,22 @@ from .records import (
 from .rows import (
     LISTED_COLUMNS,
     RECORD_COLUMNS,
+    create_tenant_clause,
+    format_placeholders,
     id_not_found_error,
+    list_tenant_names,
     load_records,
-    placeholders,
-    tenant_clause,
-    tenant_names,
 )
-from .tables import label_key
+from .tables import compute_label_key
 from .transaction import Row, Session, is_storable_text
 
 _MAX_CHANGES = 500
 _MAX_LINES = 100
 
 
-def find_interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
+def find_interrupt_json(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
     """Return the newest interrupt with this pending request, as text."""
-    condition, values = tenant_clause(tenant, "r.tenant")
+    condition, values = create_tenant_clause(tenant, "r.tenant")
     row = session.fetch_one(
         "SELECT r.interrupt FROM codemode_requests q JOIN codemode_records r ON r.id = q.record_id"
         f" WHERE q.interrupt_id = ? AND q.state IN ('waiting', 'decided'){condition}",
@@ -52,18 +52,18 @@ def find_interrupt(session: Session, interrupt_id: str, tenant: Tenant) -> str |
     return None if row is None else row[0]
 
 
-def find_last_interrupt(session: Session, record_id: str, tenant: Tenant) -> str | None:
+def get_last_interrupt_json(session: Session, record_id: str, tenant: Tenant) -> str | None:
     """Return the newest interrupt of a record, also an ended one, as text. Raises `UnknownRequestError`."""
-    condition, values = tenant_clause(tenant)
+    condition, values = create_tenant_clause(tenant)
     row = session.fetch_one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
     if row is None:
         raise id_not_found_error(record_id)
     return row[0]
 
 
-def find_record(session: Session, record_id: str, tenant: Tenant) -> Record:
+def get_record(session: Session, record_id: str, tenant: Tenant) -> Record:
     """Return a record. Raises `UnknownRequestError`."""
-    condition, values = tenant_clause(tenant)
+    condition, values = create_tenant_clause(tenant)
     statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
     records = load_records(session, session.fetch_all(statement, record_id, *values))
     if not records:
@@ -71,7 +71,7 @@ def find_record(session: Session, record_id: str, tenant: Tenant) -> Record:
     return records[0]
 
 
-def find_last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
+def find_last_resume_owner(session: Session, tenant: str, app: str) -> LastResumed | None:
     """Return who last claimed a record of a tenant's app and could resume it, or still tries."""
     row = session.fetch_one(
         "SELECT resumed_by, resumed_at_ms FROM codemode_records WHERE tenant = ? AND app = ?"
@@ -81,12 +81,14 @@ def find_last_resumed(session: Session, tenant: str, app: str) -> LastResumed | 
     return None if row is None else LastResumed(*row)
 
 
-def find_outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[RecordState, str | None, str | None]:
+def get_state_and_outcome(
+    session: Session, record_id: str, tenant: Tenant
+) -> tuple[RecordState, str | None, str | None]:
     """Return a record's state, its outcome as text once it has ended, and why no host could resume it.
 
     Raises `UnknownRequestError`.
     """
-    condition, values = tenant_clause(tenant)
+    condition, values = create_tenant_clause(tenant)
     statement = f"SELECT state, outcome, not_resumable FROM codemode_records WHERE id = ?{condition}"
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
@@ -95,7 +97,7 @@ def find_outcome(session: Session, record_id: str, tenant: Tenant) -> tuple[Reco
     return cast("RecordState", state), text, None if not_resumable is None else json.loads(not_resumable)
 
 
-def require_sequence(after: int) -> int:
+def require_sequence_number(after: int) -> int:
     """Return a sequence number that every database takes. Raises `ValueError`."""
     if not 0 <= after < 1 << 63:
         raise ValueError(f"after must be a sequence, got {after}")
@@ -104,7 +106,7 @@ def require_sequence(after: int) -> int:
 
 def list_changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
     """Return the next changes after a sequence number."""
-    condition, values = tenant_clause(tenant)
+    condition, values = create_tenant_clause(tenant)
     rows = session.fetch_all(
         f"SELECT sequence, record_id, kind, tenant FROM codemode_changes WHERE sequence > ?{condition}"
         " ORDER BY sequence LIMIT ?",
@@ -113,7 +115,7 @@ def list_changes(session: Session, tenant: Tenant, after: int) -> list[Change]:
     return [Change(*row) for row in rows]
 
 
-def last_change_sequence(session: Session) -> int:
+def get_last_change_sequence(session: Session) -> int:
     """Return the sequence number of the last change."""
     return (session.fetch_one("SELECT sequence FROM codemode_store") or (0,))[0]
 
@@ -134,7 +136,7 @@ def list_audit_lines(session: Session, filters: AuditFilter, after: int | None, 
     branches = [_build_audit_select(filters, tenant, after, count) for tenant in tenants]
     if len(branches) == 1:
         ((statement, values),) = branches
-        return [decode_line(*row) for row in session.fetch_all(statement, *values)]
+        return [decode_audit_line(*row) for row in session.fetch_all(statement, *values)]
     if not branches:
         return []
     lists = " UNION ALL ".join(
@@ -143,12 +145,12 @@ def list_audit_lines(session: Session, filters: AuditFilter, after: int | None, 
     order = " DESC" if filters.newest_first else ""
     values = [value for _, values in branches for value in values]
     rows = session.fetch_all(f"{lists} ORDER BY sequence{order} LIMIT ?", *values, count)
-    return [decode_line(*row) for row in rows]
+    return [decode_audit_line(*row) for row in rows]
 
 
 def _build_audit_select(filters: AuditFilter, tenant: Tenant, after: int | None, count: int) -> tuple[str, Row]:
     comparison, order = ("<", " DESC") if filters.newest_first else (">", "")
-    condition, values = tenant_clause(tenant)
+    condition, values = create_tenant_clause(tenant)
     if filters.record_id is not None:
         condition, values = f"{condition} AND record_id = ?", (*values, filters.record_id)
     if after is not None:
@@ -166,7 +168,7 @@ def get_audit_head(session: Session) -> str:
         0,
         GENESIS_HASH,
     )
-    return format_head(sequence, line_hash)
+    return format_chain_head(sequence, line_hash)
 
 
 # A list for several tenants or states is a union of one limited query for each. For a tool and labels, the rarest of
@@ -208,7 +210,7 @@ class RecordFilter:
     limit: int
 
 
-def create_filter(
+def create_record_filter(
     tenant: Tenants,
     *,
     app: str | None,
@@ -230,18 +232,18 @@ def create_filter(
         raise ValueError(f"order expiring is of what waits alone, got the state {state!r}")
     state = "waiting" if order == "expiring" else state
     cursor = None if after is None else _parse_cursor(after, order)
-    return RecordFilter(tenant_names(tenant), app, tool, state, _label_keys(labels), order, cursor, limit)
+    return RecordFilter(list_tenant_names(tenant), app, tool, state, _to_label_keys(labels), order, cursor, limit)
 
 
-def list_page(session: Session, filters: RecordFilter) -> Page:
+def list_record_page(session: Session, filters: RecordFilter) -> Page:
     """Return a page of records, with at most two queries for their positions and three for their contents."""
     if not filters.tenants:
         return Page((), None)
-    filters, alias = _choose_source(session, filters)
+    filters, alias = _choose_driving_table(session, filters)
     branches = [
-        _build_branch(filters, alias, tenant, state)
+        _build_branch_query(filters, alias, tenant, state)
         for tenant in filters.tenants
-        for state in _branch_states(filters, alias)
+        for state in _list_branch_states(filters, alias)
     ]
     text, values = _union_branches(branches, filters)
     rows = session.fetch_all(text, *values)
@@ -254,19 +256,21 @@ def find_records(session: Session, record_ids: Sequence[str], tenants: tuple[str
     """Return the records with these ids that exist, in this order, without ``source`` and ``payload``."""
     if not record_ids or not tenants:
         return ()
-    condition, names = ("", ()) if None in tenants else (f" AND tenant IN ({placeholders(tenants)})", tenants)
-    statement = f"SELECT {LISTED_COLUMNS} FROM codemode_records WHERE id IN ({placeholders(record_ids)}){condition}"
+    condition, names = ("", ()) if None in tenants else (f" AND tenant IN ({format_placeholders(tenants)})", tenants)
+    statement = (
+        f"SELECT {LISTED_COLUMNS} FROM codemode_records WHERE id IN ({format_placeholders(record_ids)}){condition}"
+    )
     rows = {row[0]: row for row in session.fetch_all(statement, *record_ids, *names)}
     return load_records(session, [rows[record_id] for record_id in dict.fromkeys(record_ids) if record_id in rows])
 
 
-def count_waiting(session: Session, tenants: tuple[str | None, ...], app: str | None) -> dict[str, int]:
+def count_waiting_requests(session: Session, tenants: tuple[str | None, ...], app: str | None) -> dict[str, int]:
     """Return the number of waiting requests by tool, for the `MAX_COUNTED_TOOLS` with the most."""
     if not tenants:
         return {}
     conditions, values = ["state = 'waiting'", "is_open = 1"], list[Any]()
     if None not in tenants:
-        conditions.append(f"tenant IN ({placeholders(tenants)})")
+        conditions.append(f"tenant IN ({format_placeholders(tenants)})")
         values += tenants
     if app is not None:
         conditions.append("app = ?")
@@ -281,15 +285,15 @@ def count_waiting(session: Session, tenants: tuple[str | None, ...], app: str | 
 
 def has_open_record(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
     """Return whether a record with one of these labels is open. Reads only labels."""
-    keys = _label_keys(labels)
+    keys = _to_label_keys(labels)
     statement = (
-        f"SELECT 1 FROM codemode_labels WHERE label IN ({placeholders(keys)}) AND tenant = ? AND state IN"
-        f" ({placeholders(_UNFINISHED_STATES)}) AND app = ? LIMIT 1"
+        f"SELECT 1 FROM codemode_labels WHERE label IN ({format_placeholders(keys)}) AND tenant = ? AND state IN"
+        f" ({format_placeholders(_UNFINISHED_STATES)}) AND app = ? LIMIT 1"
     )
     return session.fetch_one(statement, *keys, tenant, *_UNFINISHED_STATES, app) is not None
 
 
-def _choose_source(session: Session, filters: RecordFilter) -> tuple[RecordFilter, str]:
+def _choose_driving_table(session: Session, filters: RecordFilter) -> tuple[RecordFilter, str]:
     """Return the filter with its rarest label first, and the table to drive the query: records, requests or labels."""
     if not filters.labels or (len(filters.labels) == 1 and filters.tool is None):
         return (
@@ -313,7 +317,7 @@ def _choose_source(session: Session, filters: RecordFilter) -> tuple[RecordFilte
     return replace(filters, labels=tuple(value for _, value in labels)), "l" if is_label else "q"
 
 
-def _branch_states(filters: RecordFilter, alias: str) -> tuple[str | None, ...]:
+def _list_branch_states(filters: RecordFilter, alias: str) -> tuple[str | None, ...]:
     """Return the states that need a query each; None for one query over several states."""
     if alias == "q" or (alias == "r" and filters.state is None):
         return (None,)
@@ -322,10 +326,13 @@ def _branch_states(filters: RecordFilter, alias: str) -> tuple[str | None, ...]:
     return _OPEN_STATES if filters.state == "waiting" else (filters.state,)
 
 
-def _build_branch(filters: RecordFilter, alias: str, tenant: str | None, state: str | None) -> _Condition:
+def _build_branch_query(filters: RecordFilter, alias: str, tenant: str | None, state: str | None) -> _Condition:
     """Return the query for one tenant (or all) and one state: ids with their positions."""
     source, record_id = _SOURCE_TABLES[alias]
-    conditions = [*_label_conditions(filters, alias, record_id), *_waiting_conditions(filters, alias, record_id)]
+    conditions = [
+        *_build_label_conditions(filters, alias, record_id),
+        *_build_waiting_conditions(filters, alias, record_id),
+    ]
     if alias == "r" and filters.state is None:
         conditions.append(("r.state <> 'resting'", ()))  # as in the index: resting records are listed on demand only
     equal = {f"{alias}.tenant": tenant, f"{alias}.state": state, f"{alias}.app": filters.app}
@@ -345,16 +352,16 @@ def _build_branch(filters: RecordFilter, alias: str, tenant: str | None, state: 
     return text, (*(value for _, values in conditions for value in values), filters.limit + 1)
 
 
-def _label_conditions(filters: RecordFilter, alias: str, record_id: str) -> Iterable[_Condition]:
+def _build_label_conditions(filters: RecordFilter, alias: str, record_id: str) -> Iterable[_Condition]:
     if alias == "l":
         yield "l.label = ?", (filters.labels[0],)
     for label in filters.labels[1:] if alias == "l" else filters.labels:
         yield f"EXISTS (SELECT 1 FROM codemode_labels o WHERE o.record_id = {record_id} AND o.label = ?)", (label,)
 
 
-def _waiting_conditions(filters: RecordFilter, alias: str, record_id: str) -> Iterable[_Condition]:
+def _build_waiting_conditions(filters: RecordFilter, alias: str, record_id: str) -> Iterable[_Condition]:
     if alias == "q":
-        yield from _first_waiting_conditions(filters)
+        yield from _build_first_waiting_conditions(filters)
     elif filters.tool is not None or filters.state == "waiting":
         # An expression, so that the index of tools is not used, which would read all requests of the tool.
         is_tool, values = ("", ()) if filters.tool is None else (" AND w.tool_name || '' = ?", (filters.tool,))
@@ -362,7 +369,7 @@ def _waiting_conditions(filters: RecordFilter, alias: str, record_id: str) -> It
         yield f"EXISTS (SELECT 1 FROM codemode_requests w WHERE {of_record})", values
 
 
-def _first_waiting_conditions(filters: RecordFilter) -> Iterable[_Condition]:
+def _build_first_waiting_conditions(filters: RecordFilter) -> Iterable[_Condition]:
     yield "q.state = 'waiting'", ()
     if filters.tool is not None:
         yield "q.tool_name = ?", (filters.tool,)
@@ -387,7 +394,7 @@ def _union_branches(branches: list[_Condition], filters: RecordFilter) -> _Condi
     return f"{lists} ORDER BY {order_by} LIMIT ?", (*values, filters.limit + 1)
 
 
-def _label_keys(labels: Mapping[str, str] | None) -> tuple[str, ...]:
+def _to_label_keys(labels: Mapping[str, str] | None) -> tuple[str, ...]:
     if labels is None:
         return ()
     if not is_mapping(labels) or not all(isinstance(part, str) for pair in labels.items() for part in pair):
@@ -395,7 +402,9 @@ def _label_keys(labels: Mapping[str, str] | None) -> tuple[str, ...]:
     if len(labels) > MAX_LABELS:
         raise ValueError(f"labels must be at most {MAX_LABELS}, got {len(labels)}")
     # A label that no record can have matches no key.
-    return tuple(label_key(name, text) if is_storable_text(name + text) else "" for name, text in labels.items())
+    return tuple(
+        compute_label_key(name, text) if is_storable_text(name + text) else "" for name, text in labels.items()
+    )
 
 
 def _format_cursor(order: ListOrder, expires_at_ms: int, position: int) -> str:

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..host.threads import LARGE_CHARACTERS, run_check
 from . import leases
-from .answers import Answer, encode_decisions, require_decisions
-from .answers import prepare_answers as read_answers
-from .audit import Attribution, truncate
+from .answers import EncodedAnswer, encode_decisions, require_decision_mapping, validate_and_encode_answers
+from .audit import Attribution, truncate_for_audit
 from .errors import AlreadyDecidedError, RequestSupersededError, StoreError
-from .records import LEASE_MS, Lease, RecordState, StoredRequest, Tenant, next_record_state, next_request_state
-from .rows import RequestRow, id_not_found_error, load_requests_by_id, placeholders, tenant_clause
-from .transaction import Database, Session, run_read
+from .records import (
+    LEASE_MS,
+    Lease,
+    RecordState,
+    StoredRequest,
+    Tenant,
+    compute_next_record_state,
+    compute_next_request_state,
+)
+from .rows import RequestRow, create_tenant_clause, format_placeholders, id_not_found_error, load_requests_by_id
+from .transaction import Database, Session, run_read_transaction
 
 MAX_DECISIONS = 1000
 """The maximum number of decisions in one transaction, to keep it short."""
@@ -24,14 +31,14 @@ class UncheckedAnswerError(Exception):
     """A request went back to waiting after its answer was validated: validate it again."""
 
 
-def find_requests(
+def load_requests_and_tenants(
     session: Session, interrupt_ids: list[str], tenant: Tenant
 ) -> tuple[dict[str, RequestRow], dict[str, str]]:
     """Return requests and the tenants of their records. Raises `UnknownRequestError` for another tenant's."""
     requests = load_requests_by_id(session, interrupt_ids)
     record_ids = sorted({row.record_id for row in requests.values()})
-    condition, values = tenant_clause(tenant)
-    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({placeholders(record_ids)}){condition}"
+    condition, values = create_tenant_clause(tenant)
+    statement = f"SELECT id, tenant FROM codemode_records WHERE id IN ({format_placeholders(record_ids)}){condition}"
     tenants: dict[str, str] = dict(session.fetch_all(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
     for interrupt_id in interrupt_ids:
         if interrupt_id not in requests or requests[interrupt_id].record_id not in tenants:
@@ -39,21 +46,25 @@ def find_requests(
     return requests, tenants
 
 
-async def check_decisions(database: Database, decisions: Mapping[str, Any], tenant: Tenant) -> dict[str, Answer]:
+async def validate_and_encode_decisions(
+    database: Database, decisions: Mapping[str, Any], tenant: Tenant
+) -> dict[str, EncodedAnswer]:
     """Validate answers outside the transaction, which would block other writers."""
-    if len(require_decisions(decisions)) > MAX_DECISIONS:
+    if len(require_decision_mapping(decisions)) > MAX_DECISIONS:
         raise ValueError(f"at most {MAX_DECISIONS} requests can be decided at a time, got {len(decisions)}")
     decision_jsons = await run_check(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
-    requests, _ = await run_read(database, lambda session: find_requests(session, list(decisions), tenant))
+    requests, _ = await run_read_transaction(
+        database, lambda session: load_requests_and_tenants(session, list(decisions), tenant)
+    )
     waiting = [row.request for row in requests.values() if row.request.state == "waiting"]
-    return await run_check(LARGE_CHARACTERS, lambda: read_answers(waiting, decisions, decision_jsons))
+    return await run_check(LARGE_CHARACTERS, lambda: validate_and_encode_answers(waiting, decisions, decision_jsons))
 
 
-def decide(
-    session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, seen: Mapping[str, str]
+def write_decisions(
+    session: Session, answers: Mapping[str, EncodedAnswer], by: Attribution, tenant: Tenant, seen: Mapping[str, str]
 ) -> dict[str, StoredRequest]:
     """Record decisions, all or none, and return the requests as they are then."""
-    requests, tenants = find_requests(session, list(answers), tenant)
+    requests, tenants = load_requests_and_tenants(session, list(answers), tenant)
     states = _load_record_states(session, sorted(tenants))
     new: dict[str, Mapping[str, Any]] = {}
     for interrupt_id, answer in answers.items():
@@ -61,8 +72,8 @@ def decide(
         state, expires_at_ms = states[row.record_id]
         # First, so that the error for an ended record comes before others.
         effective_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
-        next_record_state(effective_state, "decide", row.record_id)
-        if _is_new(row, answer.decision_json, seen):
+        compute_next_record_state(effective_state, "decide", row.record_id)
+        if _is_new_decision(row, answer.decision_json, seen):
             if answer.audit_fields is None:
                 raise UncheckedAnswerError
             new[interrupt_id] = answer.audit_fields
@@ -72,7 +83,7 @@ def decide(
         " WHERE interrupt_id = ?",
         (
             (
-                next_request_state("waiting", "decide"),
+                compute_next_request_state("waiting", "decide"),
                 answers[interrupt_id].decision_json,
                 by.actor,
                 now_ms,
@@ -103,14 +114,14 @@ def audit_decision(
         row.record_id,
         actor=by.actor,
         interrupt_id=row.request.interrupt_id,
-        tool_name=truncate(row.request.tool_name),
+        tool_name=truncate_for_audit(row.request.tool_name),
         shown=row.shown,
         address=by.address,
         **audit_fields,
     )
 
 
-def _is_new(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> bool:
+def _is_new_decision(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> bool:
     request = row.request
     interrupt_id = request.interrupt_id
     if request.state == "superseded":
@@ -119,7 +130,7 @@ def _is_new(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> boo
         raise RequestSupersededError(f"{interrupt_id!r} has changed since it was displayed: review it again")
     if request.state == "waiting":
         return True
-    if decision_json == canonical_json(request.decision):
+    if decision_json == encode_canonical_json(request.decision):
         return False
     raise already_decided_error(request)
 
@@ -132,33 +143,33 @@ def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
 
 
 def _load_record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
-    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({placeholders(record_ids)})"
+    statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({format_placeholders(record_ids)})"
     rows = session.fetch_all(statement, *record_ids) if record_ids else []
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}
 
 
 def decide_and_claim(
-    session: Session, answers: Mapping[str, Answer], by: Attribution, tenant: Tenant, owner: str
+    session: Session, answers: Mapping[str, EncodedAnswer], by: Attribution, tenant: Tenant, owner: str
 ) -> Lease | RequestSupersededError | None:
     """Return a lease; None while another owner has one. Errors are returned, so that the transaction commits."""
-    requests, _ = find_requests(session, list(answers), tenant)
+    requests, _ = load_requests_and_tenants(session, list(answers), tenant)
     (row,) = requests.values()
     statement = "SELECT state, ready_at_ms FROM codemode_records WHERE id = ?"
     state, ready_at_ms = session.fetch_one(statement, row.record_id) or ("pending", None)
     if state == "resuming":
         if ready_at_ms is not None and ready_at_ms > session.now_ms:
             return None
-        return leases.claim(session, row.record_id, owner, LEASE_MS)
+        return leases.claim_record(session, row.record_id, owner, LEASE_MS)
     if state == "resting" and row.request.state in ("waiting", "decided"):
         raise StoreError(f"{row.record_id!r} is suspended: it has no pending request, and its owner continues it")
-    next_record_state(state, "claim", row.record_id)
+    compute_next_record_state(state, "claim", row.record_id)
     if row.request.state == "applied":
         raise already_decided_error(row.request)
     try:
-        decide(session, answers, by, tenant, {})
+        write_decisions(session, answers, by, tenant, {})
     except UncheckedAnswerError:
         return None
-    lease = leases.claim(session, row.record_id, owner, LEASE_MS)
+    lease = leases.claim_record(session, row.record_id, owner, LEASE_MS)
     if lease is None and session.fetch_one(
         "SELECT 1 FROM codemode_requests WHERE interrupt_id = ? AND state = 'waiting'", *answers
     ):

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..continuations.journal import JOURNAL_LEASE_MS
 from ..data.exact_integers import restore_edited_integers, restore_listed_integers
-from ..data.json_values import canonical_json
+from ..data.json_values import encode_canonical_json
 from ..interrupts.interrupt import Interrupt
 from .errors import RecordExpiredError, RecordLostError, RequestSettledError, StoreError
 
@@ -75,7 +75,7 @@ REQUEST_TRANSITIONS: dict[tuple[RequestState, RequestEvent], RequestState] = {
 }
 
 
-def next_record_state(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
+def compute_next_record_state(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
     """Return the state of a record after an event. Raises `StoreError` for an impossible one."""
     next_state = RECORD_TRANSITIONS.get((state, event))
     if next_state is not None:
@@ -90,7 +90,7 @@ def next_record_state(state: RecordState, event: RecordEvent, record_id: str = "
     raise StoreError(f"{record_id!r} is {state}: it cannot {event} now", details=details)
 
 
-def next_request_state(state: RequestState, event: RequestEvent) -> RequestState:
+def compute_next_request_state(state: RequestState, event: RequestEvent) -> RequestState:
     """Return the state of a request after an event. Raises `StoreError` for an impossible one."""
     next_state = REQUEST_TRANSITIONS.get((state, event))
     if next_state is None:
@@ -271,7 +271,7 @@ class Notice:
     @property
     def id(self) -> str:
         """An id for receivers, the same in each attempt."""
-        key = canonical_json([self.target, self.record.id, self.record.version])
+        key = encode_canonical_json([self.target, self.record.id, self.record.version])
         return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 

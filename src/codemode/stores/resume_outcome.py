@@ -36,7 +36,7 @@ class OutageLog:
         # Our own errors are complete; for others the traceback matters.
         traceback_of = None if isinstance(error, CodeModeError) else error
         _log.warning(
-            "%s until the store can be used: %s", self._consequence, _single_line(error), exc_info=traceback_of
+            "%s until the store can be used: %s", self._consequence, _format_single_line(error), exc_info=traceback_of
         )
 
     def log_success(self) -> None:
@@ -46,7 +46,7 @@ class OutageLog:
             _log.warning("the store can be used again")
 
 
-def _single_line(error: Exception) -> str:
+def _format_single_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -54,7 +54,7 @@ _REFUSAL_ORIGINS, _JOURNAL_ORIGIN = ("continuation", "decision"), "journal"
 
 
 @asynccontextmanager
-async def renewing_lease(renew: Callable[[Lease], Awaitable[bool]], lease: Lease) -> AsyncGenerator[None]:
+async def keep_lease_renewed(renew: Callable[[Lease], Awaitable[bool]], lease: Lease) -> AsyncGenerator[None]:
     """Renew a lease while the block runs; ``renew`` is that of its store.
 
     A lost lease does not end the block: the guard has its claim, and the new owner waits for that.
@@ -76,7 +76,7 @@ async def _renew_until_lost(renew: Callable[[Lease], Awaitable[bool]], lease: Le
             outage_log.log_success()
 
 
-async def finish_writing(work: Coroutine[Any, Any, Any]) -> None:
+async def write_despite_cancellation(work: Coroutine[Any, Any, Any]) -> None:
     """Write a record's outcome even if the caller is cancelled."""
     try:
         await shield_to_end(work)
@@ -85,7 +85,7 @@ async def finish_writing(work: Coroutine[Any, Any, Any]) -> None:
         _log.exception("the outcome of a record could not be written")
 
 
-def outcome_error(error: BaseException) -> CodeModeError | None:
+def find_outcome_error(error: BaseException) -> CodeModeError | None:
     """Return the error that ends a record or has a recovery; None if nothing ran."""
     failure = error if isinstance(error, CodeModeError) else error.__cause__
     if isinstance(failure, CodeModeError) and (failure.recovery is not None or _is_program_failure(failure)):
@@ -93,18 +93,22 @@ def outcome_error(error: BaseException) -> CodeModeError | None:
     return None
 
 
-def refusal_reason(error: BaseException) -> str | None:
+def get_refusal_reason(error: BaseException) -> str | None:
     """Return why answers were refused; None for other errors."""
-    return error.message if isinstance(error, CodeModeProtocolError) and _get_origin(error) != _JOURNAL_ORIGIN else None
+    return (
+        error.message
+        if isinstance(error, CodeModeProtocolError) and _get_error_origin(error) != _JOURNAL_ORIGIN
+        else None
+    )
 
 
-def may_have_started(error: BaseException) -> bool:
+def is_call_start_unknown(error: BaseException) -> bool:
     """Return whether only a journal, which this host could not write, knows which calls started.
 
     The record is left alone: its next owner gets the same answers when the lease expires.
     """
     failure = error if isinstance(error, CodeModeError) else error.__cause__
-    return isinstance(failure, CodeModeAbortedError) and _get_origin(failure) == _JOURNAL_ORIGIN
+    return isinstance(failure, CodeModeAbortedError) and _get_error_origin(failure) == _JOURNAL_ORIGIN
 
 
 def is_outcome_unknown(error: BaseException) -> bool:
@@ -112,18 +116,20 @@ def is_outcome_unknown(error: BaseException) -> bool:
 
     If a journal cannot be read or reached here, another host may still know.
     """
-    return isinstance(error, CodeModeProtocolError | CodeModeAbortedError) and _get_origin(error) in _REFUSAL_ORIGINS
+    return (
+        isinstance(error, CodeModeProtocolError | CodeModeAbortedError) and _get_error_origin(error) in _REFUSAL_ORIGINS
+    )
 
 
-def not_resumable_reason(error: BaseException) -> str | None:
+def get_not_resumable_reason(error: BaseException) -> str | None:
     """Return why this host cannot resume a record with any answers; None for other errors."""
     if not isinstance(error, CodeModeProtocolError):
         return None
-    is_not_resumable = error.details.get("not_resumable") is True or _get_origin(error) == _JOURNAL_ORIGIN
+    is_not_resumable = error.details.get("not_resumable") is True or _get_error_origin(error) == _JOURNAL_ORIGIN
     return error.message if is_not_resumable else None
 
 
-def require_resume(resume: Callable[..., Any]) -> Callable[..., Any]:
+def require_callable_resume(resume: Callable[..., Any]) -> Callable[..., Any]:
     """Return a resume function. Raises `ValueError` if it is not callable."""
     if not callable(resume):
         raise WrongTypeError(f"resume must be a function, such as code_mode.resume, got {resume!r}")
@@ -140,13 +146,13 @@ def takes_lease(resume: Callable[..., Any]) -> bool:
     return getattr(resume, "takes_lease", False) is True
 
 
-def get_app(resume: Callable[..., Any]) -> str | None:
+def get_declared_app(resume: Callable[..., Any]) -> str | None:
     """Return the app whose own records ``resume`` takes; None if it does not declare one."""
-    app = getattr(get_tool(resume), "app", None)
+    app = getattr(get_bound_tool(resume), "app", None)
     return app if takes_record(resume) and isinstance(app, str) else None
 
 
-def get_tool(resume: Callable[..., Any]) -> Any:
+def get_bound_tool(resume: Callable[..., Any]) -> Any:
     """Return the object that ``resume`` is a method of, which knows the forms of new requests."""
     return getattr(resume, "__self__", None)
 
@@ -154,22 +160,24 @@ def get_tool(resume: Callable[..., Any]) -> Any:
 def _is_program_failure(error: CodeModeError) -> bool:
     if isinstance(error, CodeModeProtocolError):
         # Otherwise the continuation or the answers are refused and may be given again, unless others were used.
-        return _get_origin(error) not in (*_REFUSAL_ORIGINS, _JOURNAL_ORIGIN) or bool(error.details.get("superseded"))
+        return _get_error_origin(error) not in (*_REFUSAL_ORIGINS, _JOURNAL_ORIGIN) or bool(
+            error.details.get("superseded")
+        )
     if isinstance(error, StoreUnavailableError):
         return bool(error.calls)  # else it comes from the guard, before anything ran
     return not isinstance(error, CUT_OFF_ERRORS)
 
 
-def _get_origin(error: CodeModeError) -> Any:
+def _get_error_origin(error: CodeModeError) -> Any:
     return error.details.get("origin")
 
 
 def call_resume(resume: Callable[..., Awaitable[Any]], paused: Any, answers: Mapping[str, Any]) -> Awaitable[Any]:
     """Call ``resume`` with its answers as keyword argument, if it takes one."""
-    return resume(paused, resolutions=answers) if _takes_resolutions(resume) else resume(paused, answers)
+    return resume(paused, resolutions=answers) if _takes_resolutions_keyword(resume) else resume(paused, answers)
 
 
-def _takes_resolutions(resume: Callable[..., Any]) -> bool:
+def _takes_resolutions_keyword(resume: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(resume).parameters
     except (TypeError, ValueError):

@@ -11,23 +11,23 @@ from ..errors import CodeModeProtocolError
 from ..host.cancellation import shield_to_end
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from .leases import create_owner_name
-from .record_writes import require_lease
+from .record_writes import require_lease_duration
 from .records import LEASE_MS, Lease, Tenant
 from .resume_outcome import (
     OutageLog,
     call_resume,
-    finish_writing,
-    get_app,
-    get_tool,
+    find_outcome_error,
+    get_bound_tool,
+    get_declared_app,
+    get_not_resumable_reason,
+    get_refusal_reason,
+    is_call_start_unknown,
     is_outcome_unknown,
-    may_have_started,
-    not_resumable_reason,
-    outcome_error,
-    refusal_reason,
-    renewing_lease,
-    require_resume,
+    keep_lease_renewed,
+    require_callable_resume,
     takes_lease,
     takes_record,
+    write_despite_cancellation,
 )
 from .rows import require_tenant
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("codemode.stores")
 # Finds the options of the tools of all surfaces by attribute, without knowing their classes.
 
 
-def continuation_options(tool: Any) -> ContinuationOptions | None:
+def get_continuation_options(tool: Any) -> ContinuationOptions | None:
     """Return the continuation options of a surface's tool; None for another object."""
     options = getattr(tool, "options", None)
     for candidate in (options, getattr(options, "settings", None), getattr(tool, "settings", None)):
@@ -49,12 +49,12 @@ def continuation_options(tool: Any) -> ContinuationOptions | None:
     return None
 
 
-def require_guard(store: InterruptStore, tool: Any, options_name: str = "the tool's options") -> None:
+def require_store_guard(store: InterruptStore, tool: Any, options_name: str = "the tool's options") -> None:
     """Raise `ValueError` if a tool uses another guard than the store's: a late host could repeat a call.
 
     ``options_name`` names the options that should have the guard.
     """
-    continuation = continuation_options(tool)
+    continuation = get_continuation_options(tool)
     if continuation is not None and continuation.guard is not store.guard:
         raise ValueError(
             f"{options_name} use another guard than the store's, and calls could run twice: write"
@@ -91,14 +91,14 @@ class Resumer:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
-        require_resume(resume)
-        require_guard(store, get_tool(resume))
+        require_callable_resume(resume)
+        require_store_guard(store, get_bound_tool(resume))
         self._store = store
         self._tenant: Tenant = require_tenant(tenant)
-        self._app = app if app is not None else get_app(resume)
+        self._app = app if app is not None else get_declared_app(resume)
         self._resume = resume
         self._with_record = with_record or takes_record(resume)
-        self._lease_ms = require_lease(lease_ms)
+        self._lease_ms = require_lease_duration(lease_ms)
         self._slots = asyncio.Semaphore(concurrency)
         self._claim_outages, self._sweep_outages = (
             OutageLog("nothing is resumed"),
@@ -110,7 +110,7 @@ class Resumer:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._loops = [loop.create_task(self._claim_loop()), loop.create_task(self._sweep_loop())]
+        self._loops = [loop.create_task(self._run_claim_loop()), loop.create_task(self._run_sweep_loop())]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,13 +127,13 @@ class Resumer:
                 await asyncio.wait(self._running)
             raise
 
-    async def _claim_loop(self) -> None:
+    async def _run_claim_loop(self) -> None:
         with self._store.watch() as watch:
             while True:
                 await self._slots.acquire()
                 lease = None
                 try:
-                    lease = await self._claim()
+                    lease = await self._try_claim_record()
                 finally:
                     if lease is None:
                         self._slots.release()
@@ -144,7 +144,7 @@ class Resumer:
                 self._running.add(task)
                 task.add_done_callback(self._on_task_done)
 
-    async def _claim(self) -> Lease | None:
+    async def _try_claim_record(self) -> Lease | None:
         try:
             lease = await self._store.claim(
                 owner=self._owner, tenant=self._tenant, app=self._app, lease_ms=self._lease_ms
@@ -155,7 +155,7 @@ class Resumer:
         self._claim_outages.log_success()
         return lease
 
-    async def _sweep_loop(self) -> None:
+    async def _run_sweep_loop(self) -> None:
         while True:
             try:
                 await self._store.sweep(deny_before_expiry_ms=_DENY_BEFORE_EXPIRY_MS)
@@ -175,33 +175,39 @@ class Resumer:
         record_or_pause = lease.record if self._with_record else lease.interrupt
         paused = lease if takes_lease(self._resume) else record_or_pause
         try:
-            async with renewing_lease(self._store.renew, lease):
+            async with keep_lease_renewed(self._store.renew, lease):
                 result = await call_resume(self._resume, paused, lease.resolutions)
         except asyncio.CancelledError as error:
-            await self._on_failure(lease, error)
+            await self._on_resume_failure(lease, error)
             raise
         except Exception as error:  # noqa: BLE001 - stored or logged
-            await self._on_failure(lease, error)
+            await self._on_resume_failure(lease, error)
         else:
-            await finish_writing(self._store.settle(lease, result, tool=get_tool(self._resume)))
+            await write_despite_cancellation(self._store.settle(lease, result, tool=get_bound_tool(self._resume)))
 
-    async def _on_failure(self, lease: Lease, error: BaseException) -> None:
-        outcome, refusal, not_resumable = outcome_error(error), refusal_reason(error), not_resumable_reason(error)
+    async def _on_resume_failure(self, lease: Lease, error: BaseException) -> None:
+        outcome, refusal, not_resumable = (
+            find_outcome_error(error),
+            get_refusal_reason(error),
+            get_not_resumable_reason(error),
+        )
         if not_resumable is not None:
             _log.warning("record %s cannot be resumed here: %s", lease.record.id, not_resumable)
-            await finish_writing(self._store.release(lease, not_resumable=not_resumable))
+            await write_despite_cancellation(self._store.release(lease, not_resumable=not_resumable))
             return
-        if outcome is None and may_have_started(error):
+        if outcome is None and is_call_start_unknown(error):
             _log.warning("a record will resume from its journal when its lease expires", exc_info=error)
             return
         if outcome is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
             outcome = error  # no other answer is possible
         if outcome is not None:
-            await finish_writing(self._store.settle(lease, outcome, tool=get_tool(self._resume)))
+            await write_despite_cancellation(self._store.settle(lease, outcome, tool=get_bound_tool(self._resume)))
         elif lease.is_takeover and is_outcome_unknown(error):
-            await finish_writing(self._store.lose(lease))
+            await write_despite_cancellation(self._store.lose(lease))
         elif refusal is not None:
-            await finish_writing(self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal)))
+            await write_despite_cancellation(
+                self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal))
+            )
         else:
             _log.warning("a record could not be resumed, and is tried again", exc_info=error)
-            await finish_writing(self._store.release(lease, delay_ms=_RETRY_MS))
+            await write_despite_cancellation(self._store.release(lease, delay_ms=_RETRY_MS))

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..data.json_values import decode_json, encode_json
-from ..errors import CodeModeError, error_from_view
+from ..errors import CodeModeError, error_from_guest_fields
 from ..host.steps import run_without_gc
 from ..interrupts.interrupt import Interrupt
-from .answers import display_digest
+from .answers import compute_display_digest
 from .errors import RecordExpiredError, RecordLostError, RecordWithdrawnError, UnknownRequestError
 from .records import ALL_TENANTS, Record, RecordOutcome, RecordState, RecordVersion, StoredRequest, Tenant, Tenants
 from .transaction import Row, Session
@@ -30,12 +30,12 @@ _END_MESSAGES = {
 }
 
 
-def encode_value(value: Any) -> str:
+def encode_program_value(value: Any) -> str:
     """Encode the value of a program. Raises `CodeModeSerializationError` if it is not JSON."""
     return f'{{"value":{encode_json(value, what="the value")}}}'
 
 
-def encode_error(error: CodeModeError) -> str:
+def encode_program_error(error: CodeModeError) -> str:
     """Encode the error of a program, with those of its details that are JSON."""
     details: dict[str, Any] = {}
     for name, detail in error.details.items():
@@ -45,12 +45,12 @@ def encode_error(error: CodeModeError) -> str:
     return json.dumps({"error": failure, "details": details, "calls": list(error.calls)})
 
 
-def encode_end(state: RecordState, *, actor: str | None = None, reason: str = "") -> str:
+def encode_record_end(state: RecordState, *, actor: str | None = None, reason: str = "") -> str:
     """Encode the end of a record without an outcome of its program."""
     return json.dumps({"end": state, "actor": actor, "reason": reason})
 
 
-def decode_outcome(text: str) -> RecordOutcome:
+def decode_record_outcome(text: str) -> RecordOutcome:
     """Return a stored outcome for display."""
     stored = decode_json(text)
     if "value" in stored:
@@ -77,7 +77,9 @@ def _decode_error(stored: Mapping[str, Any]) -> CodeModeError:
         details = {"actor": stored["actor"], "reason": stored["reason"]}
         return _END_ERRORS[stored["end"]](_END_MESSAGES[stored["end"]] + reason, details=details)
     failure = stored["error"]
-    error = type(error_from_view(**failure))(failure["message"], code=failure["code"], details=stored["details"])
+    error = type(error_from_guest_fields(**failure))(
+        failure["message"], code=failure["code"], details=stored["details"]
+    )
     error.calls = tuple(stored["calls"])
     return error
 
@@ -97,7 +99,7 @@ _HEADLINE_KEY = "codemode/headline"
 _REQUEST_ROW_COLUMNS = f"record_id, {_REQUEST_COLUMNS}, is_taken, shown"
 
 
-def tenant_clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
+def create_tenant_clause(tenant: Tenant, column: str = "tenant") -> tuple[str, Row]:
     """Return an SQL condition for a tenant, to be appended, and its values."""
     return ("", ()) if require_tenant(tenant) is ALL_TENANTS else (f" AND {column} = ?", (tenant,))
 
@@ -109,7 +111,7 @@ def require_tenant(tenant: Tenant) -> Tenant:
     return tenant
 
 
-def tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
+def list_tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
     """Return tenant names, None for all. Raises `ValueError`."""
     if not isinstance(tenant, AbstractSet):
         return (None if require_tenant(tenant) is ALL_TENANTS else str(tenant),)
@@ -171,7 +173,9 @@ class RequestRow:
         self.record_id = cast("str", row[0])
         self.request = decode_request(row[1:-2])
         self.is_taken = bool(row[-2])
-        self.shown = cast("str", row[-1]) or display_digest(self.request)  # tables of version 1 have no such column
+        self.shown = cast("str", row[-1]) or compute_display_digest(
+            self.request
+        )  # tables of version 1 have no such column
 
 
 def load_record_requests(session: Session, record_ids: Iterable[str]) -> list[RequestRow]:
@@ -179,7 +183,7 @@ def load_record_requests(session: Session, record_ids: Iterable[str]) -> list[Re
     ids = list(record_ids)
     statement = (
         f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests"
-        f" WHERE record_id IN ({placeholders(ids)}) ORDER BY record_id, ordinal"
+        f" WHERE record_id IN ({format_placeholders(ids)}) ORDER BY record_id, ordinal"
     )
     return [RequestRow(row) for row in session.fetch_all(statement, *ids)] if ids else []
 
@@ -187,7 +191,9 @@ def load_record_requests(session: Session, record_ids: Iterable[str]) -> list[Re
 def load_requests_by_id(session: Session, interrupt_ids: Iterable[str]) -> dict[str, RequestRow]:
     """Return the existing requests with these ids."""
     ids = list(interrupt_ids)
-    statement = f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({placeholders(ids)})"
+    statement = (
+        f"SELECT {_REQUEST_ROW_COLUMNS} FROM codemode_requests WHERE interrupt_id IN ({format_placeholders(ids)})"
+    )
     found = [RequestRow(row) for row in session.fetch_all(statement, *ids)] if ids else []
     return {request_row.request.interrupt_id: request_row for request_row in found}
 
@@ -203,7 +209,7 @@ def load_records(session: Session, rows: Sequence[Row]) -> tuple[Record, ...]:
     versions: dict[str, list[RecordVersion]] = {record_id: [] for record_id in ids}
     statement = (
         "SELECT record_id, version, created_at_ms, interrupt_ids FROM codemode_versions"
-        f" WHERE record_id IN ({placeholders(ids)}) ORDER BY record_id, version"
+        f" WHERE record_id IN ({format_placeholders(ids)}) ORDER BY record_id, version"
     )
     for record_id, version, created_at_ms, interrupt_ids in session.fetch_all(statement, *ids):
         versions[record_id].append(RecordVersion(version, created_at_ms, tuple(_decode_json(interrupt_ids))))
@@ -227,7 +233,7 @@ def _decode_record(row: Row, requests: list[StoredRequest], versions: list[Recor
         created_at_ms=created,
         expires_at_ms=expires,
         requests=tuple(requests),
-        outcome=None if outcome is None else decode_outcome(outcome),
+        outcome=None if outcome is None else decode_record_outcome(outcome),
         not_resumable=_decode_optional_json(not_resumable),
     )
 
@@ -248,6 +254,6 @@ def _decode_optional_json(text: str | None) -> Any:
     return None if text is None else _decode_json(text)
 
 
-def placeholders(values: Sized) -> str:
+def format_placeholders(values: Sized) -> str:
     """Return a list of placeholders, one for each value."""
     return ", ".join("?" * len(values))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ..records import record
 from .errors import UnknownRequestError
-from .transaction import Database, Row, Session, is_storable_text, run_read, run_write
+from .transaction import Database, Row, Session, is_storable_text, run_read_transaction, run_write_transaction
 
 ResultT = TypeVar("ResultT")
 MAX_PROGRAMS = 1000  # of one owner
@@ -19,7 +19,7 @@ _VERSION_COLUMNS = "version, saved_at_ms, body, tools, confirmed_by, confirmed_a
 
 
 @record
-class StoredVersion:
+class StoredProgramVersion:
     """One version of a program. ``tools`` are the digests of its tools by name, None before its first use."""
 
     version: int
@@ -40,7 +40,7 @@ class StoredProgram:
     uses: int
     used_at_ms: int | None
     stale: Mapping[str, Any] | None
-    current: StoredVersion
+    current: StoredProgramVersion
 
 
 class SavedProgramRows:
@@ -49,27 +49,27 @@ class SavedProgramRows:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def load(self, owner: str) -> list[StoredProgram]:
+    async def load_programs(self, owner: str) -> list[StoredProgram]:
         """Return all programs of an owner, the most used first."""
-        return await self._read(lambda session: _select_programs(session, "p.owner = ?", owner))
+        return await self._run_read(lambda session: _select_programs(session, "p.owner = ?", owner))
 
-    def load_sync(self, owner: str) -> list[StoredProgram]:
+    def load_programs_sync(self, owner: str) -> list[StoredProgram]:
         """Load without an event loop, for the first description of a tool."""
         with self._database.transaction(writes=False) as session:
             return _select_programs(session, "p.owner = ?", owner)
 
-    async def load_all(self) -> list[StoredProgram]:
+    async def load_all_programs(self) -> list[StoredProgram]:
         """Return the programs of all owners, for administration."""
-        return await self._read(lambda session: _select_programs(session, "1 = 1"))
+        return await self._run_read(lambda session: _select_programs(session, "1 = 1"))
 
-    async def versions(self, owner: str, name: str) -> list[StoredVersion]:
+    async def list_versions(self, owner: str, name: str) -> list[StoredProgramVersion]:
         """Return the versions of one program, the newest first."""
         statement = f"SELECT {_VERSION_COLUMNS} FROM codemode_saved_versions WHERE {_PROGRAM_KEY} ORDER BY version DESC"
-        return await self._read(
-            lambda session: [_decode_version(row) for row in session.fetch_all(statement, owner, name)]
+        return await self._run_read(
+            lambda session: [_decode_program_version(row) for row in session.fetch_all(statement, owner, name)]
         )
 
-    async def add(
+    async def add_version(
         self,
         owner: str,
         name: str,
@@ -85,44 +85,44 @@ class SavedProgramRows:
         texts = json.dumps(body), None if tools is None else json.dumps(tools)
         if not all(is_storable_text(text) for text in (owner, name)):
             raise ValueError("owner and name of a saved program must be texts without NUL and lone surrogates")
-        return await self._write(lambda session: _insert_version(session, owner, name, texts, expected))
+        return await self._run_write(lambda session: _insert_program_version(session, owner, name, texts, expected))
 
     async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None:
         """Disable or enable a program. Raises `UnknownRequestError`."""
         statement = f"UPDATE codemode_saved_programs SET is_disabled = ? WHERE {_PROGRAM_KEY}"
-        await self._update(statement, name, int(is_disabled), owner, name)
+        await self._update_program(statement, name, int(is_disabled), owner, name)
 
-    async def set_current(self, owner: str, name: str, version: int) -> None:
+    async def set_current_version(self, owner: str, name: str, version: int) -> None:
         """Make an existing version current again. Raises `UnknownRequestError`."""
         statement = (
             f"UPDATE codemode_saved_programs SET current_version = ?, stale = NULL WHERE {_PROGRAM_KEY} AND EXISTS"
             " (SELECT 1 FROM codemode_saved_versions v WHERE v.owner = ? AND v.name = ? AND v.version = ?)"
         )
-        await self._update(statement, name, version, owner, name, owner, name, version)
+        await self._update_program(statement, name, version, owner, name, owner, name, version)
 
-    async def delete(self, owner: str, name: str) -> None:
+    async def delete_program(self, owner: str, name: str) -> None:
         """Delete a program with all its versions. Raises `UnknownRequestError`."""
 
-        def work(session: Session) -> None:
+        def delete_rows(session: Session) -> None:
             session.run(f"DELETE FROM codemode_saved_versions WHERE {_PROGRAM_KEY}", owner, name)
             _require_changed_row(
                 session.run(f"DELETE FROM codemode_saved_programs WHERE {_PROGRAM_KEY}", owner, name), name
             )
 
-        await self._write(work)
+        await self._run_write(delete_rows)
 
-    async def note_use(self, owner: str, name: str) -> None:
+    async def count_use(self, owner: str, name: str) -> None:
         """Count a use."""
         statement = f"UPDATE codemode_saved_programs SET uses = uses + 1, used_at_ms = ? WHERE {_PROGRAM_KEY}"
-        await self._write(lambda session: session.run(statement, session.now_ms, owner, name))
+        await self._run_write(lambda session: session.run(statement, session.now_ms, owner, name))
 
-    async def note_stale(self, owner: str, stale: Mapping[str, Mapping[str, Any] | None]) -> None:
+    async def record_stale_reasons(self, owner: str, stale: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Record by name why programs are stale; None: they are not any more."""
         rows = [(None if reason is None else json.dumps(reason), owner, name) for name, reason in stale.items()]
         statement = f"UPDATE codemode_saved_programs SET stale = ? WHERE {_PROGRAM_KEY}"
-        await self._write(lambda session: session.execute_many(statement, rows))
+        await self._run_write(lambda session: session.execute_many(statement, rows))
 
-    async def pin(
+    async def pin_tool_digests(
         self, owner: str, pins: Iterable[tuple[str, int, Mapping[str, Any]]], *, by: str | None = None
     ) -> None:
         """Store the digests of the tools of versions: ``by`` confirmed them, None on first use.
@@ -135,26 +135,26 @@ class SavedProgramRows:
             f" WHERE {_PROGRAM_KEY} AND version = ?{only_first}"
         )
 
-        def work(session: Session) -> None:
+        def update_versions(session: Session) -> None:
             for name, version, tools in pins:
                 at_ms = None if by is None else session.now_ms
                 session.run(statement, json.dumps(tools), by, at_ms, owner, name, version)
                 if by is not None:
                     session.run(f"UPDATE codemode_saved_programs SET stale = NULL WHERE {_PROGRAM_KEY}", owner, name)
 
-        await self._write(work)
+        await self._run_write(update_versions)
 
-    async def _update(self, statement: str, name: str, *values: Any) -> None:
-        await self._write(lambda session: _require_changed_row(session.run(statement, *values), name))
+    async def _update_program(self, statement: str, name: str, *values: Any) -> None:
+        await self._run_write(lambda session: _require_changed_row(session.run(statement, *values), name))
 
-    async def _read(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await run_read(self._database, work)
+    async def _run_read(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await run_read_transaction(self._database, work)
 
-    async def _write(self, work: Callable[[Session], ResultT]) -> ResultT:
-        return await run_write(self._database, work)
+    async def _run_write(self, work: Callable[[Session], ResultT]) -> ResultT:
+        return await run_write_transaction(self._database, work)
 
 
-def _insert_version(
+def _insert_program_version(
     session: Session, owner: str, name: str, encoded: tuple[str, str | None], expected: int | None
 ) -> int:
     row = session.fetch_one(
@@ -208,16 +208,16 @@ def _select_programs(session: Session, condition: str, *values: Any) -> list[Sto
             uses=row[3],
             used_at_ms=row[4],
             stale=None if row[5] is None else json.loads(row[5]),
-            current=_decode_version(row[6:]),
+            current=_decode_program_version(row[6:]),
         )
         for row in session.fetch_all(statement, *values)
     ]
 
 
-def _decode_version(row: Row) -> StoredVersion:
+def _decode_program_version(row: Row) -> StoredProgramVersion:
     version, saved_at_ms, body, tools, confirmed_by, confirmed_at_ms = row
     pinned = None if tools is None else json.loads(tools)
-    return StoredVersion(version, saved_at_ms, json.loads(body), pinned, confirmed_by, confirmed_at_ms)
+    return StoredProgramVersion(version, saved_at_ms, json.loads(body), pinned, confirmed_by, confirmed_at_ms)
 
 
 def _require_changed_row(count: int, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock, MemoryResumeGuard
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
 from ..host.forks import forkable_lock, reset_in_forks
-from .change_notifier import ChangeNotifier, Watch
+from .change_notifier import ChangeNotifier, ChangeWatch
 from .interrupt_store import InterruptStore
 from .sqlite_file import (
     DIALECT,
@@ -21,14 +21,14 @@ from .sqlite_file import (
     IdleConnections,
     SqliteFileDatabase,
     abandon_connections,
-    close_connections,
-    connect,
+    close_pool,
     create_private_file,
+    open_sqlite_connection,
     require_file_path,
     translate_errors,
 )
-from .tables import migrate_tables
-from .transaction import Row, Session, table_creation, time_expression, transaction
+from .tables import create_or_migrate_tables
+from .transaction import Row, Session, create_time_sql, table_creation_transaction, transaction
 
 _MEMORY_PATH = ":memory:"
 ResultT = TypeVar("ResultT")
@@ -45,13 +45,13 @@ class SqliteMemoryDatabase:
         self._notifier = ChangeNotifier()
         self._lock = threading.Lock()
         self._connections = IdleConnections()
-        self._finalizer = weakref.finalize(self, _close, self._lock, self._connections)
+        self._finalizer = weakref.finalize(self, _close_if_unused, self._lock, self._connections)
         reset_in_forks(self)
 
     @property
-    def time(self) -> str:
+    def time_sql(self) -> str:
         """See `Database.time`."""
-        return time_expression(DIALECT, self._clock)
+        return create_time_sql(DIALECT, self._clock)
 
     def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:
         """See `Database.transaction`."""
@@ -64,29 +64,29 @@ class SqliteMemoryDatabase:
     def run_statement(self, statement: str, values: Row) -> int:
         """See `Database.run_statement`."""
         with self._lock, translate_errors(_MEMORY_PATH):
-            return self._connection().execute(statement, values).rowcount
+            return self._get_or_open_connection().execute(statement, values).rowcount
 
-    def run_nowait(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_nowait`."""
+    def run_statement_nowait(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_statement_nowait`."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
             with translate_errors(_MEMORY_PATH):
-                return self._connection().execute(statement, values).rowcount
+                return self._get_or_open_connection().execute(statement, values).rowcount
         finally:
             self._lock.release()
 
-    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_nowait`: a thread is as fast for an in-memory database."""
+    def run_journal_transaction_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.run_journal_transaction_nowait`: a thread is as fast for an in-memory database."""
         del work
         return None
 
-    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.read_nowait`, likewise."""
+    def run_read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.run_read_nowait`, likewise."""
         del work
         return None
 
-    def watch(self) -> AbstractContextManager[Watch]:
+    def watch(self) -> AbstractContextManager[ChangeWatch]:
         """See `Database.watch`."""
         return self._notifier.watch()
 
@@ -99,32 +99,34 @@ class SqliteMemoryDatabase:
             self._finalizer.detach()
             abandon_connections(self._connections)
             self._lock = threading.Lock()
-            self._finalizer = weakref.finalize(self, _close, self._lock, self._connections)
+            self._finalizer = weakref.finalize(self, _close_if_unused, self._lock, self._connections)
 
     @contextmanager
     def _transaction(self, *, writes: bool, uses_counter: bool) -> Generator[Session]:
         with (
             self._lock,
             translate_errors(_MEMORY_PATH),
-            transaction(self._connection(), DIALECT, self._clock, writes=writes, uses_counter=uses_counter) as session,
+            transaction(
+                self._get_or_open_connection(), DIALECT, self._clock, writes=writes, uses_counter=uses_counter
+            ) as session,
         ):
             yield session
         if session.needs_notify:
             self._notifier.notify()
 
-    def _connection(self) -> sqlite3.Connection:
+    def _get_or_open_connection(self) -> sqlite3.Connection:
         if not self._connections:
-            connection = connect(_MEMORY_PATH)
-            with table_creation(connection, DIALECT) as session:
-                migrate_tables(session)
+            connection = open_sqlite_connection(_MEMORY_PATH)
+            with table_creation_transaction(connection, DIALECT) as session:
+                create_or_migrate_tables(session)
             self._connections.append(connection)
         return self._connections[0]
 
 
-def _close(lock: threading.Lock, connections: IdleConnections) -> None:
+def _close_if_unused(lock: threading.Lock, connections: IdleConnections) -> None:
     """Close the connection unless a thread is using it, which would crash the process."""
     if lock.acquire(blocking=False):
-        close_connections(connections)
+        close_pool(connections)
         lock.release()
 
 
@@ -171,30 +173,30 @@ class _SqliteResumeGuard(SqlResumeGuard):
         self._file_identity = FileIdentity(self._path)
         self._is_open = False
 
-    def _database_time(self, connection: StatementExecutor) -> int:
+    def _read_database_time_ms(self, connection: StatementExecutor) -> int:
         return connection.execute(DIALECT.time_query).fetchone()[0]
 
-    def _open(self) -> None:
+    def _create_file_and_table(self) -> None:
         with _creation_lock:
             if self._is_open:
                 return
             create_private_file(self._path)
-            with self._connection() as connection:
+            with self._connect_in_transaction() as connection:
                 create_claims_table(connection, self.table)
-            self._file_identity.remember()
+            self._file_identity.remember_file()
             self._is_open = True
 
     @contextmanager
     def _transaction(self) -> Generator[StatementExecutor]:
         with translate_errors(self._path):
             if not self._is_open:
-                self._open()
+                self._create_file_and_table()
             self._file_identity.require_unchanged()
-            with self._connection() as connection:
+            with self._connect_in_transaction() as connection:
                 yield connection
 
     @contextmanager
-    def _connection(self) -> Generator[sqlite3.Connection]:
+    def _connect_in_transaction(self) -> Generator[sqlite3.Connection]:
         """One connection per transaction: it works from any thread and after a fork."""
         connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
         try:

@@ -17,12 +17,12 @@ from typing import TypeVar
 from ..continuations.guard import GuardClock
 from ..host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ..options.checked_fields import WrongTypeError
-from .change_notifier import Watch, notifier_for
+from .change_notifier import ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
-from .tables import COUNT_LINE_SQL, FOLLOW_RECORD_SQL, RECORD_CHANGED_CONDITION, migrate_tables
-from .transaction import Dialect, Row, Session, table_creation, time_expression, transaction
+from .tables import COUNT_LINE_SQL, FOLLOW_RECORD_SQL, RECORD_CHANGED_CONDITION, create_or_migrate_tables
+from .transaction import Row, Session, SqlDialect, create_time_sql, table_creation_transaction, transaction
 
-DIALECT = Dialect(
+DIALECT = SqlDialect(
     placeholder="?",
     begin_reading="BEGIN",
     begin_writing="BEGIN IMMEDIATE",
@@ -89,7 +89,7 @@ class FileIdentity:
         self._path = Path(path)
         self._identity: tuple[int, int] | None = None
 
-    def remember(self) -> None:
+    def remember_file(self) -> None:
         """Remember the file as it is now."""
         self._identity = self._read_identity()
 
@@ -121,7 +121,7 @@ def create_private_file(path: str) -> None:
                 file.chmod(_PRIVATE_MODE)
 
 
-def connect(path: str, *settings: str, is_waiting: bool = True) -> sqlite3.Connection:
+def open_sqlite_connection(path: str, *settings: str, is_waiting: bool = True) -> sqlite3.Connection:
     """Return a new autocommit connection that waits for its turn to write, if ``is_waiting``."""
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_SECONDS if is_waiting else 0, isolation_level=None, check_same_thread=False
@@ -141,12 +141,12 @@ class IdleConnections(list[sqlite3.Connection]):
     close_count = 0
 
 
-def connect_with_wal(path: str) -> sqlite3.Connection:
+def open_wal_connection(path: str) -> sqlite3.Connection:
     """Return a new connection to a file in WAL mode.
 
     Another process may be switching the mode at the same time, and SQLite's busy timeout does not cover that.
     """
-    connection, deadline = connect(path), time.monotonic() + BUSY_TIMEOUT_SECONDS
+    connection, deadline = open_sqlite_connection(path), time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -176,7 +176,7 @@ def borrow_connection(
         raise
     idle.append(connection)
     if idle.close_count != close_count:  # the pool was closed while a thread still used the connection
-        close_idle(idle)
+        close_idle_connections(idle)
 
 
 @contextmanager
@@ -185,21 +185,21 @@ def translate_errors(path: str) -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise unavailable_error(path, error) from error
+        raise store_unavailable_error(path, error) from error
 
 
-def unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
+def store_unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
     """Return the error that `translate_errors` raises."""
     return StoreUnavailableError(f"the store in {path!r} cannot be used: {error}")
 
 
-def close_connections(idle: IdleConnections) -> None:
+def close_pool(idle: IdleConnections) -> None:
     """Close idle connections; borrowed ones are closed when they are returned."""
     idle.close_count += 1
-    close_idle(idle)
+    close_idle_connections(idle)
 
 
-def close_idle(idle: IdleConnections) -> None:
+def close_idle_connections(idle: IdleConnections) -> None:
     """Close the idle connections of a closed pool."""
     with suppress(IndexError):  # another thread may have taken the last one
         while True:
@@ -236,11 +236,11 @@ class JournalConnections:
         self._writes = 0
         self._checkpoint_lock = forkable_lock()
 
-    def run_nowait(self, statement: str, values: Row) -> int | None:
+    def run_statement_nowait(self, statement: str, values: Row) -> int | None:
         """Run a statement and return the number of changed rows; None, and nothing was done, if it had to wait."""
-        return self.write_nowait(lambda connection: connection.execute(statement, values).rowcount)
+        return self.run_write_nowait(lambda connection: connection.execute(statement, values).rowcount)
 
-    def write_nowait(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
+    def run_write_nowait(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:
         """Do short work that starts with a write; None, and nothing was done, if it had to wait."""
         started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
         if self._is_synced or started < self._disabled_until:
@@ -256,7 +256,7 @@ class JournalConnections:
             raise
         self.idle.append(connection)
         if self.idle.close_count != close_count:  # by another thread meanwhile
-            close_idle(self.idle)
+            close_idle_connections(self.idle)
         if (took := time.monotonic() - started) > SLOW_WRITE_SECONDS and count_thread_waits() != wait_count:
             self._disabled_until = started + took * (1 + BACKOFF_FACTOR)
         if result is not None:
@@ -265,7 +265,7 @@ class JournalConnections:
                 self._start_checkpoint()
         return result
 
-    def run(self, statement: str, values: Row) -> int:
+    def run_statement(self, statement: str, values: Row) -> int:
         """Run a statement, waiting for other writers."""
         with self.blocking_connection() as connection:
             return connection.execute(statement, values).rowcount
@@ -283,7 +283,7 @@ class JournalConnections:
 
     def _connect(self) -> sqlite3.Connection:
         synchronous = "FULL" if self._is_synced else "NORMAL"
-        return connect(self._path, f"synchronous = {synchronous}", _NO_AUTOCHECKPOINT)
+        return open_sqlite_connection(self._path, f"synchronous = {synchronous}", _NO_AUTOCHECKPOINT)
 
     def _start_checkpoint(self) -> None:
         if self._checkpoint_lock.acquire(blocking=False):
@@ -296,7 +296,7 @@ class JournalConnections:
     def _checkpoint(self) -> None:
         """Copy the WAL into the file; if it grows faster than that, block writers for a moment."""
         try:
-            with suppress(sqlite3.Error), closing(connect(self._path)) as connection:
+            with suppress(sqlite3.Error), closing(open_sqlite_connection(self._path)) as connection:
                 _, pages, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
                 if pages > _MAX_WAL_PAGES:
                     connection.execute("PRAGMA wal_checkpoint(RESTART)")
@@ -339,13 +339,13 @@ class NowaitReader:
         self._path = path
         self._disabled_until = 0.0
 
-    def prepare(self) -> None:
+    def ensure_open(self) -> None:
         """Open the connection unless it is open."""
         if not self.idle:
-            with borrow_connection(self.idle, lambda: connect(self._path, is_waiting=False)):
+            with borrow_connection(self.idle, lambda: open_sqlite_connection(self._path, is_waiting=False)):
                 pass
 
-    def read(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
+    def run_read(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
         """Return the result of a short read; None if it had to wait. Raises SQLite's errors."""
         started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
         if started < self._disabled_until:
@@ -367,7 +367,7 @@ class NowaitReader:
             raise
         self.idle.append(connection)
         if self.idle.close_count != close_count:  # by another thread meanwhile
-            close_idle(self.idle)
+            close_idle_connections(self.idle)
         if (took := time.monotonic() - started) > SLOW_WRITE_SECONDS and count_thread_waits() != wait_count:
             self._disabled_until = started + took * (1 + BACKOFF_FACTOR)
         return result
@@ -385,12 +385,12 @@ class SequenceProbe:
         """Return the sequence number. Raises SQLite's errors."""
         if not Path(self._path).exists():
             return None  # opening a missing file would create it
-        with borrow_connection(self._idle, lambda: connect(self._path, is_waiting=False)) as connection:
+        with borrow_connection(self._idle, lambda: open_sqlite_connection(self._path, is_waiting=False)) as connection:
             return connection.execute("SELECT sequence FROM codemode_store").fetchone()
 
     def close(self) -> None:
         """Close the connection."""
-        close_connections(self._idle)
+        close_pool(self._idle)
 
     def after_fork(self) -> None:
         """In a forked child."""
@@ -406,42 +406,42 @@ class SqliteFileDatabase:
     def __init__(self, path: str, clock: GuardClock | None, *, syncs_journal: bool) -> None:
         self._path = path
         self._clock = clock
-        self._notifier = notifier_for(str(Path(path).absolute()), SequenceProbe(path))
+        self._notifier = get_or_create_notifier(str(Path(path).absolute()), SequenceProbe(path))
         self._creation_lock = forkable_lock()
         self._has_tables = False
         self._file_identity = FileIdentity(path)
         self._idle = IdleConnections()
         self._journals = JournalConnections(path, is_synced=syncs_journal)
         self._nowait_reader = NowaitReader(path)
-        weakref.finalize(self, close_connections, self._idle)
-        weakref.finalize(self, close_connections, self._nowait_reader.idle)
-        weakref.finalize(self, close_connections, self._journals.idle)
+        weakref.finalize(self, close_pool, self._idle)
+        weakref.finalize(self, close_pool, self._nowait_reader.idle)
+        weakref.finalize(self, close_pool, self._journals.idle)
         reset_in_forks(self)
 
     @property
-    def time(self) -> str:
+    def time_sql(self) -> str:
         """See `Database.time`."""
-        return time_expression(DIALECT, self._clock)
+        return create_time_sql(DIALECT, self._clock)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Generator[Session]:
         """See `Database.transaction`."""
         with (
-            self._require_usable(),
-            borrow_connection(self._idle, lambda: connect(self._path)) as connection,
+            self._ensure_usable(),
+            borrow_connection(self._idle, lambda: open_sqlite_connection(self._path)) as connection,
             transaction(connection, DIALECT, self._clock, writes=writes) as session,
         ):
             yield session
         if session.needs_notify:
             self._notifier.notify()
         if not writes:
-            self._nowait_reader.prepare()
+            self._nowait_reader.ensure_open()
 
     @contextmanager
     def journal_transaction(self) -> Generator[Session]:
         """See `Database.journal_transaction`."""
         with (
-            self._require_usable(),
+            self._ensure_usable(),
             self._journals.blocking_connection() as connection,
             transaction(connection, DIALECT, self._clock, writes=True, uses_counter=False) as session,
         ):
@@ -451,32 +451,32 @@ class SqliteFileDatabase:
 
     def run_statement(self, statement: str, values: Row) -> int:
         """See `Database.run_statement`."""
-        with self._require_usable():
-            return self._journals.run(statement, values)
+        with self._ensure_usable():
+            return self._journals.run_statement(statement, values)
 
-    def run_nowait(self, statement: str, values: Row) -> int | None:
-        """See `Database.run_nowait`."""
+    def run_statement_nowait(self, statement: str, values: Row) -> int | None:
+        """See `Database.run_statement_nowait`."""
         if not self._has_tables:
             return None
         try:
             self._file_identity.require_unchanged()
-            return self._journals.run_nowait(statement, values)
+            return self._journals.run_statement_nowait(statement, values)
         except (sqlite3.Error, OSError) as error:
-            raise unavailable_error(self._path, error) from error
+            raise store_unavailable_error(self._path, error) from error
 
-    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.journal_nowait`."""
+    def run_journal_transaction_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.run_journal_transaction_nowait`."""
         if not self._has_tables:
             return None
 
-        def run(connection: sqlite3.Connection) -> tuple[ResultT, bool]:
+        def run_in_transaction(connection: sqlite3.Connection) -> tuple[ResultT, bool]:
             with transaction(connection, DIALECT, self._clock, writes=True, uses_counter=False) as session:
                 result = work(session)
             return result, session.needs_notify
 
         with translate_errors(self._path):
             self._file_identity.require_unchanged()
-            done = self._journals.write_nowait(run)
+            done = self._journals.run_write_nowait(run_in_transaction)
         if done is None:
             return None
         result, needs_notify = done
@@ -484,23 +484,23 @@ class SqliteFileDatabase:
             self._notifier.notify()
         return result
 
-    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """See `Database.read_nowait`."""
+    def run_read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """See `Database.run_read_nowait`."""
         if not self._has_tables:
             return None
         with translate_errors(self._path):
             self._file_identity.require_unchanged()
-            return self._nowait_reader.read(work, self._clock)
+            return self._nowait_reader.run_read(work, self._clock)
 
-    def watch(self) -> AbstractContextManager[Watch]:
+    def watch(self) -> AbstractContextManager[ChangeWatch]:
         """See `Database.watch`."""
         return self._notifier.watch()
 
     def close(self) -> None:
         """Close idle connections."""
-        close_connections(self._idle)
-        close_connections(self._journals.idle)
-        close_connections(self._nowait_reader.idle)
+        close_pool(self._idle)
+        close_pool(self._journals.idle)
+        close_pool(self._nowait_reader.idle)
         self._notifier.close()
 
     def after_fork(self) -> None:
@@ -510,22 +510,22 @@ class SqliteFileDatabase:
         abandon_connections(self._nowait_reader.idle)
 
     @contextmanager
-    def _require_usable(self) -> Generator[None]:
+    def _ensure_usable(self) -> Generator[None]:
         with translate_errors(self._path):
             if not self._has_tables:
-                self._create_tables()
+                self._ensure_tables()
             self._file_identity.require_unchanged()
             yield
 
-    def _create_tables(self) -> None:
+    def _ensure_tables(self) -> None:
         with self._creation_lock:
             if self._has_tables:
                 return
             create_private_file(self._path)
             with (
-                closing(connect_with_wal(self._path)) as connection,
-                table_creation(connection, DIALECT) as session,
+                closing(open_wal_connection(self._path)) as connection,
+                table_creation_transaction(connection, DIALECT) as session,
             ):
-                migrate_tables(session)
-            self._file_identity.remember()
+                create_or_migrate_tables(session)
+            self._file_identity.remember_file()
             self._has_tables = True

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .audit import GENESIS_HASH, content_digest
+from .audit import GENESIS_HASH, compute_json_digest
 from .errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -187,9 +187,9 @@ _LABEL_KEY_DIGITS = 32
 _LABELS_PER_BATCH = 1000
 
 
-def label_key(name: str, text: str) -> str:
+def compute_label_key(name: str, text: str) -> str:
     """Return the key of a label."""
-    return content_digest([name, text])[:_LABEL_KEY_DIGITS]
+    return compute_json_digest([name, text])[:_LABEL_KEY_DIGITS]
 
 
 def insert_labels(session: Session, labels: Iterable[tuple[str, Mapping[str, str]]]) -> None:
@@ -197,11 +197,11 @@ def insert_labels(session: Session, labels: Iterable[tuple[str, Mapping[str, str
     session.execute_many(
         "INSERT INTO codemode_labels (record_id, label, tenant, app, position, state, expires_at_ms)"
         " SELECT id, ?, tenant, app, position, state, expires_at_ms FROM codemode_records WHERE id = ?",
-        ((label_key(name, text), record_id) for record_id, texts in labels for name, text in texts.items()),
+        ((compute_label_key(name, text), record_id) for record_id, texts in labels for name, text in texts.items()),
     )
 
 
-def fill_labels(session: Session) -> None:
+def insert_labels_of_all_records(session: Session) -> None:
     """Insert the labels of all records."""
     last = ""
     while True:
@@ -287,14 +287,14 @@ UPGRADES: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VE
 
 _PYTHON_STEPS: dict[str, Callable[[Session], None]] = {
     _APPEND_ONLY: lambda session: session.create_append_only_triggers(),
-    FILL_LABELS: fill_labels,
-    FOLLOW_RECORDS: lambda session: session.create_follow_triggers(),
-    COUNT_LINES: lambda session: session.create_count_triggers(),
+    FILL_LABELS: insert_labels_of_all_records,
+    FOLLOW_RECORDS: lambda session: session.create_state_copy_triggers(),
+    COUNT_LINES: lambda session: session.create_line_count_triggers(),
 }
 _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 
 
-def migrate_tables(session: Session) -> None:
+def create_or_migrate_tables(session: Session) -> None:
     """Create the tables or migrate them to the current version, in the caller's transaction.
 
     Raises `StoreUnavailableError` for tables of a newer version.

@@ -12,8 +12,8 @@ from ..continuations.guard import GuardClock
 from ..host.cancellation import shield_to_end
 from ..host.job_threads import run_in_dedicated_thread
 from ..records import record
-from .audit import GENESIS_HASH, AuditLine, compute_hash, encode_body
-from .change_notifier import Watch
+from .audit import GENESIS_HASH, AuditLine, compute_line_hash, encode_line_body
+from .change_notifier import ChangeWatch
 
 # The part that all databases share. Statements use ``?`` as placeholder.
 
@@ -23,7 +23,7 @@ _UNSTORABLE_CHARACTERS = re.compile("[\0\ud800-\udfff]")
 
 
 @record
-class Dialect:
+class SqlDialect:
     """The SQL that differs between databases."""
 
     placeholder: str
@@ -47,7 +47,7 @@ class Database(Protocol):
     """A driver that gives transactions to any thread."""
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> SqlDialect:
         """The SQL dialect of this database."""
         ...
 
@@ -57,7 +57,7 @@ class Database(Protocol):
         ...
 
     @property
-    def time(self) -> str:
+    def time_sql(self) -> str:
         """An SQL expression for the database's clock."""
         ...
 
@@ -73,24 +73,24 @@ class Database(Protocol):
         """Run one statement as a transaction of its own, and return the number of changed rows."""
         ...
 
-    def run_nowait(self, statement: str, values: Row) -> int | None:
+    def run_statement_nowait(self, statement: str, values: Row) -> int | None:
         """Do that on the event loop. None, and nothing was done, if it would have to wait."""
         ...
 
-    def journal_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """Do short work in a `journal_transaction`, with the rules of `run_nowait`."""
+    def run_journal_transaction_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """Do short work in a `journal_transaction`, with the rules of `run_statement_nowait`."""
         ...
 
-    def read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
-        """Do one short read, with the rules of `run_nowait`."""
+    def run_read_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
+        """Do one short read, with the rules of `run_statement_nowait`."""
         ...
 
     def close(self) -> None:
         """Close all connections."""
         ...
 
-    def watch(self) -> AbstractContextManager[Watch]:
-        """Return a context manager whose `Watch` wakes on changes."""
+    def watch(self) -> AbstractContextManager[ChangeWatch]:
+        """Return a context manager whose `ChangeWatch` wakes on changes."""
         ...
 
 
@@ -104,7 +104,7 @@ class Session:
     needs_notify = False
     """Whether waiting processes have to be woken."""
 
-    def __init__(self, connection: Any, dialect: Dialect, clock: GuardClock | None) -> None:
+    def __init__(self, connection: Any, dialect: SqlDialect, clock: GuardClock | None) -> None:
         self._cursor = connection.cursor()
         self.dialect = dialect
         self._clock = clock
@@ -121,12 +121,12 @@ class Session:
 
     def fetch_all(self, statement: str, *values: Any) -> list[Row]:
         """Return all rows."""
-        self._execute(statement, _queryable_values(values))
+        self._execute(statement, _to_queryable_values(values))
         return self._cursor.fetchall()
 
     def fetch_one(self, statement: str, *values: Any) -> Row | None:
         """Return the first row."""
-        self._execute(statement, _queryable_values(values))
+        self._execute(statement, _to_queryable_values(values))
         return self._cursor.fetchone()
 
     def execute_many(self, statement: str, rows: Iterable[Row]) -> None:
@@ -167,10 +167,12 @@ class Session:
             previous=previous,
             **fields,
         )
-        self.audit_head = (sequence + 1, compute_hash(line))
-        self._audit_lines.append((sequence + 1, tenant, record_id, previous, self.audit_head[1], encode_body(line)))
+        self.audit_head = (sequence + 1, compute_line_hash(line))
+        self._audit_lines.append(
+            (sequence + 1, tenant, record_id, previous, self.audit_head[1], encode_line_body(line))
+        )
 
-    def lock_counter(self) -> None:
+    def lock_and_read_counter(self) -> None:
         """Lock the counter: no other transaction writes before the commit."""
         row = self.fetch_one(self.dialect.counter_query)
         if row is not None:
@@ -187,17 +189,17 @@ class Session:
         for statement in self.dialect.append_only_triggers:
             self.run(statement)
 
-    def create_follow_triggers(self) -> None:
+    def create_state_copy_triggers(self) -> None:
         """Create the triggers that copy a record's state and expiry to its labels and requests."""
         for statement in self.dialect.follow_triggers:
             self.run(statement)
 
-    def create_count_triggers(self) -> None:
+    def create_line_count_triggers(self) -> None:
         """Create the triggers that count the line groups of each journal."""
         for statement in self.dialect.count_triggers:
             self.run(statement)
 
-    def write_changes(self) -> None:
+    def write_changes_and_notify(self) -> None:
         """Write the collected changes and audit lines, and notify waiting processes."""
         if self._changes or self._audit_lines:
             self.execute_many("INSERT INTO codemode_changes VALUES (?, ?, ?, ?)", self._changes)
@@ -217,7 +219,7 @@ class Session:
         self._cursor.execute(to_driver_sql(statement, self.dialect), values)
 
 
-def _queryable_values(values: Row) -> Row:
+def _to_queryable_values(values: Row) -> Row:
     # A string that no database can store equals no id and no tenant.
     return tuple(None if isinstance(value, str) and not is_storable_text(value) else value for value in values)
 
@@ -229,24 +231,24 @@ def is_storable_text(text: str) -> bool:
 
 @contextmanager
 def transaction(
-    connection: Any, dialect: Dialect, clock: GuardClock | None, *, writes: bool, uses_counter: bool = True
+    connection: Any, dialect: SqlDialect, clock: GuardClock | None, *, writes: bool, uses_counter: bool = True
 ) -> Generator[Session]:
     """Give one transaction on an open autocommit connection."""
     connection.execute(dialect.begin_writing if writes else dialect.begin_reading)
     with _commit_or_rollback(connection):
         session = Session(connection, dialect, clock)
         if writes and uses_counter:
-            session.lock_counter()
+            session.lock_and_read_counter()
         yield session
-        session.write_changes()
+        session.write_changes_and_notify()
 
 
-async def run_read(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
+async def run_read_transaction(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Run work in a read transaction, in a thread."""
     return await run_in_dedicated_thread(lambda: _run_transaction(database, work, writes=False), "codemode-store")
 
 
-async def run_write(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
+async def run_write_transaction(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Run work in a write transaction, in a thread. A cancelled caller has written it nevertheless."""
     return await shield_to_end(
         run_in_dedicated_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store")
@@ -258,18 +260,18 @@ def _run_transaction(database: Database, work: Callable[[Session], ResultT], *, 
         return work(session)
 
 
-def time_expression(dialect: Dialect, clock: GuardClock | None) -> str:
+def create_time_sql(dialect: SqlDialect, clock: GuardClock | None) -> str:
     """Return an SQL expression for the database's clock."""
     return f"({dialect.time_query})" if clock is None else str(clock.now_ms())
 
 
-def to_driver_sql(statement: str, dialect: Dialect) -> str:
+def to_driver_sql(statement: str, dialect: SqlDialect) -> str:
     """Return a statement with the driver's placeholder."""
     return statement.replace("?", dialect.placeholder)
 
 
 @contextmanager
-def table_creation(connection: Any, dialect: Dialect) -> Generator[Session]:
+def table_creation_transaction(connection: Any, dialect: SqlDialect) -> Generator[Session]:
     """Give the transaction in which tables are created; other creators wait."""
     for statement in dialect.begin_creating:
         connection.execute(statement)

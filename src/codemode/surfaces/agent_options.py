@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..options.parts import CodeModeOptions, Listing
-from ..stores.durability import DEFAULT_STORED_MAX_AGE_MS, StoreLike, with_store
-from ..workers.pool import check_pool
+from ..stores.durability import DEFAULT_STORED_MAX_AGE_MS, StoreLike, add_store_to_options
+from ..workers.pool import require_open_pool
 
 if TYPE_CHECKING:
     from ..workers.pool import WorkerPool
@@ -32,7 +32,7 @@ def configure_agent_options(
     that need approval pause unless an approval callback is set. Paused programs expire after ``max_age_ms``.
     ``has_clock`` is False for a surface with its own timeout. Raises `ValueError` for invalid options or a closed pool.
     """
-    check_pool(pool)
+    require_open_pool(pool)
     code_mode_options = CodeModeOptions.of(options).with_listing(listing)
     continuation, approval = (
         code_mode_options.continuation,
@@ -50,4 +50,4 @@ def configure_agent_options(
     configured = code_mode_options.with_parts(
         approval=approval, continuation=continuation, execution_policy=policy, model_output=output
     )
-    return with_store(configured, store)[0]
+    return add_store_to_options(configured, store)[0]

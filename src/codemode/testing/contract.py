@@ -12,7 +12,7 @@ from .call_contract import (
     CALLS,
     CODE_CALL_ALONE,
     asks_for_agents_in_tools,
-    does_not_count_slow_tools,
+    excludes_tool_time_from_timeout,
     runs_sequential_tools_alone,
 )
 from .pause_contract import PAUSES, answers_some_first
@@ -33,8 +33,8 @@ from .plugin_under_test import (
     PluginUnderTest,
     ToolRecorder,
     WaitingCall,
-    resume,
-    run,
+    resume_run,
+    run_program,
 )
 
 _PICTURE = b"\x89PNG" + bytes(range(200))
@@ -46,21 +46,21 @@ class _ImageTools:
     def __init__(self, plugin: PluginUnderTest, *, gated: bool = False) -> None:
         self.seen: list[bytes] = []
 
-        def shot() -> Any:
+        def take_picture() -> Any:
             """Take a picture."""
             return [plugin.part(_PICTURE, "image/png")]
 
-        def size(image: Any, label: str) -> int:
+        def measure_picture(image: Any, label: str) -> int:
             """Say how large a picture is."""
             self.seen.append(plugin.bytes_of(image))
             return len(self.seen[-1]) + len(label)
 
         self.tools = (
-            ContractTool(name="shot", function=shot),
-            ContractTool(name="size", function=size, needs_approval=gated),
+            ContractTool(name="shot", function=take_picture),
+            ContractTool(name="size", function=measure_picture, needs_approval=gated),
         )
 
-    def check(self, outcome: Outcome) -> None:
+    def assert_image_reached_model(self, outcome: Outcome) -> None:
         """Check that the model has the picture, and its text no bytes of it."""
         assert isinstance(outcome, Finished), outcome
         assert outcome.value["size"] == len(_PICTURE) + 1
@@ -81,93 +81,103 @@ try { content(image); return "shown"; } catch { return "refused"; }
 """
 
 
-async def passes_content(plugin: PluginUnderTest) -> None:
+async def passes_media_between_tools(plugin: PluginUnderTest) -> None:
     """A picture goes from tool to tool as the framework's object, and reaches the model as real content."""
     gallery = _ImageTools(plugin)
-    gallery.check(await run(plugin, gallery.tools, _IMAGE_PROGRAM))
+    gallery.assert_image_reached_model(await run_program(plugin, gallery.tools, _IMAGE_PROGRAM))
 
 
-async def keeps_content_over_a_pause(plugin: PluginUnderTest) -> None:
+async def keeps_media_over_a_pause(plugin: PluginUnderTest) -> None:
     """A person is shown no bytes, and what was approved gets the same picture."""
     gallery = _ImageTools(plugin, gated=True)
-    paused = await run(plugin, gallery.tools, _IMAGE_PROGRAM)
+    paused = await run_program(plugin, gallery.tools, _IMAGE_PROGRAM)
     assert isinstance(paused, Paused), paused
     (call,) = paused.calls
     assert call.input["image"]["bytes"] == len(_PICTURE)
     assert b64encode(_PICTURE).decode()[:24] not in json.dumps(call.input)
-    gallery.check(await resume(plugin, gallery.tools, paused.state, {call.id: ContractAnswer(approved=True)}))
+    gallery.assert_image_reached_model(
+        await resume_run(plugin, gallery.tools, paused.state, {call.id: ContractAnswer(approved=True)})
+    )
 
 
-async def refuses_forged_content(plugin: PluginUnderTest) -> None:
+async def refuses_forged_media(plugin: PluginUnderTest) -> None:
     """Data that only resembles a handle stays data."""
-    assert await run(plugin, _ImageTools(plugin).tools, _FORGED_IMAGE_PROGRAM) == Finished(value="refused")
+    assert await run_program(plugin, _ImageTools(plugin).tools, _FORGED_IMAGE_PROGRAM) == Finished(value="refused")
 
 
-CONTENT: tuple[Check, ...] = (passes_content, keeps_content_over_a_pause, refuses_forged_content)
+CONTENT: tuple[Check, ...] = (passes_media_between_tools, keeps_media_over_a_pause, refuses_forged_media)
 
 
 _COUNT_PROGRAM = "await state.set('n', (await state.get('n') ?? 0) + 1); "
 _GET_PROGRAM = "return await state.get('n');"
 
 
-async def _expect_value(value: Any, work: Awaitable[Outcome]) -> str:
+async def _expect_value_and_get_conversation(value: Any, work: Awaitable[Outcome]) -> str:
     outcome = await work
     assert outcome == Finished(value=value), outcome
     assert isinstance(outcome, Finished)
     return outcome.conversation
 
 
-async def has_the_state_it_tells_of(plugin: PluginUnderTest) -> None:
+async def offers_state_only_if_described(plugin: PluginUnderTest) -> None:
     """Where the model reads of state, programs find their stored values, under any name; others have no state."""
     mentions_state = any("state.get(key)" in text for text in (await plugin.shown(ToolRecorder().tools)).values())
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
-    outcome = await run(plugin, ToolRecorder().tools, js if mentions_state else "return typeof state;")
+    outcome = await run_program(plugin, ToolRecorder().tools, js if mentions_state else "return typeof state;")
     assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if mentions_state else "undefined"), outcome
 
 
 async def keeps_state_for_the_conversation(plugin: PluginUnderTest) -> None:
     """A later program of the conversation reads what an earlier one wrote; another conversation does not."""
     recorder = ToolRecorder()
-    first = await _expect_value(1, run(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM))
-    await _expect_value([], run(plugin, recorder.tools, "return await state.keys();"))
-    second = await _expect_value(2, run(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM, after=first))
-    await _expect_value(2, run(plugin, recorder.tools, _GET_PROGRAM, after=second))
+    first = await _expect_value_and_get_conversation(
+        1, run_program(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM)
+    )
+    await _expect_value_and_get_conversation([], run_program(plugin, recorder.tools, "return await state.keys();"))
+    second = await _expect_value_and_get_conversation(
+        2, run_program(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM, after=first)
+    )
+    await _expect_value_and_get_conversation(2, run_program(plugin, recorder.tools, _GET_PROGRAM, after=second))
 
 
 async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
     """A program's writes persist even if it fails later."""
     recorder = ToolRecorder()
-    failed = await run(plugin, recorder.tools, _COUNT_PROGRAM + "throw new Error('later');")
+    failed = await run_program(plugin, recorder.tools, _COUNT_PROGRAM + "throw new Error('later');")
     assert isinstance(failed, Failed), failed
-    await _expect_value(1, run(plugin, recorder.tools, _GET_PROGRAM, after=failed.conversation))
+    await _expect_value_and_get_conversation(
+        1, run_program(plugin, recorder.tools, _GET_PROGRAM, after=failed.conversation)
+    )
 
 
-async def writes_state_once(plugin: PluginUnderTest) -> None:
+async def writes_state_once_over_a_pause(plugin: PluginUnderTest) -> None:
     """A program that resumes after a pause has written once, and reads the same values as before."""
     recorder = ToolRecorder()
-    paused = await recorder.pause(plugin, f"{_COUNT_PROGRAM} await tools.refund({{ order: 'a' }}); {_GET_PROGRAM}")
+    paused = await recorder.run_until_pause(
+        plugin, f"{_COUNT_PROGRAM} await tools.refund({{ order: 'a' }}); {_GET_PROGRAM}"
+    )
     answers = {call.id: ContractAnswer(approved=True) for call in paused.calls}
-    first = await _expect_value(1, resume(plugin, recorder.tools, paused.state, answers))
-    await _expect_value(1, run(plugin, recorder.tools, _GET_PROGRAM, after=first))
+    first = await _expect_value_and_get_conversation(1, resume_run(plugin, recorder.tools, paused.state, answers))
+    await _expect_value_and_get_conversation(1, run_program(plugin, recorder.tools, _GET_PROGRAM, after=first))
     assert recorder.calls == [("refund", ("a", 500))]
 
 
-async def keeps_large_results_whole(plugin: PluginUnderTest) -> None:
+async def stores_large_results_in_state(plugin: PluginUnderTest) -> None:
     """The next program finds the whole of an oversized result, under the key that the model reads."""
     tools = ToolRecorder().tools
-    summary = await run(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
+    summary = await run_program(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
     assert isinstance(summary, Finished), summary
     assert 'state.get("result:1")' in summary.value, summary
     js = 'const all = await state.get("result:1"); return [all.length, all[499].slice(0, 4)];'
-    await _expect_value([500, "499x"], run(plugin, tools, js, after=summary.conversation))
+    await _expect_value_and_get_conversation([500, "499x"], run_program(plugin, tools, js, after=summary.conversation))
 
 
 STATE: tuple[Check, ...] = (
-    has_the_state_it_tells_of,
+    offers_state_only_if_described,
     keeps_state_for_the_conversation,
     keeps_the_state_of_a_failed_program,
-    writes_state_once,
-    keeps_large_results_whole,
+    writes_state_once_over_a_pause,
+    stores_large_results_in_state,
 )
 
 
@@ -193,7 +203,7 @@ class _NamedTools:
         return tool
 
 
-async def selects_tools(plugin: PluginUnderTest) -> None:
+async def selects_program_and_direct_tools(plugin: PluginUnderTest) -> None:
     """By ``tools`` and ``keep`` each tool is in programs, or called directly, or both; none vanishes."""
     for settings, direct, in_programs in (
         ({}, set[str](), set(_NAMES)),
@@ -206,29 +216,29 @@ async def selects_tools(plugin: PluginUnderTest) -> None:
         assert {name for name in _NAMES if f"{name}(input" in shown["codeMode"]} == in_programs, settings
 
 
-async def calls_as_selected(plugin: PluginUnderTest) -> None:
+async def calls_tools_only_as_selected(plugin: PluginUnderTest) -> None:
     """A tool in both is called both ways; one that is in programs alone the model cannot call by its name."""
     shop, selected = _NamedTools(), plugin.having(tools=["stock", "close"], keep=["stock"])
     assert await selected.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert await selected.call(shop.tools, "refund", {"n": 2}) == Finished(value="refund 2")
     assert isinstance(await selected.call(shop.tools, "close", {"n": 3}), Failed)
-    assert await run(selected, shop.tools, "return await tools.stock({ n: 4 });") == Finished(value="stock 4")
-    assert isinstance(await run(selected, shop.tools, "return await tools.refund({ n: 5 });"), Failed)
+    assert await run_program(selected, shop.tools, "return await tools.stock({ n: 4 });") == Finished(value="stock 4")
+    assert isinstance(await run_program(selected, shop.tools, "return await tools.refund({ n: 5 });"), Failed)
     assert shop.did == ["stock", "refund", "stock"], shop.did
 
 
-async def keeps_tools(plugin: PluginUnderTest) -> None:
+async def offers_kept_tools_directly(plugin: PluginUnderTest) -> None:
     """The model itself calls the tools in ``keep``, next to the tools of the surface, which stand for all others."""
     shop, keeping = _NamedTools(), plugin.having(keep=["stock"])
     assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
     assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert isinstance(await keeping.call(shop.tools, "close", {"n": 2}), Failed)
-    assert isinstance(await run(keeping, shop.tools, "return await tools.stock({ n: 3 });"), Failed)
-    assert await run(keeping, shop.tools, "return await tools.close({ n: 4 });") == Finished(value="close 4")
+    assert isinstance(await run_program(keeping, shop.tools, "return await tools.stock({ n: 3 });"), Failed)
+    assert await run_program(keeping, shop.tools, "return await tools.close({ n: 4 });") == Finished(value="close 4")
     assert shop.did == ["stock", "close"], shop.did
 
 
-async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
+async def requires_approval_of_direct_calls(plugin: PluginUnderTest) -> None:
     """A gated tool that the model may call itself does not run unasked: it waits, fails, or no agent is made."""
     shop = _NamedTools(gated=True)
     outcome: Any = None
@@ -240,7 +250,7 @@ async def keeps_the_gate_of_direct_calls(plugin: PluginUnderTest) -> None:
     assert shop.did == []
 
 
-async def refuses_names_of_no_tool(plugin: PluginUnderTest) -> None:
+async def refuses_unknown_tool_names(plugin: PluginUnderTest) -> None:
     """A name that fits no tool, and a text in place of a list, are reported before the model is asked anything."""
     for option in ("tools", "keep"):
         for wrong, expected_text in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
@@ -260,7 +270,7 @@ async def lists_tools_as_configured(plugin: PluginUnderTest) -> None:
     assert ["stock" in shown[how] for how in shown] == [True, True, False]
     assert shown["search"] == await _describe_with_listing(plugin, "search", shop.tools[:1])
     js = "const [found] = await tools.$search('stock'); return await tools[found.name]({ n: 1 });"
-    assert await run(plugin.having(listing="search"), shop.tools, js) == Finished(value="stock 1")
+    assert await run_program(plugin.having(listing="search"), shop.tools, js) == Finished(value="stock 1")
 
 
 async def _describe_with_listing(plugin: PluginUnderTest, listing: str, tools: list[ContractTool]) -> str:
@@ -268,11 +278,11 @@ async def _describe_with_listing(plugin: PluginUnderTest, listing: str, tools: l
 
 
 SELECTION: tuple[Check, ...] = (
-    selects_tools,
-    calls_as_selected,
-    keeps_tools,
-    keeps_the_gate_of_direct_calls,
-    refuses_names_of_no_tool,
+    selects_program_and_direct_tools,
+    calls_tools_only_as_selected,
+    offers_kept_tools_directly,
+    requires_approval_of_direct_calls,
+    refuses_unknown_tool_names,
     lists_tools_as_configured,
 )
 
@@ -318,7 +328,7 @@ _WAIT_SECONDS = 20.0
 _MODEL_CHARACTERS = 20_000
 
 
-async def shows_one_tool(plugin: PluginUnderTest) -> None:
+async def offers_only_code_mode(plugin: PluginUnderTest) -> None:
     """The model is offered codeMode alone, and its description declares the tools."""
     shown = await plugin.shown(ToolRecorder().tools)
     assert list(shown) == ["codeMode"]
@@ -326,27 +336,27 @@ async def shows_one_tool(plugin: PluginUnderTest) -> None:
     assert "Promise<number>" in shown["codeMode"]
 
 
-async def has_an_object_of_tools(plugin: PluginUnderTest) -> None:
+async def provides_tools_namespace(plugin: PluginUnderTest) -> None:
     """The namespace of the tools names itself, even if tools have the names that the language reads."""
     tools = [ContractTool(name="toString", function=ToolRecorder().stock)]
-    assert await run(plugin, tools, "return String(tools);") == Finished(value="[tool]")
+    assert await run_program(plugin, tools, "return String(tools);") == Finished(value="[tool]")
 
 
-async def shows_exec_and_wait(plugin: PluginUnderTest) -> None:
+async def offers_only_exec_and_wait(plugin: PluginUnderTest) -> None:
     """The model is offered exec and wait alone, and the description of exec covers the tools."""
     shown = await plugin.shown(ToolRecorder().tools)
     assert sorted(shown) == ["exec", "wait"]
     assert "How many of a product there are." in shown["exec"]
 
 
-async def gives_the_value(plugin: PluginUnderTest) -> None:
+async def returns_program_value(plugin: PluginUnderTest) -> None:
     """A program's return value reaches the model as JSON."""
     js = "return { stock: await tools.stock({ product: 'nut' }), none: null, list: [1.5, 'ü', true] };"
-    outcome = await run(plugin, ToolRecorder().tools, js)
+    outcome = await run_program(plugin, ToolRecorder().tools, js)
     assert outcome == Finished(value={"stock": 7, "none": None, "list": [1.5, "ü", True]}), outcome
 
 
-async def calls_any_name(plugin: PluginUnderTest) -> None:
+async def calls_tools_with_reserved_names(plugin: PluginUnderTest) -> None:
     """A tool can be called whose name the language itself reads of every object."""
     names = ("constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString")
 
@@ -359,76 +369,80 @@ async def calls_any_name(plugin: PluginUnderTest) -> None:
 
     tools = [ContractTool(name=name, function=create_function(name)) for name in names]
     listed = ", ".join(f"await tools.{name}({{ n: {at} }})" for at, name in enumerate(names))
-    outcome = await run(plugin, tools, f"return [{listed}];")
+    outcome = await run_program(plugin, tools, f"return [{listed}];")
     assert outcome == Finished(value=[f"{name} {at}" for at, name in enumerate(names)]), outcome
 
 
-async def keeps_integers(plugin: PluginUnderTest) -> None:
+async def keeps_large_integers_exact(plugin: PluginUnderTest) -> None:
     """An integer beyond 2^53 reaches tool and model as it is."""
     order = 1180591620717411303
 
-    def find(id: int) -> dict[str, int]:  # noqa: A002 - as such tools have it
+    def find_order(id: int) -> dict[str, int]:  # noqa: A002 - as such tools have it
         """Find an order."""
         return {"id": id, "next": id + 1}
 
-    tools = [ContractTool(name="find", function=find)]
-    outcome = await run(
+    tools = [ContractTool(name="find", function=find_order)]
+    outcome = await run_program(
         plugin, tools, f"const found = await tools.find({{ id: {order}n }}); return [found, typeof found.id];"
     )
     assert outcome == Finished(value=[{"id": order, "next": order + 1}, "bigint"]), outcome
 
 
-async def overlaps_calls(plugin: PluginUnderTest) -> None:
+async def runs_calls_in_parallel(plugin: PluginUnderTest) -> None:
     """Calls under Promise.all are in flight together."""
     meeting = asyncio.Barrier(2)
 
-    async def meet(name: str) -> str:
+    async def wait_for_other_call(name: str) -> str:
         """Wait for the other one."""
         await asyncio.wait_for(meeting.wait(), _WAIT_SECONDS)
         return name
 
-    tools = [ContractTool(name="meet", function=meet)]
-    outcome = await run(plugin, tools, "return await Promise.all(['a', 'b'].map((name) => tools.meet({ name })));")
+    tools = [ContractTool(name="meet", function=wait_for_other_call)]
+    outcome = await run_program(
+        plugin, tools, "return await Promise.all(['a', 'b'].map((name) => tools.meet({ name })));"
+    )
     assert outcome == Finished(value=["a", "b"]), outcome
 
 
-async def validates_inputs(plugin: PluginUnderTest) -> None:
+async def validates_call_inputs(plugin: PluginUnderTest) -> None:
     """A call with wrong input does not run, and the program can catch it."""
     recorder = ToolRecorder()
     wrong = "const product = JSON.parse('{}');"
     js = f"{wrong} try {{ await tools.stock({{ product }}); return 'ran'; }} catch {{ return 'refused'; }}"
-    assert await run(plugin, recorder.tools, js) == Finished(value="refused")
+    assert await run_program(plugin, recorder.tools, js) == Finished(value="refused")
     assert recorder.calls == []
 
 
-async def tells_what_was_done(plugin: PluginUnderTest) -> None:
+async def reports_finished_calls_of_failed_program(plugin: PluginUnderTest) -> None:
     """The model reads why its program failed; on codeMode also which calls are done."""
     js = "await tools.stock({ product: 'nut' }); throw new TypeError('no luck');"
-    outcome = await run(plugin, ToolRecorder().tools, js)
+    outcome = await run_program(plugin, ToolRecorder().tools, js)
     assert isinstance(outcome, Failed), outcome
     assert "no luck" in outcome.text
     assert "stock" in outcome.text or not plugin.face.tells_what_was_done
 
 
-async def tells_what_was_printed(plugin: PluginUnderTest) -> None:
+async def reports_console_output_of_failed_program(plugin: PluginUnderTest) -> None:
     """The model of a failed program reads what it had printed."""
-    outcome = await run(plugin, ToolRecorder().tools, "console.log('half', 'way'); throw new TypeError('no luck');")
+    outcome = await run_program(
+        plugin, ToolRecorder().tools, "console.log('half', 'way'); throw new TypeError('no luck');"
+    )
     assert isinstance(outcome, Failed), outcome
     assert "half way" in outcome.text, outcome
 
 
-async def shows_what_was_printed(plugin: PluginUnderTest) -> None:
+async def reports_console_output_without_value(plugin: PluginUnderTest) -> None:
     """The model of a program that returns nothing reads what it printed, and what may be missing."""
     js = "async function main() { console.log('half', 'way'); } main();"
-    outcome = await run(plugin, ToolRecorder().tools, js)
+    outcome = await run_program(plugin, ToolRecorder().tools, js)
     assert isinstance(outcome, Finished), outcome
     assert "half way" in str(outcome.value), outcome
     assert "return await main();" in str(outcome.value), outcome
 
 
-async def tells_of_large_results(plugin: PluginUnderTest) -> None:
+async def summarises_large_results(plugin: PluginUnderTest) -> None:
     """A result that would fill the model's context is told of: its size, its shape, its beginning."""
-    outcome = await run(
+    outcome = await run_program(
         plugin, ToolRecorder().tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));"
     )
     assert isinstance(outcome, Finished), outcome
@@ -442,27 +456,31 @@ async def tells_of_large_results(plugin: PluginUnderTest) -> None:
 async def hides_host_errors(plugin: PluginUnderTest) -> None:
     """An accidental exception of a tool appears neither in the program nor in its result."""
 
-    def broken() -> None:
+    def raise_secret_error() -> None:
         """Fail."""
         raise ValueError(SECRET)
 
-    tools = [ContractTool(name="broken", function=broken)]
+    tools = [ContractTool(name="broken", function=raise_secret_error)]
     js = "try { await tools.broken(); } catch (error) { return String(error) + JSON.stringify(error); }"
-    outcome = await run(plugin, tools, js)
+    outcome = await run_program(plugin, tools, js)
     assert isinstance(outcome, Finished), outcome
     assert SECRET not in str(outcome.value)
 
 
-_CODE_MODE_CHECKS: tuple[Check, ...] = (shows_one_tool, has_an_object_of_tools, shows_what_was_printed)
+_CODE_MODE_CHECKS: tuple[Check, ...] = (
+    offers_only_code_mode,
+    provides_tools_namespace,
+    reports_console_output_without_value,
+)
 _EVERY_SURFACE_CHECKS: tuple[Check, ...] = (
-    gives_the_value,
-    calls_any_name,
-    keeps_integers,
-    overlaps_calls,
-    validates_inputs,
-    tells_what_was_done,
-    tells_what_was_printed,
-    tells_of_large_results,
+    returns_program_value,
+    calls_tools_with_reserved_names,
+    keeps_large_integers_exact,
+    runs_calls_in_parallel,
+    validates_call_inputs,
+    reports_finished_calls_of_failed_program,
+    reports_console_output_of_failed_program,
+    summarises_large_results,
     hides_host_errors,
     *PAUSES,
     *CALLS,
@@ -470,15 +488,15 @@ _EVERY_SURFACE_CHECKS: tuple[Check, ...] = (
 
 CONTRACTS: tuple[tuple[Face, Check], ...] = (
     *((CODE_MODE, check) for check in (*_CODE_MODE_CHECKS, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE, *SELECTION)),
-    *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_SURFACE_CHECKS, keeps_tools)),
-    *((face, does_not_count_slow_tools) for face in (CODE_MODE, CODE_CALL)),
+    *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_SURFACE_CHECKS, offers_kept_tools_directly)),
+    *((face, excludes_tool_time_from_timeout) for face in (CODE_MODE, CODE_CALL)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
 
 EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
     (EXEC_WAIT, check)
-    for check in (shows_exec_and_wait, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE)
-    if check is not calls_any_name
+    for check in (offers_only_exec_and_wait, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE)
+    if check is not calls_tools_with_reserved_names
 )
 """The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from ..protocol.framing import FrameDecoder, encode_frame
-from ..protocol.messages import read_host_message
+from ..protocol.messages import decode_host_message
 from ..workers.image import GUEST_RUNTIME, WorkerImage
 from ..workers.process import MemoryInUse, WorkerProcess
 
@@ -35,7 +35,7 @@ class FakeWorker:
         self._frames: list[bytes] = []
         self.killed = threading.Event()
 
-    def say_hello(self, **changes: Any) -> None:
+    def send_hello(self, **changes: Any) -> None:
         """Send the hello that a host expects, with these keys replaced."""
         image = WorkerImage.from_installed(GUEST_RUNTIME)
         hello: dict[str, Any] = {
@@ -43,9 +43,9 @@ class FakeWorker:
             "kernel": GUEST_RUNTIME.compute_sha256(),
             "isolation": {},
         }
-        self.send(b"H", {**hello, **changes})
+        self.send_frame(b"H", {**hello, **changes})
 
-    def send(self, kind: bytes, body: Any) -> None:
+    def send_frame(self, kind: bytes, body: Any) -> None:
         """Send one frame with ``body`` as JSON."""
         self.send_bytes(encode_frame(kind, json.dumps(body).encode()))
 
@@ -56,7 +56,7 @@ class FakeWorker:
         except OSError as error:
             raise HostGoneError from error
 
-    def receive(self) -> tuple[bytes, Any]:
+    def receive_message(self) -> tuple[bytes, Any]:
         """Wait for the host's next message and return its kind and what it says."""
         while not self._frames:
             try:
@@ -66,14 +66,14 @@ class FakeWorker:
             if not data:
                 raise HostGoneError
             self._frames = self._decoder.feed(data)
-        return read_host_message(self._frames.pop(0))
+        return decode_host_message(self._frames.pop(0))
 
-    def pause(self, seconds: float | None = None) -> None:
+    def wait_silently(self, seconds: float | None = None) -> None:
         """Say nothing for a time, or until the host kills this worker."""
         if self.killed.wait(seconds):
             raise HostGoneError
 
-    def hang_up(self) -> None:
+    def close_channel(self) -> None:
         """Close this worker's end, as a process that ends does."""
         self._channel.close()
 
@@ -81,7 +81,7 @@ class FakeWorker:
 Script: TypeAlias = Callable[[FakeWorker], None]
 
 
-class FakeSource:
+class FakeWorkerSource:
     """A source of workers for `WorkerPool(source=...)`: each of them runs ``script`` in a thread of its own.
 
     The worker ends when its script returns. An exception of a script, except `HostGoneError`, surfaces in its thread.
@@ -92,12 +92,12 @@ class FakeSource:
         self._processes: list[_FakeProcess] = []
 
     @property
-    def living(self) -> int:
+    def living_count(self) -> int:
         """How many of its workers have not ended."""
         return sum(not process.wait_until_dead(0) for process in self._processes)
 
     @property
-    def spawned(self) -> int:
+    def spawned_count(self) -> int:
         """How many workers it has made."""
         return len(self._processes)
 
@@ -140,10 +140,10 @@ class _FakeProcess:
         self._channel = channel
         self._script = script
         self._worker = FakeWorker(channel)
-        self._thread = threading.Thread(target=self._run, name="codemode-fake-worker", daemon=True)
+        self._thread = threading.Thread(target=self._run_script, name="codemode-fake-worker", daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _run_script(self) -> None:
         with self._channel, suppress(HostGoneError):
             self._script(self._worker)
 

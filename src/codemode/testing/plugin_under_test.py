@@ -43,7 +43,7 @@ class Face(Protocol):
 
 
 @dataclass(frozen=True)
-class _CodeMode:
+class _CodeModeSurface:
     name: str = "codeMode"
     offered: tuple[str, ...] = ("codeMode",)
     tells_what_was_done: bool = True
@@ -56,7 +56,7 @@ class _CodeMode:
 
 
 @dataclass(frozen=True)
-class _CodeCall:
+class _CodeCallSurface:
     name: str = "CodeCall"
     offered: tuple[str, ...] = ("codecall_search", "codecall_describe", "codecall_execute", "codecall_invoke")
     tells_what_was_done: bool = False
@@ -72,7 +72,7 @@ class _CodeCall:
 
 
 @dataclass(frozen=True)
-class _ExecWait:
+class _ExecWaitSurface:
     name: str = "exec"
     offered: tuple[str, ...] = ("exec", "wait")
     tells_what_was_done: bool = True
@@ -87,9 +87,9 @@ class _ExecWait:
         return (True, result["value"]) if result["status"] == "completed" else (False, result)
 
 
-CODE_MODE: Face = _CodeMode()
-CODE_CALL: Face = _CodeCall()
-EXEC_WAIT: Face = _ExecWait()
+CODE_MODE: Face = _CodeModeSurface()
+CODE_CALL: Face = _CodeCallSurface()
+EXEC_WAIT: Face = _ExecWaitSurface()
 
 
 SECRET = "/srv/secret/path"  # noqa: S105 - stands for host text that no program may read
@@ -227,22 +227,22 @@ class PluginUnderTest(Protocol):
 Check: TypeAlias = Callable[[PluginUnderTest], Awaitable[None]]
 
 
-async def run(
+async def run_program(
     plugin: PluginUnderTest, tools: Sequence[ContractTool], js: str, *, after: str = "", hear: Hear | None = None
 ) -> Outcome:
     """Make the model run a program, written for codeMode. Returns its value, or the text of its failure."""
     name, arguments = plugin.face.request(js)
-    return read_outcome(plugin, await plugin.call(tools, name, arguments, after=after, hear=hear))
+    return to_program_outcome(plugin, await plugin.call(tools, name, arguments, after=after, hear=hear))
 
 
-async def resume(
+async def resume_run(
     plugin: PluginUnderTest, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]
 ) -> Outcome:
     """Go on with a paused run. Returns as `run` does."""
-    return read_outcome(plugin, await plugin.resume(tools, state, answers))
+    return to_program_outcome(plugin, await plugin.resume(tools, state, answers))
 
 
-def read_outcome(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
+def to_program_outcome(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
     """Return what the answer says became of the program."""
     if not isinstance(outcome, Finished):
         return outcome
@@ -252,7 +252,7 @@ def read_outcome(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
     return Failed(text=json.dumps(value), conversation=outcome.conversation)
 
 
-async def wait_bounded(work: Awaitable[ResultT]) -> ResultT:
+async def wait_with_timeout(work: Awaitable[ResultT]) -> ResultT:
     """Wait for what is sure to come."""
     return await asyncio.wait_for(work, WAIT_SECONDS)
 
@@ -284,14 +284,14 @@ class ToolRecorder:
         self.calls.append(("refund", (order, cents)))
         return f"refunded {order}"
 
-    async def pause(self, plugin: PluginUnderTest, js: str = REFUNDS_PROGRAM) -> Paused:
+    async def run_until_pause(self, plugin: PluginUnderTest, js: str = REFUNDS_PROGRAM) -> Paused:
         """Run a program that pauses."""
-        outcome = await run(plugin, self.tools, js)
+        outcome = await run_program(plugin, self.tools, js)
         assert isinstance(outcome, Paused), outcome
         return outcome
 
 
-def edit_and_deny(paused: Paused) -> dict[str, ContractAnswer]:
+def create_edit_and_deny_answers(paused: Paused) -> dict[str, ContractAnswer]:
     """Answer the two refunds of a pause: the first edited, the second denied."""
     first, second = paused.calls
     edited = ContractAnswer(approved=True, input={"order": "a", "cents": 300})

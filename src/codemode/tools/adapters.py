@@ -37,28 +37,28 @@ class AdapterRegistry:
         with self._lock:
             self._adapters.insert(0, (matches, convert))
 
-    def convert(self, value: Any) -> Tool | None:
+    def convert_to_tool(self, value: Any) -> Tool | None:
         """Return a `Tool` for a framework's object; None if no adapter knows it."""
-        found = self._find(value)
+        found = self._find_converter(value)
         if found is None:
-            self._discover()
-            found = self._find(value)
+            self._load_plugins()
+            found = self._find_converter(value)
         if found is None:
             return None
         with foreign_patterns():
             return found(value)
 
     @property
-    def failures(self) -> tuple[str, ...]:
+    def load_failures(self) -> tuple[str, ...]:
         """Plugins that could not be loaded, and why."""
         return tuple(self._failures)
 
-    def _find(self, value: Any) -> Convert | None:
+    def _find_converter(self, value: Any) -> Convert | None:
         with self._lock:
             adapters = list(self._adapters)
         return next((convert for matches, convert in adapters if matches(value)), None)
 
-    def _discover(self) -> None:
+    def _load_plugins(self) -> None:
         # Other threads that need a plugin wait here.
         with _loading_lock:
             if self._discovered:

@@ -12,7 +12,7 @@ from ..host.forks import forkable_lock
 from ..signatures.described_tool import DescribedTool
 
 if TYPE_CHECKING:
-    from ..data.program_facts import Facts
+    from ..data.program_facts import ProgramFacts
     from ..errors import CodeModeError
     from .search.index import ToolIndex
 
@@ -42,7 +42,7 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     @property
-    def language_names(self) -> tuple[str, ...]:
+    def implicitly_read_names(self) -> tuple[str, ...]:
         """Paths on ``tools`` that resolve to tools by names that JavaScript itself reads of every object."""
         ...
 
@@ -59,7 +59,7 @@ class ToolCatalog(Protocol[ToolT_co]):
         """Return the error for a name without a tool, with its ``reason``."""
         ...
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """Return the answer to a program's query about tools, as plain JSON. Raises `CodeModeError`.
 
         ``argument`` is the program's unchecked argument, plain JSON; None for none.
@@ -70,15 +70,17 @@ class ToolCatalog(Protocol[ToolT_co]):
         """Return the tools that an invocation with this data may see and call. Builds no index."""
         ...
 
-    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+    def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any] | None:
         """Return data that a program with these facts gets in addition to its invocation's: plain JSON."""
         ...
 
-    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return an error that a program certainly has by rules of the tools; the program then does not run."""
         ...
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
+    def prepare_for_program(
+        self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None
+    ) -> Awaitable[None] | None:
         """Return a coroutine to await before a program is checked or resumed with ``invocation_data``, or None.
 
         The program's clock is stopped meanwhile, and the coroutine is cancelled with the run. It must handle its own
@@ -86,7 +88,7 @@ class ToolCatalog(Protocol[ToolT_co]):
         """
         ...
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Check the data of a program that is resumed here, and the names of the tools that it has called.
 
         Raises `CodeModeProtocolError` if they do not match this catalog; the program then does not run.
@@ -100,7 +102,9 @@ class Catalog(Generic[ToolT]):
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
         self._names = list(tools)
-        self.language_names = tuple(dict.fromkeys(path for name in tools for path in _javascript_paths(name)))
+        self.implicitly_read_names = tuple(
+            dict.fromkeys(path for name in tools for path in _iterate_implicit_paths(name))
+        )
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         self._index: ToolIndex | None = None
         self._lock = forkable_lock()
@@ -118,7 +122,7 @@ class Catalog(Generic[ToolT]):
         """All names, in the order of registration."""
         return tuple(self._tools)
 
-    def tools(self) -> tuple[ToolT, ...]:
+    def list_tools(self) -> tuple[ToolT, ...]:
         """All tools, in the order of registration."""
         return tuple(self._tools.values())
 
@@ -135,18 +139,18 @@ class Catalog(Generic[ToolT]):
         """The tool registered under exactly ``name``."""
         return self._tools.get(name)
 
-    def nearest(self, name: str) -> list[str]:
+    def find_nearest_names(self, name: str) -> list[str]:
         """Return at most three registered names similar to ``name``, best first."""
         from ..data.similar_names import find_nearest_names
 
         plain = _normalize_name(name[:MAX_NAME_CHARACTERS])
-        return [self._by_plain_name[match] for match in find_nearest_names(plain, self._by_plain_name)]
+        return [self._names_by_plain_name[match] for match in find_nearest_names(plain, self._names_by_plain_name)]
 
     def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """The error for a name that is not registered; its message suggests the nearest ones."""
         from ..data.similar_names import format_suggestion
 
-        shown, hint = name[:MAX_NAME_CHARACTERS], format_suggestion(self.nearest(name))
+        shown, hint = name[:MAX_NAME_CHARACTERS], format_suggestion(self.find_nearest_names(name))
         details = {"tool_name": shown, "available_tools": self._names}
         error = CodeModeToolError(f"There is no tool named {shown!r}.{hint}", details=details)
         error.reason = "unknown_tool"
@@ -156,32 +160,32 @@ class Catalog(Generic[ToolT]):
         """Return the whole catalog for every invocation."""
         return self
 
-    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any] | None:
+    def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any] | None:
         """Return the names for a program that may list them; it queries the rest at run time."""
         known = mapping_or_empty(facts)
         may_list = known.get("shadowed") is not False or known.get("lists") is True
         return {"toolNames": self._names} if may_list and self._names else None
 
-    def find_program_error(self, facts: Facts | None) -> None:
+    def find_program_error(self, facts: ProgramFacts | None) -> None:
         """Nothing: it has no rules of its own."""
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
+    def prepare_for_program(self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Nothing: it does not change."""
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept everything: the data come from the host."""
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """Answer ``$search`` or ``$describe``. Raises `CodeModeToolError` for anything but one string."""
         return answer_catalog_query(self, name, argument)
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
-        from ..signatures.declarations import first_sentence, summarize_tool
+        from ..signatures.declarations import extract_first_sentence, summarize_tool
 
-        positions = self._get_index().search(query, min(max(limit, 0), MAX_RESULTS))
+        positions = self._get_or_create_index().search(query, min(max(limit, 0), MAX_RESULTS))
         matches = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
-        return [{"name": name, "description": first_sentence(summarize_tool(tool))} for name, tool in matches]
+        return [{"name": name, "description": extract_first_sentence(summarize_tool(tool))} for name, tool in matches]
 
     def describe(self, name: str) -> str:
         """Return the declaration of a tool as TypeScript. Raises `CodeModeToolError` for an unknown name."""
@@ -192,7 +196,7 @@ class Catalog(Generic[ToolT]):
             raise self.tool_not_found_error(name)
         return declare_tools([tool])
 
-    def _get_index(self) -> ToolIndex:
+    def _get_or_create_index(self) -> ToolIndex:
         if self._index is None:
             from .search.index import ToolIndex
 
@@ -201,7 +205,7 @@ class Catalog(Generic[ToolT]):
         return self._index
 
     @cached_property
-    def _by_plain_name(self) -> dict[str, str]:
+    def _names_by_plain_name(self) -> dict[str, str]:
         plain_names: dict[str, str] = {}
         for name in reversed(self._names):
             plain_names[_normalize_name(name)] = name
@@ -227,7 +231,7 @@ def answer_catalog_query(tools: SearchableTools, name: str, argument: Any) -> An
     return tools.search(argument) if name == "$search" else tools.describe(argument)
 
 
-def _javascript_paths(name: str) -> Iterator[str]:
+def _iterate_implicit_paths(name: str) -> Iterator[str]:
     parts = name.split(".")
     return (".".join(parts[: index + 1]) for index, part in enumerate(parts) if part in JAVASCRIPT_NAMES)
 

@@ -12,7 +12,7 @@ from ..options.checked_fields import WrongTypeError
 from ..trace.failures import log_omitted_tool
 from .adapters import ADAPTERS
 from .prepared import PreparedTool, prepare_tool
-from .server_lists import DUPLICATE_REASON, LeftOut, describe_json_type, entry_label
+from .server_lists import DUPLICATE_REASON, OmittedEntries, describe_json_type, format_entry_label
 from .tool import ImpossibleNameError, Tool, require_callable_name
 
 _ADAPTER_PAGE = "integrations/PLUGIN.md, section 2, The adapter"
@@ -33,7 +33,7 @@ def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, Prepare
 def collect_plain_tools(
     tools: Mapping[str, Any] | Iterable[Any],
     check: Callable[[Any], str] = require_callable_name,
-    left_out: LeftOut | None = None,
+    left_out: OmittedEntries | None = None,
 ) -> dict[str, Tool]:
     """Collect tools from `Tool` objects, functions and tool objects of frameworks; a mapping's keys are their names.
 
@@ -42,7 +42,7 @@ def collect_plain_tools(
     collects all tools that cannot be used.
     """
     if left_out is not None:
-        return _collect_usable(tools, check, left_out)
+        return _collect_usable_tools(tools, check, left_out)
     if is_mapping(tools):
         checked_items = [(check(name), value) for name, value in tools.items()]
         return {name: _as_tool(value, name) for name, value in checked_items}
@@ -64,8 +64,8 @@ def collect_plain_tools(
     return collected
 
 
-def _collect_usable(
-    tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str], left_out: LeftOut
+def _collect_usable_tools(
+    tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str], left_out: OmittedEntries
 ) -> dict[str, Tool]:
     """Collect the tools that can be used. Raises `ValueError` for what is no collection."""
     if not is_mapping(tools) and not is_iterable(tools):
@@ -82,12 +82,12 @@ def _collect_usable(
                 if isinstance(error, ImpossibleNameError)
                 else f"{describe_json_type(value)}, not a tool"
             )
-            left_out.add(reason, entry_label(value if name is None else {"name": name}, position))
+            left_out.add_entry(reason, format_entry_label(value if name is None else {"name": name}, position))
             if value is not None and not isinstance(error, ImpossibleNameError):
                 log_omitted_tool(error)
             continue
         if tool.name in collected:
-            left_out.add(DUPLICATE_REASON, entry_label(tool, position))
+            left_out.add_entry(DUPLICATE_REASON, format_entry_label(tool, position))
         else:
             collected[tool.name] = tool
     return collected
@@ -102,11 +102,11 @@ def _as_tool(value: Any, name: str | None) -> Tool:
         return value.with_name(name or value.name)
     if _is_function(value):
         return Tool.from_function(cast("Callable[..., Any]", value), name=name)
-    converted = ADAPTERS.convert(value)
+    converted = ADAPTERS.convert_to_tool(value)
     if converted is not None:
         if not isinstance(converted, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - a plugin's word
             raise WrongTypeError(
-                f"an adapter returned {type(converted).__name__} instead of a Tool for {_type_name(value)}"
+                f"an adapter returned {type(converted).__name__} instead of a Tool for {_get_type_name(value)}"
             )
         return converted.with_name(name or converted.name)
     if callable(value) and not inspect.isclass(value):
@@ -114,20 +114,21 @@ def _as_tool(value: Any, name: str | None) -> Tool:
         return Tool.from_function(value, name=name)
     raise WrongTypeError(
         f"Expected a Tool, a function or a tool object of a framework with an installed plugin;"
-        f" got {_type_name(value)}.{_load_failures_text()} To write an adapter for another framework: {_ADAPTER_PAGE}"
+        f" got {_get_type_name(value)}.{_format_load_failures()}"
+        f" To write an adapter for another framework: {_ADAPTER_PAGE}"
     )
 
 
-def _load_failures_text() -> str:
-    return f" Plugins that failed to load: {'; '.join(ADAPTERS.failures)}." if ADAPTERS.failures else ""
+def _format_load_failures() -> str:
+    return f" Plugins that failed to load: {'; '.join(ADAPTERS.load_failures)}." if ADAPTERS.load_failures else ""
 
 
-class _Named(Protocol):
+class _NamedTool(Protocol):
     @property
     def name(self) -> Any: ...
 
 
-NamedT = TypeVar("NamedT", bound=_Named)
+NamedT = TypeVar("NamedT", bound=_NamedTool)
 
 
 def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] = require_callable_name) -> list[NamedT]:
@@ -155,9 +156,9 @@ def refuse_framework_tool(value: Any) -> None:
     if _is_function(value) or inspect.isclass(value) or not _describes_tool(value):
         return
     raise WrongTypeError(
-        f"{_type_name(value)} is a tool object of a framework that has no adapter here. Give a function that calls it,"
-        f" or a codemode.Tool with its name, schema and function; or write an adapter: {_ADAPTER_PAGE}."
-        f"{_load_failures_text()}"
+        f"{_get_type_name(value)} is a tool object of a framework that has no adapter here. Give a function that calls"
+        f" it, or a codemode.Tool with its name, schema and function; or write an adapter: {_ADAPTER_PAGE}."
+        f"{_format_load_failures()}"
     )
 
 
@@ -174,5 +175,5 @@ def _describes_tool(value: Any) -> bool:
     return is_named and has_description and not kinds.isdisjoint(_VARIADIC)
 
 
-def _type_name(value: Any) -> str:
+def _get_type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import asyncio
 
 
-def _new_event() -> asyncio.Event:
+def _create_event() -> asyncio.Event:
     import asyncio
 
     return asyncio.Event()
@@ -48,7 +48,7 @@ class ToolCallContext:
     outer_tool_call_id: str
     messages: Sequence[Any] = ()
     context: Any = None
-    aborted: asyncio.Event = field(default_factory=_new_event)
+    aborted: asyncio.Event = field(default_factory=_create_event)
     interrupt: AnsweredInterrupt | None = None
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
     require_allowed: Callable[[Any], Awaitable[None]] = _allow_everything

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 
 from ..records import record
 from ..schemas.compiled import CompiledSchema, ValidatedInput
-from ..schemas.plain_types import NotPlainError, PlainSchema, PlainType, find_plain_type
+from ..schemas.plain_types import NotPlainValueError, PlainSchema, PlainType, find_plain_type
 
 _SPHINX = re.compile(r"^:param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)$")
 _GOOGLE_HEADER = re.compile(r"^(?:Args|Arguments|Parameters|Params):$")
@@ -20,7 +20,7 @@ _GOOGLE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 _NUMPY_NAMES = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 
 
-def first_paragraph(doc: str) -> str:
+def extract_first_paragraph(doc: str) -> str:
     """Return the first paragraph as one line."""
     return " ".join(doc.strip().split("\n\n", 1)[0].split())
 
@@ -28,7 +28,7 @@ def first_paragraph(doc: str) -> str:
 def parse_parameter_descriptions(doc: str) -> dict[str, str]:
     """Return parameter descriptions by name from Sphinx, Google or NumPy style; else nothing."""
     lines = doc.expandtabs().splitlines()
-    found = {**_parse_numpy(lines), **_parse_google(lines), **_parse_sphinx(lines)}
+    found = {**_parse_numpy_parameters(lines), **_parse_google_parameters(lines), **_parse_sphinx_parameters(lines)}
     return {name: " ".join(text.split()) for name, text in found.items() if text.strip()}
 
 
@@ -45,7 +45,7 @@ def _read_indented_block(lines: list[str], start: int, indent: int) -> list[str]
     return block
 
 
-def _parse_sphinx(lines: list[str]) -> dict[str, str]:
+def _parse_sphinx_parameters(lines: list[str]) -> dict[str, str]:
     descriptions: dict[str, str] = {}
     for number, line in enumerate(lines):
         if match := _SPHINX.match(line.strip()):
@@ -54,7 +54,7 @@ def _parse_sphinx(lines: list[str]) -> dict[str, str]:
     return descriptions
 
 
-def _parse_google(lines: list[str]) -> dict[str, str]:
+def _parse_google_parameters(lines: list[str]) -> dict[str, str]:
     start = next((n for n, line in enumerate(lines) if _GOOGLE_HEADER.match(line.strip())), None)
     if start is None:
         return {}
@@ -68,7 +68,7 @@ def _parse_google(lines: list[str]) -> dict[str, str]:
     return descriptions
 
 
-def _parse_numpy(lines: list[str]) -> dict[str, str]:
+def _parse_numpy_parameters(lines: list[str]) -> dict[str, str]:
     start = next((n for n in range(len(lines) - 1) if _is_numpy_header(lines[n], lines[n + 1])), None)
     if start is None:
         return {}
@@ -135,11 +135,11 @@ def describe_function(function: Callable[..., Any], context_type: type) -> Funct
     Raises `ValueError` for a positional-only parameter or an unresolvable annotation.
     """
     inner = _unwrap_partials(function)
-    hints = _type_hints(inner, context_type)
+    hints = _get_type_hints(inner, context_type)
     doc = inspect.getdoc(inner) or ""
     return FunctionDescription(
         name=getattr(inner, "__name__", ""),
-        description=first_paragraph(doc),
+        description=extract_first_paragraph(doc),
         parameters=_read_parameters(function, hints, parse_parameter_descriptions(doc), context_type),
         returns=_unwrap_result_type(hints.get("return", NO_VALUE)),
     )
@@ -158,7 +158,7 @@ def classify_execute(function: Callable[..., Any]) -> ExecuteKind:
     return "async_iterator" if inspect.isasyncgenfunction(inner) else "sync"
 
 
-def count_positional(function: Callable[..., Any]) -> int:
+def count_positional_arguments(function: Callable[..., Any]) -> int:
     """Count the positional arguments of a callable; 2 if unknown or unlimited."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -180,7 +180,7 @@ def _get_qualified_name(function: Any) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-def _type_hints(function: Any, context_type: type) -> Mapping[str, Any]:
+def _get_type_hints(function: Any, context_type: type) -> Mapping[str, Any]:
     target = function if inspect.isroutine(function) else type(function).__call__
     names = {context_type.__name__: context_type}
     try:
@@ -208,7 +208,7 @@ def _read_parameters(
             raise ValueError(f"parameter {name!r} of {function!r} cannot be passed by name")
         elif name == "self" and name not in hints:
             raise ValueError(f"{_get_qualified_name(function)} is an unbound method: pass a bound method")
-        elif _is_context(hints.get(name), context_type):
+        elif _is_context_annotation(hints.get(name), context_type):
             context_name = name
         else:
             annotation = hints.get(name, Any)
@@ -227,7 +227,7 @@ def _read_parameters(
     return Parameters(members=tuple(items), takes_any_keyword=takes_any_keyword, context_name=context_name)
 
 
-def _is_context(annotation: Any, context_type: type) -> bool:
+def _is_context_annotation(annotation: Any, context_type: type) -> bool:
     return annotation is context_type or context_type in typing.get_args(annotation)
 
 
@@ -272,7 +272,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
         return False  # a mutable default: copied for each call
     try:
         plain.copy_value(parameter.default)
-    except NotPlainError:
+    except NotPlainValueError:
         return False
     return True
 
@@ -290,26 +290,26 @@ class _PlainParametersSchema(PlainSchema):
         self._defaults = {
             parameter.name: parameter.default for parameter in parameters if parameter.default is not NO_VALUE
         }
-        super().__init__(PlainType(_object_schema(parameters, plain_types), dict), compile_with_pydantic)
+        super().__init__(PlainType(_create_object_schema(parameters, plain_types), dict), compile_with_pydantic)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Validate; values that are not exactly of their types go to pydantic."""
         try:
-            keywords = self._keywords(value)
-        except NotPlainError:
-            return self.full_schema.validate_input(value)
+            keywords = self._to_keyword_arguments(value)
+        except NotPlainValueError:
+            return self.pydantic_schema.validate_input(value)
         return ValidatedInput(keywords, lambda: self._to_validated_json(keywords, value))
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Refuse: parameters describe no output."""
         raise NotImplementedError(what)
 
-    def _keywords(self, value: Any) -> dict[str, Any]:
+    def _to_keyword_arguments(self, value: Any) -> dict[str, Any]:
         if type(value) is not dict or not self._plain_types.keys() >= value.keys():
-            raise NotPlainError
+            raise NotPlainValueError
         keywords: dict[str, Any] = {**self._defaults, **value}
         if len(keywords) < len(self._plain_types):
-            raise NotPlainError
+            raise NotPlainValueError
         copied: dict[str, Any] = {}
         for name, plain in self._plain_types.items():  # hot path: a loop is faster than a comprehension
             copied[name] = plain.copy_value(keywords[name])
@@ -317,12 +317,12 @@ class _PlainParametersSchema(PlainSchema):
 
     def _to_validated_json(self, keywords: dict[str, Any], value: Any) -> Any:
         try:
-            return self._keywords(keywords)
-        except NotPlainError:  # the tool mutated its arguments
-            return self.full_schema.validate_input(value).json_value
+            return self._to_keyword_arguments(keywords)
+        except NotPlainValueError:  # the tool mutated its arguments
+            return self.pydantic_schema.validate_input(value).json_value
 
 
-def _object_schema(parameters: tuple[Parameter, ...], plain_types: Mapping[str, PlainType]) -> dict[str, Any]:
+def _create_object_schema(parameters: tuple[Parameter, ...], plain_types: Mapping[str, PlainType]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for parameter in parameters:
         property_schema = dict(plain_types[parameter.name].json_schema)

@@ -23,7 +23,8 @@ class ParametersSchema:
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
         self._names = {f"p{number}": parameter.name for number, parameter in enumerate(parameters.members)}
         fields: Any = {
-            field: _model_field(parameter) for field, parameter in zip(self._names, parameters.members, strict=True)
+            field: _create_model_field(parameter)
+            for field, parameter in zip(self._names, parameters.members, strict=True)
         }
         extra = "allow" if parameters.takes_any_keyword else "forbid"
         try:
@@ -48,7 +49,7 @@ class ParametersSchema:
         keywords = {name: getattr(model, field) for field, name in self._names.items()}
         if model.model_extra:
             keywords.update(model.model_extra)
-        return ValidatedInput(keywords, lambda: self._type.show(model, value))
+        return ValidatedInput(keywords, lambda: self._type.to_displayed_json(model, value))
 
     @property
     def varies(self) -> bool:
@@ -65,7 +66,7 @@ class ParametersSchema:
         raise NotImplementedError(what)
 
 
-def _model_field(parameter: Parameter) -> tuple[Any, Any]:
+def _create_model_field(parameter: Parameter) -> tuple[Any, Any]:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 

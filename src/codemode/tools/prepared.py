@@ -12,38 +12,38 @@ from typing import Any, Final, NamedTuple
 from ..cached_property import cached_property
 from ..data.narrowing import is_array, mapping_or_empty
 from ..data.references import resolve_reference
-from ..data.rich_values import from_tagged, is_rich, to_plain, to_tagged
+from ..data.rich_values import from_tagged_json, is_rich, tagged_to_plain_json, to_tagged_json
 from ..errors import HOST_TOOL_ERROR, CodeModeError, CodeModeSerializationError, CodeModeToolError
 from ..schemas.compiled import (
     CompiledSchema,
     Conversion,
     JsonSchema,
-    Problem,
     SchemaMismatchError,
+    SchemaProblem,
     ValidatedInput,
-    accept_plain_input,
     accepts_object,
     copy_json,
     declares_container,
-    unique_problems,
+    deduplicate_problems,
+    wrap_unvalidated_input,
 )
 from ..schemas.json_schema.walk import iterate_subschemas
 from .context import ToolCallContext
-from .parameters import ExecuteKind, Parameters, classify_execute, count_positional
+from .parameters import ExecuteKind, Parameters, classify_execute, count_positional_arguments
 from .tool import Tool
 from .tool_schemas import Mode
 
 # Also the error messages for failed tools.
 
 
-class _Missing(Enum):
+class _MissingInput(Enum):
     MISSING = "MISSING"
 
     def __repr__(self) -> str:
         return self.value
 
 
-MISSING: Final = _Missing.MISSING
+MISSING: Final = _MissingInput.MISSING
 """The input of a call without an argument."""
 
 
@@ -56,11 +56,11 @@ def prepare_tool(tool: Tool) -> PreparedTool:
     return tool_or_none
 
 
-class ReadOutput(NamedTuple):
+class ConvertedOutput(NamedTuple):
     """An output, its schema violations, and an exception of the author's code while reading it."""
 
     value: Any
-    problems: Sequence[Problem] = ()
+    problems: Sequence[SchemaProblem] = ()
     failure: BaseException | None = None
 
 
@@ -112,8 +112,8 @@ class PreparedTool:
 
     @property
     def schema_kinds(self) -> set[str]:
-        """The kinds of its schemas, "type" or "dict", for `load_schema_kind`."""
-        return self._schemas.kinds
+        """The kinds of its schemas, "type" or "dict", for `import_schema_compiler`."""
+        return self._schemas.schema_kinds
 
     @property
     def input_json_schema(self) -> JsonSchema | None:
@@ -128,7 +128,7 @@ class PreparedTool:
     @property
     def schema_texts(self) -> tuple[str, str]:
         """Texts that change with the input and output schema, for the digest of a catalog."""
-        return self._schemas.text("input"), self._schemas.text("output")
+        return self._schemas.get_definition_text("input"), self._schemas.get_definition_text("output")
 
     @property
     def conversion(self) -> Conversion:
@@ -160,7 +160,7 @@ class PreparedTool:
         """Whether ``execute`` takes the context, which is otherwise not created."""
         if self._parameters is not None:
             return self._parameters.context_name is not None
-        return self.execute is not None and count_positional(self.execute) >= 2
+        return self.execute is not None and count_positional_arguments(self.execute) >= 2
 
     def asks_approval(self, value: Any, context: ToolCallContext) -> Any:
         """Evaluate ``needs_approval`` for a validated value: a bool, or the function's result (maybe awaitable)."""
@@ -176,14 +176,14 @@ class PreparedTool:
             value = {} if schema is not None and accepts_object(schema.json_schema) else None
         try:
             if is_rich.get() and not getattr(schema, "takes_tags", False):
-                return _validate_tagged(schema, value)
-            return accept_plain_input(value) if schema is None else schema.validate_input(value)
+                return _validate_tagged_json(schema, value)
+            return wrap_unvalidated_input(value) if schema is None else schema.validate_input(value)
         except SchemaMismatchError as mismatch:
             raise create_validation_error(self.name, "input", mismatch) from None
         except CodeModeError:
             raise
-        except _caught_errors() as error:
-            raise create_tool_failure(self.name, error) from error
+        except _get_caught_error_types() as error:
+            raise create_tool_failed_error(self.name, error) from error
 
     def validate_output(self, value: Any) -> Any:
         """Validate an output, and return a value for `encode_json`.
@@ -198,33 +198,33 @@ class PreparedTool:
             raise create_validation_error(self.name, "output", mismatch) from None
         except CodeModeError:
             raise
-        except _caught_errors() as error:
-            raise create_tool_failure(self.name, error) from error
+        except _get_caught_error_types() as error:
+            raise create_tool_failed_error(self.name, error) from error
 
-    def read_output(self, value: Any) -> ReadOutput:
+    def read_output(self, value: Any) -> ConvertedOutput:
         """Convert an output by its schema.
 
         A value that violates the schema is returned unconverted, without the fields that the schema excludes.
         """
         if self._output is None:
-            return ReadOutput(value)
+            return ConvertedOutput(value)
         failure: BaseException | None = None
-        problems: list[Problem] = []
+        problems: list[SchemaProblem] = []
         try:
-            return ReadOutput(self._output.validate_output(value, f'Output of tool "{self.name}"'))
+            return ConvertedOutput(self._output.validate_output(value, f'Output of tool "{self.name}"'))
         except SchemaMismatchError as mismatch:
             problems = mismatch.problems
         except CodeModeSerializationError:
             pass  # encoding the value reports where
-        except _caught_errors() as error:
+        except _get_caught_error_types() as error:
             if isinstance(error, CodeModeError):
                 raise
             failure = error
-        as_it_came: Callable[[Any], tuple[Any, list[Problem]]] | None = getattr(self._output, "as_it_came", None)
+        as_it_came: Callable[[Any], tuple[Any, list[SchemaProblem]]] | None = getattr(self._output, "as_it_came", None)
         if as_it_came is not None:
             value, more = as_it_came(value)
             problems = [*problems, *more]
-        return ReadOutput(value, problems, failure)
+        return ConvertedOutput(value, problems, failure)
 
     @property
     def rich_sides(self) -> tuple[bool, bool]:
@@ -268,19 +268,19 @@ class PreparedTool:
         return (lambda _value, _context: rule) if isinstance(rule, bool) else _adapt_to_two_arguments(rule)
 
 
-def _validate_tagged(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
+def _validate_tagged_json(schema: CompiledSchema | None, value: Any) -> ValidatedInput:
     """Validate tagged JSON against a schema for plain JSON, without the tags; without a schema accept all."""
     try:
-        plain_value = from_tagged(value) if schema is None else to_plain(value)
+        plain_value = from_tagged_json(value) if schema is None else tagged_to_plain_json(value)
     except ValueError as error:
         raise SchemaMismatchError([{"path": "", "message": f"holds {error}"}]) from None
     if schema is None:
         return ValidatedInput(plain_value, lambda: copy_json(value))
     validated = schema.validate_input(plain_value)
-    return ValidatedInput(validated.value, lambda: to_tagged(validated.json_value))
+    return ValidatedInput(validated.value, lambda: to_tagged_json(validated.json_value))
 
 
-def create_tool_failure(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:
+def create_tool_failed_error(name: str, raised: BaseException, **more: Any) -> CodeModeToolError:
     """Return the error that a program may see for an exception of a tool, which becomes its cause."""
     failed = CodeModeToolError(f"tool {name!r} failed", code=HOST_TOOL_ERROR, details={"tool_name": name, **more})
     failed.__cause__ = raised
@@ -305,13 +305,13 @@ def create_validation_error(name: str, side: Mode, mismatch: SchemaMismatchError
     return error
 
 
-def describe_mismatch(name: str, problems: Iterable[Problem]) -> str:
+def format_mismatch_warning(name: str, problems: Iterable[SchemaProblem]) -> str:
     """Return the warning for an output that violates its schema and is passed on."""
     lines = [f"{problem['path'] or 'value'}: {problem['message']}" for problem in problems]
     return f"the output of tool {name!r} misses its schema and is passed on as it came: {'; '.join(lines)}"
 
 
-def append_call_was_made(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
+def add_call_made_note(error: CodeModeError, tool: PreparedTool) -> CodeModeError:
     """Add to the message of an error about an output that the call was made. Returns the error."""
     is_read_only = tool.annotations.get("readOnlyHint") is True
     note = "the call was made" if is_read_only else "the call was made and must not be repeated"
@@ -320,14 +320,14 @@ def append_call_was_made(error: CodeModeError, tool: PreparedTool) -> CodeModeEr
     return error
 
 
-def _caught_errors() -> tuple[type[BaseException], ...]:
+def _get_caught_error_types() -> tuple[type[BaseException], ...]:
     from ..host.cancellation import FAILURES  # late: a tool is created without asyncio
 
     return FAILURES
 
 
 def _adapt_to_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
-    count = count_positional(function)
+    count = count_positional_arguments(function)
     if count >= 2:
         return function
     return (lambda value, _context: function(value)) if count else (lambda _value, _context: function())
@@ -339,7 +339,7 @@ _MAX_LISTED_NAMES = 20
 _logged_names: set[str] = set()
 
 
-def compile_all(tools: Iterable[tuple[str, PreparedTool]]) -> None:
+def compile_tools(tools: Iterable[tuple[str, PreparedTool]]) -> None:
     """Compile tools by their names, and log once which of them have no declared output.
 
     Raises `ValueError` for a schema that cannot be used.
@@ -376,7 +376,7 @@ _SCHEMA_MESSAGE = re.compile(
 )
 
 
-def redact_values(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
+def redact_error_values(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
     """Return an error without values, for programs and the host, for an invalid input or output."""
     if isinstance(error, CodeModeSerializationError) and _SIZE_DETAILS & error.details.keys():
         return error
@@ -391,37 +391,37 @@ def _redact_error(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeE
         return CodeModeSerializationError(f"the {side} of tool {tool.name!r} is not JSON")
     problems: Any = error.details.get("problems") if isinstance(error, CodeModeToolError) else None
     if not is_array(problems):
-        return _create_failure(tool, error)
+        return _create_redacted_failure(tool, error)
     return create_validation_error(tool.name, side, SchemaMismatchError(redact_problems(problems, tool, side)))
 
 
-def redact_problems(problems: Iterable[Problem], tool: PreparedTool, side: Mode) -> list[Problem]:
+def redact_problems(problems: Iterable[SchemaProblem], tool: PreparedTool, side: Mode) -> list[SchemaProblem]:
     """Rephrase problems so that their messages quote no values."""
-    names = set(_schema_property_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
-    return unique_problems(_redact_problem(problem, names) for problem in problems)
+    names = set(_iterate_property_names(tool.input_json_schema if side == "input" else tool.output_json_schema))
+    return deduplicate_problems(_redact_problem(problem, names) for problem in problems)
 
 
-def _create_failure(tool: PreparedTool, error: Exception) -> CodeModeError:
+def _create_redacted_failure(tool: PreparedTool, error: Exception) -> CodeModeError:
     details = {"tool_name": tool.name, "raised": type(error.__cause__ or error).__name__}
     return CodeModeToolError(f"tool {tool.name!r} failed", code=HOST_TOOL_ERROR, details=details)
 
 
-def _schema_property_names(schema: Any) -> Iterator[str]:
+def _iterate_property_names(schema: Any) -> Iterator[str]:
     for subschema in iterate_subschemas(schema):
         properties = mapping_or_empty(subschema.get("properties"))
         yield from properties
 
 
-def _redact_problem(problem: Problem, names: set[str]) -> Problem:
+def _redact_problem(problem: SchemaProblem, names: set[str]) -> SchemaProblem:
     sentence = _SCHEMA_MESSAGE.match(problem["message"])
     message = "is not valid"
     if sentence is not None:
         is_prefix_only = sentence[0].startswith("Input should be a")
         message = sentence[0] if is_prefix_only else problem["message"]
-    return {"path": _keep_declared_path(problem["path"], names), "message": message}
+    return {"path": _truncate_to_declared_path(problem["path"], names), "message": message}
 
 
-def _keep_declared_path(path: str, names: set[str]) -> str:
+def _truncate_to_declared_path(path: str, names: set[str]) -> str:
     end = 0
     while (step := _PATH_STEP.match(path, end)) is not None:
         name = step["name"] or (json.loads(step["text"]) if step["text"] else None)

@@ -46,7 +46,7 @@ def require_no_iterators(output: Any, *, is_declared: bool) -> None:
             pending += children
 
 
-def read_iterators(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
+def replace_iterators_by_lists(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
     """Return an output with its iterators as lists, of at most one value more than the policy allows.
 
     Raises `CodeModeSerializationError` if they contain more text than an output may have.
@@ -83,13 +83,13 @@ class _IteratorReader:
     def _read_iterator(self, iterator: Iterator[Any]) -> list[Any]:
         items: list[Any] = []
         for item in iterator:
-            self._count(item)
+            self._count_values(item)
             items.append(self.replace_iterators(item))
             if self._values_left < 0:
                 break
         return items
 
-    def _count(self, item: Any) -> None:
+    def _count_values(self, item: Any) -> None:
         pending = [item]
         while pending and self._values_left >= 0:
             value = pending.pop()
@@ -155,15 +155,15 @@ async def run_tool(
             return result
         if inspect.isawaitable(result):
             result = await result
-    return await _last_item(result) if _is_async_iterator(result) else result
+    return await _read_last_item(result) if _is_async_iterator(result) else result
 
 
-async def read_output(
+async def read_output_iterators(
     tool: PreparedTool, output: Any, policy: ExecutionPolicy, threads: InvocationThreads, call_id: str
 ) -> Any:
     """Return an output with its iterators as lists, read where the tool runs."""
     what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
-    work = partial(read_iterators, output, policy, what, is_declared=is_declared)
+    work = partial(replace_iterators_by_lists, output, policy, what, is_declared=is_declared)
     return await _run_in_thread(tool, call_id, threads, work)
 
 
@@ -173,21 +173,21 @@ async def run_hook(
     """Call a host's hook for a tool call and return its result. A sync hook runs in a thread, as tools do."""
     if classify_execute(hook) == "async":
         return await hook(*arguments)
-    answer = await _ThreadCall(tool_name, call_id, partial(hook, *arguments)).result(threads.run_tool)
+    answer = await _ThreadCall(tool_name, call_id, partial(hook, *arguments)).run_in_thread(threads.run_tool)
     return await answer if inspect.isawaitable(answer) else answer
 
 
 def _run_in_thread(
     tool: PreparedTool, call_id: str, threads: InvocationThreads, work: Callable[[], Any]
 ) -> Coroutine[Any, Any, Any]:
-    return _ThreadCall(tool.name, call_id, work).result(threads.run_tool)
+    return _ThreadCall(tool.name, call_id, work).run_in_thread(threads.run_tool)
 
 
 def _is_async_iterator(value: Any) -> TypeGuard[AsyncIterable[Any]]:
     return type(value) not in _PLAIN_TYPES and isinstance(value, AsyncIterable)
 
 
-async def _last_item(items: AsyncIterable[Any]) -> Any:
+async def _read_last_item(items: AsyncIterable[Any]) -> Any:
     last: Any = None
     async for last in items:  # noqa: B007 - the last item is what is wanted
         pass
@@ -208,35 +208,35 @@ class _ThreadCall:
         self._is_abandoned = False
         self._late_error: BaseException | None = None
 
-    async def result(self, run_tool: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Any:
+    async def run_in_thread(self, run_tool: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Any:
         """Return the result of the work, run by ``run_tool``."""
         try:
-            return await run_tool(self._run)
+            return await run_tool(self._run_work)
         except asyncio.CancelledError:
-            self._abandon()
+            self._abandon_work()
             raise
         finally:
             self._late_error = None  # its traceback holds this object
 
-    def _run(self) -> Any:
+    def _run_work(self) -> Any:
         try:
             return self._work()
         except (StopIteration, GeneratorExit) as error:
             # A future cannot carry StopIteration, and GeneratorExit ends tasks: the call would never end.
-            self._keep_error(error)
+            self._store_or_log_error(error)
             raise RuntimeError(f"a tool raised {type(error).__name__}") from error
         except BaseException as error:
-            self._keep_error(error)
+            self._store_or_log_error(error)
             raise
 
-    def _abandon(self) -> None:
+    def _abandon_work(self) -> None:
         with self._lock:
             self._is_abandoned = True
             raised, self._late_error = self._late_error, None
         if raised is not None:
             log_late_failure(self._tool_name, self._call_id, raised)
 
-    def _keep_error(self, error: BaseException) -> None:
+    def _store_or_log_error(self, error: BaseException) -> None:
         with self._lock:
             if not self._is_abandoned:
                 self._late_error = error

@@ -13,7 +13,7 @@ ALL = "all"
 _ACCEPTED_FORMS = "a list of names, a mapping that a tool's metadata must contain, or a predicate function"
 
 
-class Selection:
+class ToolSelectionOption:
     """A selection of an agent's tools: the value of the option ``path``.
 
     ``predicate`` is a function that the plugin calls for its framework's tools; None if names or metadata select them.
@@ -49,7 +49,7 @@ class Selection:
         """True if only names select tools."""
         return self.predicate is None and not self._metadata and not self._is_all
 
-    def has(self, name: str, metadata: Mapping[str, Any] | None) -> bool:
+    def selects_tool(self, name: str, metadata: Mapping[str, Any] | None) -> bool:
         """Return whether a tool is selected, without a predicate."""
         if self._is_all or name in self.names:
             return True
@@ -64,7 +64,7 @@ class Selection:
 def describe_missing_name(path: str, name: str, tool_names: Collection[str]) -> str:
     """Return the message for a name in the option ``path`` without a tool."""
     hint = format_suggestion(find_nearest_names(name, tool_names))
-    return f"{path} names {name!r}, which is not among the tools.{hint or _list_names(tool_names)}"
+    return f"{path} names {name!r}, which is not among the tools.{hint or _format_available_names(tool_names)}"
 
 
 class CallRoutes(NamedTuple):
@@ -87,19 +87,19 @@ class ToolSelection:
     """The routes of a tool that programs cannot call."""
 
     def __init__(self, tools: Any, keep: Any, *, keep_path: str = "keep") -> None:
-        self.tools = None if tools is None else Selection(tools, "tools", may_be_all=True)
-        self.keep = Selection(keep, keep_path)
+        self.tools = None if tools is None else ToolSelectionOption(tools, "tools", may_be_all=True)
+        self.keep = ToolSelectionOption(keep, keep_path)
 
     def find_routes(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> CallRoutes:
         """Return the routes of a tool. Raises `ValueError` for an async function."""
         tools = None if self.tools is None else _is_selected(self.tools, name, metadata, arguments)
-        return _call_routes(is_kept=_is_selected(self.keep, name, metadata, arguments), is_named=tools)
+        return _create_call_routes(is_kept=_is_selected(self.keep, name, metadata, arguments), is_named=tools)
 
     async def find_routes_async(self, name: str, metadata: Mapping[str, Any] | None, *arguments: Any) -> CallRoutes:
         """Return the routes of a tool; functions may be async."""
         is_kept = await _is_selected_async(self.keep, name, metadata, arguments)
         is_named = None if self.tools is None else await _is_selected_async(self.tools, name, metadata, arguments)
-        return _call_routes(is_kept=is_kept, is_named=is_named)
+        return _create_call_routes(is_kept=is_kept, is_named=is_named)
 
     def require_known(self, tool_names: Collection[str]) -> None:
         """Raise `ValueError` for a name without a tool."""
@@ -122,10 +122,10 @@ class ToolSelection:
 
 
 def _is_selected(
-    selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
+    selection: ToolSelectionOption, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
 ) -> bool:
     if selection.predicate is None:
-        return selection.has(name, metadata)
+        return selection.selects_tool(name, metadata)
     answer = selection.predicate(*arguments)
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
@@ -135,15 +135,15 @@ def _is_selected(
 
 
 async def _is_selected_async(
-    selection: Selection, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
+    selection: ToolSelectionOption, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
 ) -> bool:
     if selection.predicate is None:
-        return selection.has(name, metadata)
+        return selection.selects_tool(name, metadata)
     answer = selection.predicate(*arguments)
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
-def _call_routes(*, is_kept: bool, is_named: bool | None) -> CallRoutes:
+def _create_call_routes(*, is_kept: bool, is_named: bool | None) -> CallRoutes:
     """Return the routes of a tool; ``is_named`` None: the agent has no ``tools``.
 
     Tools that ``tools`` leaves out stay with the model, so that none disappears.
@@ -165,7 +165,7 @@ def _metadata_matches(metadata: Mapping[str, Any], expected: Mapping[str, Any]) 
     return True
 
 
-def _list_names(tool_names: Iterable[str]) -> str:
+def _format_available_names(tool_names: Iterable[str]) -> str:
     names = sorted(tool_names)
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return f" There is {listed}." if names else " There is none."

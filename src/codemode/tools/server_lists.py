@@ -10,8 +10,8 @@ from typing import Any
 
 from ..data.json_values import encode_json
 from ..data.narrowing import is_mapping
-from ..schemas.compiled import json_type_name
-from ..trace.visible_text import clip_text, one_line
+from ..schemas.compiled import get_json_type_name
+from ..trace.visible_text import clip_text, clip_to_visible_line
 
 # A server may be hostile: its texts must not affect the other servers of a run.
 
@@ -23,24 +23,24 @@ MAX_ANNOTATION_BYTES = 4_000
 _MAX_ANNOTATION_VALUES = 200
 
 
-def to_plain_text(value: Any, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
+def to_bounded_text(value: Any, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
     """Return a plain `str` of at most ``max_characters``; None for other values."""
     if not isinstance(value, str):
         return None
     return clip_text(str.__str__(value), max_characters) or None
 
 
-def to_plain_texts(values: Iterable[Any]) -> tuple[str, ...]:
+def to_bounded_texts(values: Iterable[Any]) -> tuple[str, ...]:
     """Return the first strings of a list."""
-    texts = (to_plain_text(text) for text in values)
+    texts = (to_bounded_text(text) for text in values)
     return tuple(islice((text for text in texts if text is not None), MAX_CAPABILITIES))
 
 
-def to_plain_annotations(annotations: Mapping[Any, Any]) -> dict[str, Any]:
+def to_bounded_annotations(annotations: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the annotations that are small JSON."""
     result: dict[str, Any] = {}
     for name, value in islice(annotations.items(), MAX_ANNOTATIONS):
-        plain_name = to_plain_text(name)
+        plain_name = to_bounded_text(name)
         if plain_name is None:
             continue
         try:
@@ -66,7 +66,7 @@ DUPLICATE_REASON = "listed more than once; the first is used"
 CONFLICTING_DUPLICATE_REASON = "listed more than once, with different definitions; the first is used"
 
 
-class LeftOut:
+class OmittedEntries:
     """Entries of a list that programs do not get, by reason, and other problems of the list."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class LeftOut:
         self._counts: dict[str, int] = {}
         self._list_notes: dict[str, None] = {}
 
-    def add(self, reason: str, label: str) -> None:
-        """Note why an entry, named by `entry_label`, is left out."""
+    def add_entry(self, reason: str, label: str) -> None:
+        """Note why an entry, named by `format_entry_label`, is left out."""
         if reason not in self._counts and len(self._counts) >= MAX_NOTES:
             return
         self._counts[reason] = self._counts.get(reason, 0) + 1
@@ -83,20 +83,20 @@ class LeftOut:
         if len(labels) < _MAX_LABELS_PER_REASON and label not in labels:
             labels.append(label)
 
-    def note(self, text: str) -> None:
+    def add_list_note(self, text: str) -> None:
         """Note a problem of the whole list."""
         if len(self._list_notes) < MAX_NOTES:
-            self._list_notes[one_line(text, MAX_NOTE_CHARACTERS)] = None
+            self._list_notes[clip_to_visible_line(text, MAX_NOTE_CHARACTERS)] = None
 
-    def include(self, other: LeftOut) -> None:
+    def merge(self, other: OmittedEntries) -> None:
         """Add the notes of another part of the same list."""
         for reason, count in other._counts.items():
             for label in other._labels[reason]:
-                self.add(reason, label)
+                self.add_entry(reason, label)
             if reason in self._counts:
                 self._counts[reason] += count - len(other._labels[reason])
         for text in other._list_notes:
-            self.note(text)
+            self.add_list_note(text)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -107,30 +107,30 @@ class LeftOut:
         labels = self._labels[reason]
         unlisted = self._counts[reason] - len(labels)
         text = f"{', '.join(labels)}{f' and {unlisted} more' if unlisted > 0 else ''}: {reason}"
-        return one_line(text, MAX_NOTE_CHARACTERS)
+        return clip_to_visible_line(text, MAX_NOTE_CHARACTERS)
 
 
 def describe_json_type(value: Any) -> str:
     """Return the JSON type of a value with its article: "null", "an array"."""
-    name = json_type_name(value)
+    name = get_json_type_name(value)
     return name if value is None else f"{'an' if name[:1] in 'aeio' else 'a'} {name}"
 
 
-def entry_label(entry: Any, position: int) -> str:
+def format_entry_label(entry: Any, position: int) -> str:
     """Return an entry's label in notes: its quoted name, or its position in the list, from 1."""
     name = entry.get("name") if is_mapping(entry) else getattr(entry, "name", None)
     if isinstance(name, str) and name.strip():
-        return f'"{one_line(str.__str__(name), _MAX_NAME_CHARACTERS)}"'
+        return f'"{clip_to_visible_line(str.__str__(name), _MAX_NAME_CHARACTERS)}"'
     return f"entry {position:,}"
 
 
-def log_left_out(log: logging.Logger, server: str, notes: Sequence[str]) -> None:
+def log_omitted_entries(log: logging.Logger, server: str, notes: Sequence[str]) -> None:
     """Log a warning about the problems of a server's list."""
     if notes:
         log.warning("the list of tools of server %r cannot be used as a whole: %s", server, "; ".join(notes))
 
 
-class PageCursors:
+class PageCursorTracker:
     """Tracks the cursor of the next page. Limits the number of pages and stops at repeated cursors.
 
     ``cursor`` is None for the first page. An empty cursor is valid by the specification; a server that means the end
@@ -138,14 +138,14 @@ class PageCursors:
     repeated entries are no further problem.
     """
 
-    def __init__(self, left_out: LeftOut) -> None:
+    def __init__(self, left_out: OmittedEntries) -> None:
         self.cursor: Any = None
         self.is_repeat = False
         self._page = 1
         self._seen: set[Any] = set()
         self._left_out = left_out
 
-    def follow(self, cursor: Any, *, has_new: bool) -> bool:
+    def advance_to(self, cursor: Any, *, has_new: bool) -> bool:
         """Take the cursor of a page; return whether there is another page to request.
 
         ``has_new``: the page has an entry that earlier pages did not have.
@@ -153,14 +153,14 @@ class PageCursors:
         if cursor is None:
             return False
         if isinstance(cursor, bool) or not isinstance(cursor, str | int):
-            self._stop(f"has a nextCursor that is {describe_json_type(cursor)}, not a string")
+            self._record_end_of_list(f"has a nextCursor that is {describe_json_type(cursor)}, not a string")
             return False
         if not has_new and (cursor in self._seen or self.cursor == ""):
             if cursor != "" and self.cursor != "":
-                self._stop("gives the cursor of an earlier page and no new entry")
+                self._record_end_of_list("gives the cursor of an earlier page and no new entry")
             return False
         if self._page >= MAX_PAGES:
-            self._left_out.note(f"the list has more than {MAX_PAGES:,} pages; the rest is left out")
+            self._left_out.add_list_note(f"the list has more than {MAX_PAGES:,} pages; the rest is left out")
             return False
         self.is_repeat = cursor == "" or cursor in self._seen
         self._seen.add(cursor)
@@ -168,13 +168,13 @@ class PageCursors:
         self._page += 1
         return True
 
-    def note_refusal(self, reason: str) -> None:
+    def record_page_refusal(self, reason: str) -> None:
         """Note that the server refused a page after the first; earlier pages are used."""
         if self.cursor != "":
-            self._left_out.note(
-                f"page {self._page:,} of the list was refused: {one_line(reason, _MAX_REFUSAL_CHARACTERS)};"
+            self._left_out.add_list_note(
+                f"page {self._page:,} of the list was refused: {clip_to_visible_line(reason, _MAX_REFUSAL_CHARACTERS)};"
                 " what it would have listed is left out"
             )
 
-    def _stop(self, why: str) -> None:
-        self._left_out.note(f"page {self._page:,} of the list {why}; the list is taken to end there")
+    def _record_end_of_list(self, why: str) -> None:
+        self._left_out.add_list_note(f"page {self._page:,} of the list {why}; the list is taken to end there")

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_iterable
-from ..options.checked_fields import WrongTypeError, require_mapping_or_none, require_one_of, require_string_or_none
+from ..options.checked_fields import WrongTypeError, make_choice_check, require_mapping_or_none, require_string_or_none
 from ..schemas.patterns import are_patterns_foreign, foreign_patterns
 from .context import ToolCallContext
 from .parameters import NO_VALUE, FunctionDescription, describe_function
-from .tool_schemas import InferredOutput, ToolSchemas, admit_schema
+from .tool_schemas import InferredOutput, ToolSchemas, check_or_repair_schema
 
 if TYPE_CHECKING:
     from ..options.parts import OutputValidation
@@ -53,7 +53,7 @@ _FIELD_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NUMBER_FORMAT = re.compile(r",?(\.\d)?f?")
 
 
-def parse_summary(template: str) -> list[tuple[str, str | None, str]]:
+def parse_summary_template(template: str) -> list[tuple[str, str | None, str]]:
     """Split ``"{order.id}: {amount:.2f} EUR"`` into texts, each with the input field that follows it.
 
     The third part is a number format: ``.2f``, ``,.2f`` or empty. Raises `ValueError` for other templates.
@@ -68,7 +68,7 @@ def parse_summary(template: str) -> list[tuple[str, str | None, str]]:
     return parts
 
 
-_check_output_validation = require_one_of(None, "warn", "strict")
+_check_output_validation = make_choice_check(None, "warn", "strict")
 
 ToolFunction: TypeAlias = Callable[[], Any] | Callable[[Any], Any] | Callable[[Any, ToolCallContext], Any]
 """Takes the validated input and the context, only the input, or nothing. Type checkers infer lambda arguments."""
@@ -141,8 +141,8 @@ class Tool:
             "name": name,
             "execute": execute,
             "description": description,
-            "input_schema": admit_schema(input_schema, "input", name, is_foreign=is_foreign),
-            "output_schema": admit_schema(output_schema, "output", name, is_foreign=is_foreign),
+            "input_schema": check_or_repair_schema(input_schema, "input", name, is_foreign=is_foreign),
+            "output_schema": check_or_repair_schema(output_schema, "output", name, is_foreign=is_foreign),
             "needs_approval": needs_approval,
             "input_examples": tuple(input_examples),
             "to_model_output": to_model_output,
@@ -157,7 +157,7 @@ class Tool:
         schemas = ToolSchemas(name, self.input_schema, self.output_schema, is_foreign=is_foreign)
         object.__setattr__(self, "schemas", schemas)
         if not is_foreign:
-            schemas.refuse_patterns()
+            schemas.compile_schemas_with_patterns()
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> Tool:
@@ -205,7 +205,7 @@ def _check_callable(tool_name: str, option: str, value: Any) -> None:
 
 def _check_summary(tool_name: str, summary: str) -> None:
     try:
-        parse_summary(summary)
+        parse_summary_template(summary)
     except ValueError as error:
         raise ValueError(f"summary of tool {tool_name!r}: {error}") from None
 

@@ -67,15 +67,15 @@ class ToolResult:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ToolResult):
             return NotImplemented
-        return self._parts() == other._parts()
+        return self._get_compared_fields() == other._get_compared_fields()
 
     __hash__ = None  # type: ignore[assignment] - blocks are not hashable
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _get_compared_fields(self) -> tuple[Any, ...]:
         return self.content, self.has_structured_content, self.structured_content, self.is_error
 
 
-def unwrap_result(result: ToolResult, require_capacity: RequireCapacity | None = None) -> Any:
+def to_program_value(result: ToolResult, require_capacity: RequireCapacity | None = None) -> Any:
     """Return the value that a program gets of a successful result.
 
     ``require_capacity`` raises for content beyond the limits: it gets the content, and the total bytes and number.
@@ -83,13 +83,13 @@ def unwrap_result(result: ToolResult, require_capacity: RequireCapacity | None =
     """
     if result.has_structured_content:
         return result.structured_content
-    blocks = get_blocks(result)
+    blocks = to_plain_blocks(result)
     if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
         return blocks[0]["text"]
     if current_registry.get() is None:
         return {"content": blocks}
     contents = _MediaDecoder(require_capacity)
-    return {"content": [contents.get_media(block) or block for block in blocks]}
+    return {"content": [contents.decode_block_media(block) or block for block in blocks]}
 
 
 class _MediaDecoder:
@@ -101,7 +101,7 @@ class _MediaDecoder:
         self._by_identity: dict[tuple[int, str], MediaContent | None] = {}  # by the identity of the text
         self._by_prefix: dict[tuple[int, str, str], list[tuple[str, MediaContent | None]]] = {}
 
-    def get_media(self, block: dict[str, Any]) -> MediaContent | None:
+    def decode_block_media(self, block: dict[str, Any]) -> MediaContent | None:
         """Return the media of a block; None for other blocks."""
         holder = block.get("resource") if block["type"] == "resource" else block
         text = None if not is_mapping(holder) else holder.get("blob" if holder is not block else "data")
@@ -110,10 +110,10 @@ class _MediaDecoder:
             return None
         key = id(text), mime_type
         if key not in self._by_identity:
-            self._by_identity[key] = self._get_or_decode(text, mime_type)
+            self._by_identity[key] = self._get_or_decode_media(text, mime_type)
         return self._by_identity[key]
 
-    def _get_or_decode(self, text: str, mime_type: str) -> MediaContent | None:
+    def _get_or_decode_media(self, text: str, mime_type: str) -> MediaContent | None:
         candidates = self._by_prefix.setdefault((len(text), mime_type, text[:_PREFIX_CHARACTERS]), [])
         for other, content in candidates:
             if other == text:
@@ -145,12 +145,12 @@ def _decode_chunk(start: int, text: str) -> bytes:
     return binascii.a2b_base64(chunk, strict_mode=True)
 
 
-def get_blocks(result: ToolResult) -> list[dict[str, Any]]:
+def to_plain_blocks(result: ToolResult) -> list[dict[str, Any]]:
     """Return the blocks of a result as plain mappings. Raises `TypeError` for an invalid block."""
     return [_to_plain_block(block) for block in result.content]
 
 
-def describe_failure(result: ToolResult, tool_name: str) -> str:
+def format_failure_message(result: ToolResult, tool_name: str) -> str:
     """Return the error message of a result.
 
     It is the text of its blocks and embedded resources, and the address of links; if these say no more than that the
@@ -159,7 +159,7 @@ def describe_failure(result: ToolResult, tool_name: str) -> str:
     texts: list[str] = []
     remaining = _MAX_FAILURE_CHARACTERS
     for block in map(_to_plain_block, result.content):
-        text = _block_text(block)
+        text = _get_block_text(block)
         if text:
             texts.append(str.__str__(text[:remaining]))
             remaining -= len(texts[-1]) + 1
@@ -168,12 +168,12 @@ def describe_failure(result: ToolResult, tool_name: str) -> str:
     text = "\n".join(texts)
     is_informative = len(text) > _MAX_UNINFORMATIVE_CHARACTERS or not _UNINFORMATIVE.fullmatch(text.strip())
     if not is_informative and result.structured_content not in (None, "", {}, []):
-        structured_text = _to_text(result.structured_content)
+        structured_text = _to_bounded_text(result.structured_content)
         text = f"{text}\n{structured_text}" if text and structured_text else text or structured_text
     return text[:_MAX_FAILURE_CHARACTERS] or f"tool {tool_name!r} failed"
 
 
-def _block_text(block: Mapping[str, Any]) -> str | None:
+def _get_block_text(block: Mapping[str, Any]) -> str | None:
     resource = block.get("resource")
     text = resource.get("text") if block["type"] == "resource" and is_mapping(resource) else block.get("text")
     if block["type"] == "resource_link" and not isinstance(text, str):
@@ -181,7 +181,7 @@ def _block_text(block: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _to_text(value: Any) -> str:
+def _to_bounded_text(value: Any) -> str:
     """Return a string as it is, other values as JSON; of a value that is too large, its small members."""
     if isinstance(value, str):
         return value[:_MAX_FAILURE_CHARACTERS]
@@ -208,10 +208,10 @@ def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> To
     blocks, value = _parse_content(content)
     if not blocks and value is NOT_GIVEN:
         blocks, value = _parse_content(raw.get("toolResult"))
-    if _is_superseded(structured, blocks, value, output_schema):
+    if _is_structured_value_superseded(structured, blocks, value, output_schema):
         structured = value
     elif value is not NOT_GIVEN:
-        blocks = [{"type": "text", "text": _to_text(value)}]
+        blocks = [{"type": "text", "text": _to_bounded_text(value)}]
     flag = raw.get("isError", raw.get("is_error"))
     is_error = flag is True or flag in (1, "true", "True")
     if structured is NOT_GIVEN and (is_error or not blocks):
@@ -220,7 +220,7 @@ def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> To
     return ToolResult(blocks, structured, is_error)
 
 
-def _is_superseded(structured: Any, blocks: Sequence[Any], value: Any, output_schema: Any) -> bool:
+def _is_structured_value_superseded(structured: Any, blocks: Sequence[Any], value: Any, output_schema: Any) -> bool:
     """Return whether other content replaces a structured value."""
     if structured is NOT_GIVEN:
         return True
@@ -243,7 +243,7 @@ def _allows_null(schema: Any) -> bool:
 
 def _has_content(block: Any) -> bool:
     try:
-        text = _block_text(_to_plain_block(block))
+        text = _get_block_text(_to_plain_block(block))
     except TypeError:
         return True
     return text is None or text.strip() not in ("", "null", "{}", "[]", '""')
@@ -261,7 +261,7 @@ def _parse_content(content: Any) -> tuple[list[Any], Any]:
     for entry in entries:
         if entry is None:
             continue
-        if is_block(entry):
+        if is_content_block(entry):
             blocks.append(entry)
         elif isinstance(entry, str):
             blocks.append({"type": "text", "text": entry})
@@ -273,11 +273,11 @@ def _parse_content(content: Any) -> tuple[list[Any], Any]:
     if others and len(others) == len(blocks):
         return [], content
     for index, entry in others:
-        blocks[index] = {"type": "text", "text": _to_text(entry)}
+        blocks[index] = {"type": "text", "text": _to_bounded_text(entry)}
     return blocks, NOT_GIVEN
 
 
-def is_block(entry: Any) -> bool:
+def is_content_block(entry: Any) -> bool:
     """Return whether an entry is a block: a mapping with a type, or a model of an SDK."""
     return isinstance(entry.get("type"), str) if is_mapping(entry) else hasattr(entry, "model_dump")
 

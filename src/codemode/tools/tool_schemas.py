@@ -15,7 +15,7 @@ from ..data.narrowing import is_mapping
 from ..errors import CodeModeError
 from ..options.checked_fields import WrongTypeError
 from ..records import record
-from ..schemas.compiled import CompiledSchema, require_bounded_size
+from ..schemas.compiled import CompiledSchema, require_bounded_schema_size
 from ..schemas.patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
 from ..schemas.plain_types import PlainSchema, find_plain_type
 from ..trace.failures import log_repaired_schema, log_unusable_schema
@@ -83,17 +83,17 @@ class ToolSchemas:
     @cached_property
     def input(self) -> CompiledSchema | None:
         """The validator of inputs; None accepts anything. Raises `ValueError` naming the tool of a broken schema."""
-        return self._compile("input")
+        return self._compile_side("input")
 
     @cached_property
     def output(self) -> CompiledSchema | None:
         """The validator of outputs, likewise."""
-        return self._compile("output")
+        return self._compile_side("output")
 
     @property
-    def kinds(self) -> set[str]:
-        """Their kinds, "type" or "dict", for `load_schema_kind`; plain types need nothing loaded."""
-        return {kind for mode, schema in self._schemas.items() for kind in _schema_kinds(schema, mode)}
+    def schema_kinds(self) -> set[str]:
+        """Their kinds, "type" or "dict", for `import_schema_compiler`; plain types need nothing loaded."""
+        return {kind for mode, schema in self._schemas.items() for kind in _list_schema_kinds(schema, mode)}
 
     @property
     def is_late(self) -> bool:
@@ -106,7 +106,7 @@ class ToolSchemas:
         schema = self._schemas["input"]
         return schema.outline if isinstance(schema, FrameworkSchema) else None
 
-    def text(self, mode: Mode) -> str:
+    def get_definition_text(self, mode: Mode) -> str:
         """Return a text that changes with the schema: its JSON Schema, or the definition of a late one."""
         schema = self._schemas[mode]
         if isinstance(schema, FrameworkSchema) and schema.is_late:
@@ -117,7 +117,7 @@ class ToolSchemas:
         except (CodeModeError, ValueError):  # it has a default that is not JSON
             return ""
 
-    def refuse_patterns(self) -> None:
+    def compile_schemas_with_patterns(self) -> None:
         """Compile schemas that may contain patterns now; other errors are reported later, except for a type's name."""
         for mode, schema in self._schemas.items():
             if schema is None or isinstance(schema, Mapping | bool | InferredOutput | FrameworkSchema):
@@ -132,17 +132,17 @@ class ToolSchemas:
                 if isinstance(error.__cause__, PatternRefusedError) or isinstance(schema, str):
                     raise
 
-    def _compile(self, mode: Mode) -> CompiledSchema | None:
+    def _compile_side(self, mode: Mode) -> CompiledSchema | None:
         return compile_schema(self._schemas[mode], mode, self._tool_name, is_foreign=self.is_foreign)
 
 
-def admit_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
+def check_or_repair_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -> Any:
     """Return a schema for a tool, for a foreign tool None instead of an invalid one.
 
     Raises `ValueError` for a JSON Schema with an unusable pattern, and for a value that is not a schema.
     """
     if not is_foreign:
-        return _check_tool_schema(schema, mode, tool_name)
+        return _require_valid_schema(schema, mode, tool_name)
     try:
         return _repair_foreign_schema(schema, mode, tool_name)
     except Exception as error:  # noqa: BLE001 - a stranger's values may do anything when they are looked at
@@ -150,11 +150,11 @@ def admit_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool) -
         return None
 
 
-def _check_tool_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
+def _require_valid_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
-        require_bounded_size(schema)
+        require_bounded_schema_size(schema)
         require_linear_patterns(schema)
     except ValueError as error:
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
@@ -165,12 +165,12 @@ def _repair_foreign_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
-        require_bounded_size(schema)
+        require_bounded_schema_size(schema)
     except ValueError:
         return schema  # `compile_schema` warns, and goes without it
     refusals = find_refused_patterns(schema)
     for reason in refusals.values():
-        _warn(mode, tool_name, reason)
+        _log_pattern_warning(mode, tool_name, reason)
     return remove_patterns(schema, refusals) if refusals else schema
 
 
@@ -194,17 +194,17 @@ def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool)
     """Return the validator of a schema; None accepts anything. Raises `ValueError` naming the tool of a broken one."""
     if isinstance(schema, FrameworkSchema):
         return schema.compile(partial(compile_schema, mode=mode, tool_name=tool_name, is_foreign=is_foreign))
-    if plain := _compile_plain(schema, mode):
+    if plain := _compile_plain_type(schema, mode):
         return plain
 
-    def refuse(error: PatternRefusedError) -> None:
+    def refuse_pattern(error: PatternRefusedError) -> None:
         if not is_foreign:
             raise error
-        _warn(mode, tool_name, str(error))
+        _log_pattern_warning(mode, tool_name, str(error))
 
     if isinstance(schema, InferredOutput):
         try:
-            return _compile_type(schema.annotation, mode, refuse)
+            return _compile_type(schema.annotation, mode, refuse_pattern)
         except ValueError:
             # The annotation may be for readers only: a type that is not JSON is no error.
             return None
@@ -216,9 +216,11 @@ def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool)
             return _compile_parameters(schema)
         if isinstance(schema, Mapping | bool):
             return _compile_json_schema(
-                admit_schema(schema, mode, tool_name, is_foreign=True) if is_foreign else schema, mode, tool_name
+                check_or_repair_schema(schema, mode, tool_name, is_foreign=True) if is_foreign else schema,
+                mode,
+                tool_name,
             )
-        return _compile_type(schema, mode, refuse)
+        return _compile_type(schema, mode, refuse_pattern)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
             log_unusable_schema(mode, tool_name, error)
@@ -226,15 +228,15 @@ def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool)
         raise ValueError(f"{mode}_schema of tool {tool_name!r}: {error}") from error
 
 
-def _schema_kinds(schema: Any, mode: Mode) -> set[str]:
+def _list_schema_kinds(schema: Any, mode: Mode) -> set[str]:
     if isinstance(schema, FrameworkSchema):
         return {"dict", "type"}
     if isinstance(schema, Mapping | bool):
         return {"dict"}
-    return set() if schema is None or _compile_plain(schema, mode) else {"type"}
+    return set() if schema is None or _compile_plain_type(schema, mode) else {"type"}
 
 
-def _compile_plain(schema: Any, mode: Mode) -> CompiledSchema | None:
+def _compile_plain_type(schema: Any, mode: Mode) -> CompiledSchema | None:
     """Return the validator of a type that needs no pydantic."""
     if isinstance(schema, Parameters):
         return create_plain_validator(schema, partial(_compile_parameters, schema))
@@ -252,9 +254,9 @@ def _compile_parameters(parameters: Parameters) -> CompiledSchema:
 
 
 def _compile_json_schema(schema: Any, mode: Mode, tool_name: str) -> CompiledSchema:
-    from ..schemas.json_schemas import DictSchema
+    from ..schemas.json_schemas import CompiledJsonSchema
 
-    compiled_schema = DictSchema(schema, mode)
+    compiled_schema = CompiledJsonSchema(schema, mode)
     if compiled_schema.notes:
         log_repaired_schema(mode, tool_name, compiled_schema.notes)
     return compiled_schema
@@ -266,19 +268,19 @@ def _compile_type(annotation: Any, mode: Mode, refuse: _Refuse | None = None) ->
     return TypeSchema(annotation, mode, *([refuse] if refuse else []))
 
 
-def load_schema_kind(kind: str) -> None:
+def import_schema_compiler(kind: str) -> None:
     """Import what compiles and validates schemas of a kind, which takes time and reads files."""
     if kind == "type":
         from ..schemas.python_types import TypeSchema
 
         TypeSchema(int, "input")  # also loads pydantic's plugins
     else:
-        from ..schemas.json_schemas import DictSchema
+        from ..schemas.json_schemas import CompiledJsonSchema
 
-        DictSchema(True).validate_input(None)
+        CompiledJsonSchema(True).validate_input(None)
 
 
-def _warn(mode: Mode, tool_name: str, reason: str) -> None:
+def _log_pattern_warning(mode: Mode, tool_name: str, reason: str) -> None:
     _log.warning("the %s schema of tool %r is used without a pattern: %s", mode, tool_name, reason)
 
 
@@ -292,13 +294,13 @@ def compile_foreign_schemas(name: str, input_schema: Any, output_schema: Any) ->
         schemas = ToolSchemas(name, remaining["input"], remaining["output"], is_foreign=True)
         if schemas.is_late:  # late schemas cannot be broken
             return schemas
-        broken: list[Mode] = [side for side in remaining if not _can_compile(schemas, side, name)]
+        broken: list[Mode] = [side for side in remaining if not _compile_or_warn(schemas, side, name)]
         if not broken:
             return schemas
         remaining |= dict.fromkeys(broken)
 
 
-def _can_compile(schemas: ToolSchemas, side: Mode, name: str) -> bool:
+def _compile_or_warn(schemas: ToolSchemas, side: Mode, name: str) -> bool:
     try:
         _ = getattr(schemas, side)
     except ValueError as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from ..records import record
-from .failures import iterate_causes, read_message
+from .failures import get_exception_text, iterate_causes
 from .late_values import LazyValue, get_stored_value, with_lazy_fields
 
 CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
@@ -20,7 +20,7 @@ INTERRUPT_TYPE = "code-mode-interrupt"
 
 
 @record(kw_only=True)
-class Event:
+class InvocationEvent:
     """Something that happened in one invocation. Times are host wall-clock milliseconds."""
 
     kind: ClassVar[str] = ""
@@ -35,13 +35,15 @@ class Event:
         raised, which may say anything.
         """
         values = ((name, getattr(self, name)) for name in self.__match_args__)
-        plain = {_camel_case(name): _to_plain(value, causes=causes) for name, value in values if value is not None}
+        plain = {
+            _to_camel_case(name): _to_plain_value(value, causes=causes) for name, value in values if value is not None
+        }
         return {"kind": self.kind, **plain} if self.kind else plain
 
 
 @with_lazy_fields("input", "input_bytes")
 @record(kw_only=True)
-class NestedToolCallEvent(Event):
+class NestedToolCallEvent(InvocationEvent):
     """The program called a tool. Comes before lookup, validation and approval. ``bridge_index`` counts from 1.
 
     With a ``pipeline.before`` it comes after that, with the changed input; None for a call that did not get so far.
@@ -99,8 +101,8 @@ class NestedToolResultEvent(NestedToolCallEvent):
         return len(output.text) if isinstance(output, LazyValue) else None
 
     def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
-        """Return the event as `Event.to_dict` does."""
-        plain = Event.to_dict(self, causes=causes)
+        """Return the event as `InvocationEvent.to_dict` does."""
+        plain = InvocationEvent.to_dict(self, causes=causes)
         plain.pop("shownInput", None)
         if self.interrupt_id is None:
             return plain
@@ -115,7 +117,7 @@ class NestedToolResultEvent(NestedToolCallEvent):
 
 
 @record(kw_only=True)
-class FetchRequestEvent(Event):
+class FetchRequestEvent(InvocationEvent):
     """The program asked for a URL."""
 
     kind: ClassVar[str] = "fetch"
@@ -147,7 +149,7 @@ class FetchResultEvent(FetchRequestEvent):
 
 
 @record(kw_only=True)
-class ConsoleEvent(Event):
+class ConsoleEvent(InvocationEvent):
     """The program wrote a line to its console. ``level`` is debug, log, info, warn or error.
 
     ``written_at_ms`` is when the host heard of it, which it does of all lines of one turn together.
@@ -159,7 +161,7 @@ class ConsoleEvent(Event):
 
 
 @record(kw_only=True)
-class GuestMessageEvent(Event):
+class GuestMessageEvent(InvocationEvent):
     """A message of the program to the host's listeners. A replay does not repeat it.
 
     ``kind`` "log" has ``level``, ``message`` and ``metadata``, "notify" has ``event`` and ``payload``.
@@ -174,7 +176,7 @@ class GuestMessageEvent(Event):
 
 
 @record(kw_only=True)
-class RefusalEvent(Event):
+class RefusalEvent(InvocationEvent):
     """A program requested an operation that its surface forbids.
 
     ``reason`` "static_rule" comes before anything runs and has ``violations``, each ``{"kind", "name"?, "location"}``;
@@ -191,7 +193,7 @@ class RefusalEvent(Event):
 
 @with_lazy_fields("asked")
 @record(kw_only=True)
-class CatalogEvent(Event):
+class CatalogEvent(InvocationEvent):
     """A search of the catalog, or a description of its tools, for a program or the model itself.
 
     ``asked`` is the query, or the names. ``result_count`` is None if unknown.
@@ -207,14 +209,14 @@ class CatalogEvent(Event):
 
 
 @record(kw_only=True)
-class InterruptEvent(Event):
+class InterruptEvent(InvocationEvent):
     """The invocation paused. ``interrupt`` is the `Interrupt` that the caller gets."""
 
     interrupt: Any
 
 
 @record(kw_only=True)
-class InvocationStarted(Event):
+class InvocationStarted(InvocationEvent):
     """The run begins; it has no worker yet. The program is given by its UTF-8 length and SHA-256, never its text.
 
     ``source`` "invoke": the model calls one tool itself, and there is no SHA-256. ``resumed``: it continues after a
@@ -231,29 +233,29 @@ class InvocationStarted(Event):
 
 
 @record(kw_only=True)
-class WorkerTaken(Event):
+class WorkerAcquiredEvent(InvocationEvent):
     """The invocation got its worker, after ``wait_ms``. Only for the library's own listeners."""
 
     wait_ms: float
 
 
-def _camel_case(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
-def _to_plain(value: Any, *, causes: bool) -> Any:
+def _to_plain_value(value: Any, *, causes: bool) -> Any:
     if isinstance(value, BaseException):
         return _to_plain_error(value, list(iterate_causes(value)) if causes else [])
     if isinstance(value, tuple):
-        return [_to_plain(item, causes=causes) for item in cast("tuple[Any, ...]", value)]
-    if isinstance(value, Event):
+        return [_to_plain_value(item, causes=causes) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, InvocationEvent):
         return value.to_dict(causes=causes)
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def _to_plain_error(error: BaseException, causes: list[BaseException]) -> dict[str, Any]:
-    plain: dict[str, Any] = {"name": type(error).__name__, "message": read_message(error)}
+    plain: dict[str, Any] = {"name": type(error).__name__, "message": get_exception_text(error)}
     code = getattr(error, "code", None)
     if isinstance(code, str):
         plain["code"] = code

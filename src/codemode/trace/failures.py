@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from .visible_text import one_line
+from .visible_text import clip_to_visible_line
 
 TOOLS_LOGGER = logging.getLogger("codemode.tools")
 _MAX_CAUSES = 8
@@ -32,7 +32,7 @@ def log_repaired_schema(side: str, name: str, notes: Iterable[str]) -> None:
     )
 
 
-def log_mismatch(warning: str) -> None:
+def log_schema_mismatch(warning: str) -> None:
     """Log that an output misses its schema."""
     TOOLS_LOGGER.warning("%s", warning)
 
@@ -47,13 +47,13 @@ def log_tool_failure(message: str, raised: BaseException) -> None:
     log_failure(TOOLS_LOGGER, "%s", (message,), raised)
 
 
-def failure_line(error: BaseException) -> str:
+def format_failure_line(error: BaseException) -> str:
     """Return class and text of what made a call fail on one line, for the host alone to see."""
     raised = error.__cause__ or error
-    return one_line(f"{type(raised).__name__}: {read_message(raised)}", _MAX_LINE_CHARACTERS)
+    return clip_to_visible_line(f"{type(raised).__name__}: {get_exception_text(raised)}", _MAX_LINE_CHARACTERS)
 
 
-def read_message(error: BaseException) -> str:
+def get_exception_text(error: BaseException) -> str:
     """Return the text of any exception, even if its own ``__str__`` fails."""
     try:
         return str(error)
@@ -72,13 +72,13 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
         yield cause
 
 
-def group_members(error: BaseException) -> tuple[BaseException, ...]:
+def get_group_members(error: BaseException) -> tuple[BaseException, ...]:
     """Return what an exception group holds; nothing of another error."""
     return cast("BaseExceptionGroup[BaseException]", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
 def _find_cause(error: BaseException) -> BaseException | None:
-    if members := group_members(error):
+    if members := get_group_members(error):
         return members[0]
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 

@@ -38,10 +38,10 @@ class _LazyField:
     def __get__(self, event: Any, owner: type | None = None) -> Any:
         if event is None:
             return self
-        stored = self.get_stored(event)
+        stored = self.get_stored_value(event)
         return stored.value() if type(stored) is LazyValue else stored
 
-    def get_stored(self, event: Any) -> Any:
+    def get_stored_value(self, event: Any) -> Any:
         return self._slot.__get__(event)
 
     def __set__(self, event: Any, value: Any) -> None:
@@ -50,7 +50,7 @@ class _LazyField:
 
 def get_stored_value(event: object, name: str) -> Any:
     """Return what such a field holds, which may be a `LazyValue`: for another event, without making its value."""
-    return getattr(type(event), name).get_stored(event)
+    return getattr(type(event), name).get_stored_value(event)
 
 
 def with_lazy_fields(*names: str) -> Callable[[type[EventT]], type[EventT]]:

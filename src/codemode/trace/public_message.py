@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ..cached_property import cached_property
-from .visible_text import one_line
+from .visible_text import clip_to_visible_line
 
 MASK = "[path]"
 
@@ -46,11 +46,11 @@ def mask_host_paths(text: str) -> str:
     """
     if found := _compile_os_error().search(text):  # its quoted part is always a path
         text = text[: found.end()] + _compile_quoted_path().sub(MASK, text[found.end() :])
-    text = _compile_host_paths(_working_directory()).sub(MASK, text)
+    text = _compile_host_paths(_find_working_directory()).sub(MASK, text)
     return _compile_general_paths().sub(lambda found: found["kept"] or MASK, text)
 
 
-def _working_directory() -> str:
+def _find_working_directory() -> str:
     try:
         return str(Path.cwd())
     except OSError:  # it was removed
@@ -142,18 +142,18 @@ _LINE_NUMBERS = _LazyPattern(
 
 def to_public_message(text: str, fallback: str) -> str:
     """Return the text on one line, of at most 200 characters; ``fallback`` where nothing is left of it."""
-    message = " ".join(filter(None, _remove_stack(text[:_MAX_READ_CHARACTERS])))
+    message = " ".join(filter(None, _split_without_stack_lines(text[:_MAX_READ_CHARACTERS])))
     message = _remove_paths_and_credentials(message)
     for pattern in (_STACK_IN_ONE_LINE, _LINE_NUMBERS):
         message = pattern.pattern.sub("", message)
-    message = one_line(" ".join(message.split()), MAX_PUBLIC_CHARACTERS)
+    message = clip_to_visible_line(" ".join(message.split()), MAX_PUBLIC_CHARACTERS)
     return message if any(map(str.isalnum, message.replace(MASK, ""))) else fallback
 
 
 def to_public_first_line(text: str, fallback: str) -> str:
     """Return the first line without paths and credentials, at most 500 characters; ``fallback`` if it is empty."""
     line = next((candidate for candidate in text[:_MAX_READ_CHARACTERS].splitlines() if candidate.strip()), "")
-    message = one_line(_remove_paths_and_credentials(line).strip(), MAX_LINE_CHARACTERS)
+    message = clip_to_visible_line(_remove_paths_and_credentials(line).strip(), MAX_LINE_CHARACTERS)
     return message if any(map(str.isalnum, message.replace(MASK, ""))) else fallback
 
 
@@ -161,7 +161,7 @@ def _remove_paths_and_credentials(text: str) -> str:
     return mask_host_paths(_CREDENTIALS.pattern.sub("", text))
 
 
-def _remove_stack(text: str) -> list[str]:
+def _split_without_stack_lines(text: str) -> list[str]:
     lines: list[str] = []
     has_source = False
     for raw_line in text.splitlines():

@@ -7,10 +7,10 @@ import re
 from typing import Any, Literal, cast
 
 from ..records import record
-from .events import ConsoleEvent, Event, FetchResultEvent, NestedToolResultEvent
-from .failures import failure_line, read_message
+from .events import ConsoleEvent, FetchResultEvent, InvocationEvent, NestedToolResultEvent
+from .failures import format_failure_line, get_exception_text
 from .late_values import LazyValue, get_stored_value, with_lazy_fields
-from .visible_text import align_columns, format_count, one_line
+from .visible_text import align_columns, clip_to_visible_line, format_count
 
 _MAX_LABEL_CHARACTERS = 80
 _MAX_ROWS = 200
@@ -48,7 +48,7 @@ _DETAIL_LINE_STYLE = "grid-column:1/-1;margin:-3px 0 0 12px"  # a line under tha
 
 @with_lazy_fields("bridge_requests")
 @record(kw_only=True)
-class Trace(Event):
+class Trace(InvocationEvent):
     """A whole invocation: every bridge request in the order in which they ended, and the console output.
 
     ``source_bytes`` counts the program, ``result_bytes`` the JSON text that it returned. ``tool_kind`` and
@@ -93,9 +93,9 @@ def _describe_failure(error: BaseException) -> str:
     details = cast("dict[str, Any]", details_found) if isinstance(details_found, dict) else {}
     name, line, column = (details.get(key) for key in ("name", "line", "column"))
     class_name = name if isinstance(name, str) and type(error).__name__ == _GUEST_ERROR_CLASS else type(error).__name__
-    cause = "" if error.__cause__ is None else f" ({failure_line(error)})"
+    cause = "" if error.__cause__ is None else f" ({format_failure_line(error)})"
     location = f" at line {line}, column {column}" if type(line) is int and type(column) is int else ""
-    return one_line(f"{class_name}: {read_message(error)}{cause}", _MAX_TEXT_CHARACTERS) + location
+    return clip_to_visible_line(f"{class_name}: {get_exception_text(error)}{cause}", _MAX_TEXT_CHARACTERS) + location
 
 
 def _format_input(request: NestedToolResultEvent | FetchResultEvent, max_characters: int) -> str:
@@ -110,7 +110,7 @@ def _format_input(request: NestedToolResultEvent | FetchResultEvent, max_charact
             "" if not input_value else json.dumps(input_value, ensure_ascii=False, default=str, separators=(",", ":"))
         )
     text = text[: max_characters + _MAX_SECRET_CHARACTERS]
-    return one_line(_CREDENTIALS.sub("", _SECRET_MEMBER.sub(rf"\1{_REDACTED}", text)), max_characters)
+    return clip_to_visible_line(_CREDENTIALS.sub("", _SECRET_MEMBER.sub(rf"\1{_REDACTED}", text)), max_characters)
 
 
 def _create_timeline_row(
@@ -119,8 +119,8 @@ def _create_timeline_row(
     size = "" if request.output_bytes is None else f", {format_count(request.output_bytes, 'byte')}"
     replayed = ", replayed" if request.replayed else ""
     started, lasted = request.started_at_ms - trace_started_at_ms, request.duration_ms
-    label = one_line(request.label, _MAX_LABEL_CHARACTERS)
-    failure = f": {failure_line(request.error)}" if request.status == "rejected" and request.error else ""
+    label = clip_to_visible_line(request.label, _MAX_LABEL_CHARACTERS)
+    failure = f": {format_failure_line(request.error)}" if request.status == "rejected" and request.error else ""
     status_text = f"{request.status}{size}{replayed}{failure}"
     call = f"{label} {_format_input(request, _MAX_INPUT_CHARACTERS)}".rstrip()
     return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", call, status_text
@@ -128,9 +128,9 @@ def _create_timeline_row(
 
 def _render_trace(trace: Trace) -> str:
     """Return one ``<div>`` with everything in it. Styles are inline, because notebooks remove style sheets."""
-    total_ms = max([trace.duration_ms, *(_end_offset_ms(trace, call) for call in trace.bridge_requests), 0.001])
+    total_ms = max([trace.duration_ms, *(_compute_end_offset_ms(trace, call) for call in trace.bridge_requests), 0.001])
     rows = [_render_row(request, trace, total_ms) for request in trace.bridge_requests[:_MAX_ROWS]]
-    parts = [_render_heading(trace), _render_error(trace), _render_waterfall(rows, total_ms)]
+    parts = [_render_heading(trace), _render_program_error(trace), _render_waterfall(rows, total_ms)]
     parts += [_render_omitted(len(trace.bridge_requests), _MAX_ROWS, "calls"), _render_console(trace.console)]
     return f'<div style="font:13px/1.5 system-ui,sans-serif;max-width:860px;color:inherit">{"".join(parts)}</div>'
 
@@ -161,7 +161,7 @@ def _render_waterfall(rows: list[str], span_ms: float) -> str:
 
 def _render_row(request: NestedToolResultEvent | FetchResultEvent, trace: Trace, span_ms: float) -> str:
     left = min(max((request.started_at_ms - trace.started_at_ms) / span_ms * 100, 0.0), 100 - _MIN_BAR_PERCENT)
-    width = min(max(_bar_duration_ms(request) / span_ms * 100, _MIN_BAR_PERCENT), 100 - left)
+    width = min(max(_compute_bar_duration_ms(request) / span_ms * 100, _MIN_BAR_PERCENT), 100 - left)
     colour = _COLOURS[request.status]
     fill = f"{_REPLAYED_PATTERN},{colour}" if request.replayed else colour
     label = _escape_line(request.label, _MAX_HTML_LABEL_CHARACTERS)
@@ -174,7 +174,7 @@ def _render_row(request: NestedToolResultEvent | FetchResultEvent, trace: Trace,
         f'<div style="{track}"><div style="{bar};background:{fill}"></div></div>'
         f'<span style="{_FAINT_STYLE};white-space:nowrap;font-variant-numeric:tabular-nums">'
         f"{_format_status(request)}</span>"
-        f"{_render_input(request)}{_render_failure(request)}"
+        f"{_render_input(request)}{_render_call_failure(request)}"
     )
 
 
@@ -185,13 +185,13 @@ def _render_input(request: NestedToolResultEvent | FetchResultEvent) -> str:
     return f'<span style="{style}">{_escape_html(text)}</span>'
 
 
-def _render_failure(request: NestedToolResultEvent | FetchResultEvent) -> str:
+def _render_call_failure(request: NestedToolResultEvent | FetchResultEvent) -> str:
     if request.status != "rejected" or request.error is None:
         return ""
     style = (
         f"{_DETAIL_LINE_STYLE};{_MONOSPACE_STYLE};font-size:12px;color:{_COLOURS['rejected']};overflow-wrap:anywhere"
     )
-    return f'<span style="{style}">{_escape_line(failure_line(request.error), _MAX_TEXT_CHARACTERS)}</span>'
+    return f'<span style="{style}">{_escape_line(format_failure_line(request.error), _MAX_TEXT_CHARACTERS)}</span>'
 
 
 def _format_status(request: NestedToolResultEvent | FetchResultEvent) -> str:
@@ -205,7 +205,7 @@ def _format_status(request: NestedToolResultEvent | FetchResultEvent) -> str:
     return " · ".join(facts)
 
 
-def _render_error(trace: Trace) -> str:
+def _render_program_error(trace: Trace) -> str:
     if trace.error is None:
         return ""
     text = _escape_html(_describe_failure(trace.error))
@@ -232,11 +232,11 @@ def _render_omitted(count: int, maximum: int, noun: str) -> str:
     return f'<div style="{_FAINT_STYLE}">and {count - maximum} more {noun}</div>' if count > maximum else ""
 
 
-def _end_offset_ms(trace: Trace, request: NestedToolResultEvent | FetchResultEvent) -> float:
-    return request.started_at_ms + _bar_duration_ms(request) - trace.started_at_ms
+def _compute_end_offset_ms(trace: Trace, request: NestedToolResultEvent | FetchResultEvent) -> float:
+    return request.started_at_ms + _compute_bar_duration_ms(request) - trace.started_at_ms
 
 
-def _bar_duration_ms(request: NestedToolResultEvent | FetchResultEvent) -> float:
+def _compute_bar_duration_ms(request: NestedToolResultEvent | FetchResultEvent) -> float:
     """Return how long a call took in this run, in which one that was replayed took next to nothing."""
     return request.completed_at_ms - request.started_at_ms if request.replayed else request.duration_ms
 
@@ -248,4 +248,4 @@ def _escape_html(text: str) -> str:
 
 
 def _escape_line(text: str, max_characters: int) -> str:
-    return _escape_html(one_line(text, max_characters))
+    return _escape_html(clip_to_visible_line(text, max_characters))

@@ -18,6 +18,6 @@ FORMAT_CHARACTERS = (
 _BLANK_CHARACTER = re.compile(f"[{BLANK_CHARACTERS}]")
 
 
-def is_visible(text: str) -> bool:
+def has_only_visible_characters(text: str) -> bool:
     """Tell whether each character of a text is seen as itself: no control, direction, filler, or unusual space."""
     return text.isprintable() and (text.isascii() or _BLANK_CHARACTER.search(text) is None)

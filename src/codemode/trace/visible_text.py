@@ -5,31 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from .unseen import is_visible
+from .unseen import has_only_visible_characters
 
 _UNUSUAL_LINE_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
 
 
-def visible(text: str, *, keep: str = "") -> str:
+def escape_invisible(text: str, *, keep: str = "") -> str:
     r"""Return the text with what cannot be seen, or moves the cursor or the reading direction, as ``\u`` escapes.
 
     ``keep`` lists characters to leave as they are, such as a newline.
     """
-    if is_visible(text):
+    if has_only_visible_characters(text):
         return text
-    return "".join(char if is_visible(char) or char in keep else _escape_character(char) for char in text)
+    return "".join(
+        char if has_only_visible_characters(char) or char in keep else _escape_character(char) for char in text
+    )
 
 
-def program_lines(source: str) -> list[str]:
+def split_program_lines(source: str) -> list[str]:
     """Return a program's lines as its engine counts them; no lines if its line ends are ambiguous."""
     if _UNUSUAL_LINE_ENDS.search(source):
         return []
     return [line.removesuffix("\r") for line in source.removesuffix("\n").split("\n")]
 
 
-def one_line(text: str, max_characters: int) -> str:
+def clip_to_visible_line(text: str, max_characters: int) -> str:
     """Return visible text on one line, clipped to so many characters."""
-    return clip_text(visible(text[: max_characters + 1]), max_characters)
+    return clip_text(escape_invisible(text[: max_characters + 1]), max_characters)
 
 
 def clip_text(text: str, max_characters: int) -> str:

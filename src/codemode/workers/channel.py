@@ -31,18 +31,18 @@ class SendQueue:
         self._messages.append(message)
         self.is_empty = False
 
-    def prepend_rest(self, rest: bytes) -> None:
+    def prepend_unsent_bytes(self, rest: bytes) -> None:
         """Begin with what is left of a frame that was sent while this was empty."""
         self._chunk = rest
         self.is_empty = False
 
-    def next_chunk(self) -> bytes | memoryview:
+    def peek_next_chunk(self) -> bytes | memoryview:
         """Return what comes next, at most some 100 KB; empty when there is nothing more."""
         if not self._chunk and self._messages:
             self._chunk = self._encode_next_messages()
         return self._chunk
 
-    def mark_sent(self, count: int) -> None:
+    def drop_sent_bytes(self, count: int) -> None:
         """Take out so many bytes of what came next."""
         if count < len(self._chunk):
             self._chunk = memoryview(self._chunk)[count:]
@@ -69,10 +69,10 @@ class SendQueue:
                 if frames:
                     break
                 self._messages.popleft()
-                self._pieces = message.iter_chunks()
+                self._pieces = message.iter_encoded_chunks()
                 return next(self._pieces)
             self._messages.popleft()
-            frames.append(message.frame())
+            frames.append(message.to_frame())
             size += len(frames[-1])
         return b"".join(frames)
 
@@ -155,7 +155,7 @@ class WorkerChannel:
             self._send_queue.append(message)
             self._flush()
         elif self._is_open:
-            frame, count = message.frame(), 0
+            frame, count = message.to_frame(), 0
             try:
                 count = self._socket.send(frame)
             except (BlockingIOError, InterruptedError):
@@ -163,7 +163,7 @@ class WorkerChannel:
             except OSError:
                 return  # as in `_write`
             if count < len(frame):
-                self._send_queue.prepend_rest(frame[count:])
+                self._send_queue.prepend_unsent_bytes(frame[count:])
                 self._start_writing()
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class WorkerChannel:
 
     def _flush(self) -> None:
         if self._is_open and not self._send_queue.is_empty:
-            self._write()
+            self._send_next_chunk()
             if not self._send_queue.is_empty:
                 self._start_writing()
 
@@ -267,7 +267,7 @@ class WorkerChannel:
         self._loop.add_writer(self._descriptor, self._on_writable)
 
     def _on_writable(self) -> None:
-        self._write()
+        self._send_next_chunk()
         if self._send_queue.is_empty and self._is_open and self._is_writing:
             self._stop_writing()
 
@@ -275,9 +275,9 @@ class WorkerChannel:
         self._is_writing = False
         self._loop.remove_writer(self._descriptor)
 
-    def _write(self) -> None:
+    def _send_next_chunk(self) -> None:
         try:
-            self._send_queue.mark_sent(self._socket.send(self._send_queue.next_chunk()))
+            self._send_queue.drop_sent_bytes(self._socket.send(self._send_queue.peek_next_chunk()))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
 
-def find_recorded_engine(distribution: str, module: str) -> tuple[str, str] | None:
+def find_engine_in_dist_info(distribution: str, module: str) -> tuple[str, str] | None:
     """Return path and version as the distribution's own record has them, as importlib.metadata would find them.
 
     None for all that is not one folder of metadata in a folder of `sys.path`: that is for importlib.metadata.
@@ -28,9 +28,11 @@ def find_recorded_engine(distribution: str, module: str) -> tuple[str, str] | No
     normalized_name = distribution.replace("-", "_")
     try:
         for entry in sys.path:
-            metadata_names = [name for name in _list_directory(entry) if _distribution_name(name) == normalized_name]
+            metadata_names = [
+                name for name in _list_directory(entry) if _parse_distribution_name(name) == normalized_name
+            ]
             if metadata_names:
-                return _read_engine_record(Path(entry or "."), metadata_names, module)
+                return _read_engine_from_dist_info(Path(entry or "."), metadata_names, module)
     except (OSError, UnicodeDecodeError):
         return None
     return None
@@ -43,14 +45,14 @@ def _list_directory(entry: str) -> list[str]:
         return []
 
 
-def _distribution_name(name: str) -> str:
+def _parse_distribution_name(name: str) -> str:
     stem, _, kind = name.rpartition(".")
     if kind not in ("dist-info", "egg-info"):
         return ""
     return stem.partition("-")[0].lower().replace(".", "_")
 
 
-def _read_engine_record(folder: Path, metadata_names: list[str], module: str) -> tuple[str, str] | None:
+def _read_engine_from_dist_info(folder: Path, metadata_names: list[str], module: str) -> tuple[str, str] | None:
     if len(metadata_names) != 1 or not metadata_names[0].endswith(".dist-info"):
         return None
     head = (folder / metadata_names[0] / "METADATA").read_text(encoding="utf-8").partition("\n\n")[0]
@@ -155,7 +157,7 @@ class WorkerImage:
 _engine_version: str | None = None
 
 
-def engine_version() -> str:
+def find_engine_version() -> str:
     """Version of the engine's distribution, as first found. Raises `CodeModeWorkerError` when it is missing."""
     return _engine_version or find_engine()[1]
 
@@ -172,7 +174,7 @@ def find_engine() -> tuple[str, str]:
     Raises `CodeModeWorkerError` when the distribution or the file is missing.
     """
     global _engine_version  # noqa: PLW0603 - one engine for the process
-    if recorded := find_recorded_engine(ENGINE_DISTRIBUTION, "_quickjs"):
+    if recorded := find_engine_in_dist_info(ENGINE_DISTRIBUTION, "_quickjs"):
         _engine_version = _engine_version or recorded[1]
         return recorded
     engine = _find_engine_distribution()

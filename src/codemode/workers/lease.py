@@ -30,7 +30,7 @@ class InvocationSlot:
 
     def __init__(self) -> None:
         outer = _current_slot.get()
-        self.outer = None if outer is None else _nearest_held_slot(outer)
+        self.outer = None if outer is None else _find_nearest_held_slot(outer)
         self.is_held = True
 
     def make_current(self) -> None:
@@ -38,15 +38,15 @@ class InvocationSlot:
         _current_slot.set(self)
 
 
-def nesting_depth() -> int:
+def compute_nesting_depth() -> int:
     """Return how many invocations that still have a slot wait for the code that asks."""
     count, slot = 0, _current_slot.get()
-    while slot is not None and (slot := _nearest_held_slot(slot)) is not None:
+    while slot is not None and (slot := _find_nearest_held_slot(slot)) is not None:
         count, slot = count + 1, slot.outer
     return count
 
 
-def _nearest_held_slot(slot: InvocationSlot | None) -> InvocationSlot | None:
+def _find_nearest_held_slot(slot: InvocationSlot | None) -> InvocationSlot | None:
     """Return the nearest enclosing run with a slot: an ended run waits for nothing, even with work left."""
     while slot is not None and not slot.is_held:
         slot = slot.outer
@@ -82,7 +82,7 @@ class SlotQueue:
         self._scope_text = scope_text
         self._lock = forkable_lock()
         # Those who wait, by depth, each in order of arrival.
-        self._waiting: tuple[dict[_Waiter, None], ...] = tuple({} for _ in range(MAX_EXTRA_SLOTS + 1))
+        self._waiting: tuple[dict[_SlotWaiter, None], ...] = tuple({} for _ in range(MAX_EXTRA_SLOTS + 1))
         self._extra_slots = 0  # how many slots more are taken than were free
         self.active = 0
 
@@ -126,10 +126,10 @@ class SlotQueue:
             raise self.create_busy_error(memory_limit_bytes, depth=depth)
         import asyncio
 
-        waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event(), memory_limit_bytes, depth)
+        waiter = _SlotWaiter(asyncio.get_running_loop(), asyncio.Event(), memory_limit_bytes, depth)
         with self._lock:
             self._waiting[depth][waiter] = None
-        self._lock_and_admit()  # a slot may have become free between the two
+        self._lock_and_admit_waiters()  # a slot may have become free between the two
         try:
             # Not wait_for(): in Python 3.11 it swallows a cancellation that comes together with the slot.
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -147,7 +147,7 @@ class SlotQueue:
         with self._lock:
             self._free_slot()
             if any(self._waiting):
-                self._admit_waiting()
+                self._admit_waiters()
 
     def _try_take_slot(self, memory_limit_bytes: int, depth: int) -> bool:
         if self.active >= self._max_active(self.active, memory_limit_bytes):
@@ -161,19 +161,19 @@ class SlotQueue:
         self.active -= 1
         self._extra_slots = max(0, self._extra_slots - 1)
 
-    def _leave_queue(self, waiter: _Waiter) -> bool:
+    def _leave_queue(self, waiter: _SlotWaiter) -> bool:
         """Leave the queue; False when the slot has been given meanwhile."""
         with self._lock:
             was_waiting = waiter in self._waiting[waiter.depth]
             self._waiting[waiter.depth].pop(waiter, None)
-        self._lock_and_admit()  # the next one may need less memory than this one did
+        self._lock_and_admit_waiters()  # the next one may need less memory than this one did
         return was_waiting
 
-    def _lock_and_admit(self) -> None:
+    def _lock_and_admit_waiters(self) -> None:
         with self._lock:
-            self._admit_waiting()
+            self._admit_waiters()
 
-    def _admit_waiting(self) -> None:
+    def _admit_waiters(self) -> None:
         while deepest_waiters := next(filter(None, reversed(self._waiting)), None):
             waiter = next(iter(deepest_waiters))
             if not self._try_take_slot(waiter.memory_limit_bytes, waiter.depth):
@@ -183,7 +183,7 @@ class SlotQueue:
                 self._free_slot()
 
 
-class _Waiter:
+class _SlotWaiter:
     """One invocation in the queue, on any loop."""
 
     def __init__(
@@ -206,11 +206,11 @@ class _Waiter:
 class LeaseOwner(Protocol):
     """The giver of a lease, which reclaims it when another run needs its slots, as `WorkerPool` does."""
 
-    def add_revocable(self, lease: Lease) -> bool:
+    def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
         """Record a lease that can be given up; False if its slots are needed now, or no other is free."""
         ...
 
-    def remove_revocable(self, lease: Lease) -> None:
+    def remove_revocable_lease(self, lease: PooledWorkerLease) -> None:
         """Forget it."""
         ...
 
@@ -220,7 +220,7 @@ class LeaseOwner(Protocol):
         ...
 
 
-class Lease:
+class PooledWorkerLease:
     """One worker of a supply and its slots, for one invocation. Keeps ``owner``, the pool that gave it, alive."""
 
     def __init__(
@@ -253,19 +253,19 @@ class Lease:
         """Return a channel to the worker; ``heard`` are its callbacks."""
         worker = self._worker
         first_message = (
-            None if worker is None or worker.reuse is None else self._supply.create_first_message(worker.reuse)
+            None if worker is None or worker.reuse is None else self._supply.create_begin_program_message(worker.reuse)
         )
         on_end: Callable[[str], None] = callbacks.pop("on_end")
 
         def report_end(reason: str) -> None:
             on_end("its pool was closed" if self._owner is not None and self._owner.is_closed else reason)
 
-        channel_class = _channel_class()
+        channel_class = _import_channel_class()
         return channel_class(self.process, max_frame_bytes, first_message=first_message, on_end=report_end, **callbacks)
 
-    def refill(self, wanted: int | None = None) -> None:
+    def refill_spares(self, wanted: int | None = None) -> None:
         """Allow the next spare to start, at a moment when no run waits for it."""
-        self._supply.refill(wanted)
+        self._supply.refill_spares(wanted)
 
     def mark_reusable(self, frame: bytes) -> None:
         """Return the worker to its pool for another program, if it reuses workers. ``said``: its frame since then."""
@@ -289,36 +289,36 @@ class Lease:
         """
         self._was_revocable = True
         self._revoke_callbacks.append(on_revoked)
-        is_revocable = self._owner is not None and self._owner.add_revocable(self)
-        return is_revocable or not self.reclaim()
+        is_revocable = self._owner is not None and self._owner.add_revocable_lease(self)
+        return is_revocable or not self.reclaim_worker()
 
-    def reclaim(self) -> bool:
+    def reclaim_worker(self) -> bool:
         """Have the worker for oneself again; False where it was given up."""
         try:
             self._revoke_callbacks.pop()
         except IndexError:
             return False
         if self._owner is not None:
-            self._owner.remove_revocable(self)
+            self._owner.remove_revocable_lease(self)
         return True
 
-    def revoke(self) -> bool:
+    def revoke_if_unused(self) -> bool:
         """Give the slots of a parked lease to another run. False when it is in use again."""
         try:
             notify_revoked = self._revoke_callbacks.pop()
         except IndexError:
             return False
         if self._owner is not None:
-            self._owner.remove_revocable(self)
+            self._owner.remove_revocable_lease(self)
         if not self._has_released_slots:
             self._has_released_slots = True
             self._release_slots()
         notify_revoked()
         return True
 
-    def release_without_threads(self) -> None:
+    def kill_and_release_despite_threads(self) -> None:
         """Do what `leave` does although threads of the run still work: they need no slot."""
-        self.reclaim()
+        self.reclaim_worker()
         self.threads = None
         self.kill_and_release()
 
@@ -345,7 +345,7 @@ class Lease:
 
 
 @cache
-def _channel_class() -> type[WorkerChannel]:
+def _import_channel_class() -> type[WorkerChannel]:
     from .channel import WorkerChannel  # late: the first worker starts before asyncio is imported
 
     return WorkerChannel
@@ -356,14 +356,14 @@ class RevocableLeases:
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
-        self.leases: dict[Lease, None] = {}
+        self.leases: dict[PooledWorkerLease, None] = {}
 
-    def add(self, lease: Lease) -> None:
+    def add(self, lease: PooledWorkerLease) -> None:
         """Take one."""
         with self._lock:
             self.leases[lease] = None
 
-    def remove(self, lease: Lease) -> None:
+    def remove(self, lease: PooledWorkerLease) -> None:
         """Forget one, if it is there."""
         with self._lock:
             self.leases.pop(lease, None)
@@ -376,5 +376,5 @@ class RevocableLeases:
                 if lease is None:
                     return
                 del self.leases[lease]
-            if lease.revoke():
+            if lease.revoke_if_unused():
                 return

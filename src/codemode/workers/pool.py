@@ -22,7 +22,7 @@ from ..options.checked_fields import WrongTypeError, require_text_or_none
 from ..options.parts import PoolOptions
 from ..records import record
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
-from .lease import Lease, RevocableLeases, SlotQueue, compute_worker_limit, nesting_depth
+from .lease import PooledWorkerLease, RevocableLeases, SlotQueue, compute_nesting_depth, compute_worker_limit
 from .supply import WorkerSupply
 from .worker_generations import SharePath, WorkerSource
 
@@ -36,7 +36,7 @@ _UNLIMITED_BYTES = 1 << 50
 _PROC_DIRECTORY, _CGROUPS_DIRECTORY = "/proc", "/sys/fs/cgroup"
 
 
-class _CgroupFiles(NamedTuple):
+class _CgroupFileNames(NamedTuple):
     """The file names of a version of control groups. ``reclaimable`` memory is returned on demand."""
 
     folder: str
@@ -45,13 +45,13 @@ class _CgroupFiles(NamedTuple):
     reclaimable_fields: tuple[str, ...]
 
 
-_CGROUP_V2 = _CgroupFiles("", "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable"))
-_CGROUP_V1 = _CgroupFiles(
+_CGROUP_V2 = _CgroupFileNames("", "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable"))
+_CGROUP_V1 = _CgroupFileNames(
     "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")
 )
 
 
-class AvailableMemory:
+class AvailableMemoryReader:
     """How many bytes new processes can use, read at most four times a second."""
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class AvailableMemory:
         """Return the bytes; a large number where the platform does not say."""
         now = time.monotonic()
         if now - self._read_at > _MEMORY_READ_INTERVAL_SECONDS:
-            self._bytes, self._read_at = read_available_bytes(), now
+            self._bytes, self._read_at = read_available_memory_bytes(), now
         return self._bytes
 
 
-def read_available_bytes(proc: str = _PROC_DIRECTORY, cgroups: str = _CGROUPS_DIRECTORY) -> int:
+def read_available_memory_bytes(proc: str = _PROC_DIRECTORY, cgroups: str = _CGROUPS_DIRECTORY) -> int:
     """Return the least of what the machine and each limit around this process leave. ``proc``, ``cgroups``: for tests.
 
     The kernel answers from memory: on an event loop too there is nothing to wait for.
@@ -79,18 +79,18 @@ def read_available_bytes(proc: str = _PROC_DIRECTORY, cgroups: str = _CGROUPS_DI
             files = _CGROUP_V1 if controllers else _CGROUP_V2
             candidates += [
                 _read_cgroup_available_bytes(f"{cgroups}{files.folder}{group}", files)
-                for group in _groups_up_to_root(path)
+                for group in _list_cgroups_up_to_root(path)
             ]
     return max(0, min(candidates))
 
 
-def _groups_up_to_root(path: str) -> list[str]:
+def _list_cgroups_up_to_root(path: str) -> list[str]:
     """Return a group and all that it is in: each may have a limit. In a container the last is its own."""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return ["".join(f"/{part}" for part in parts[:count]) for count in range(len(parts), -1, -1)]
 
 
-def _read_cgroup_available_bytes(folder: str, files: _CgroupFiles) -> int:
+def _read_cgroup_available_bytes(folder: str, files: _CgroupFileNames) -> int:
     limit, in_use = (
         _read_text(f"{folder}/{files.limit_file}").strip(),
         _read_text(f"{folder}/{files.usage_file}").strip(),
@@ -121,26 +121,26 @@ def _read_text(path: str) -> str:
         os.close(file)
 
 
-def close_when_collected(pool: object, supply: WorkerSupply) -> weakref.finalize[[WorkerSupply], Any]:
+def register_pool_finalizer(pool: object, supply: WorkerSupply) -> weakref.finalize[[WorkerSupply], Any]:
     """End the processes of a pool with it. Nothing in ``supply`` may refer to the pool."""
-    finalizer = weakref.finalize(pool, _start_closing, supply)
+    finalizer = weakref.finalize(pool, _close_supply_in_new_thread, supply)
     finalizer.atexit = False  # pools that are there at the end of the interpreter are closed then
     return finalizer
 
 
-def _start_closing(supply: WorkerSupply) -> None:
+def _close_supply_in_new_thread(supply: WorkerSupply) -> None:
     """Begin to end them, and wait for nothing: this comes in the middle of any code, in any thread.
 
     Not with `threading`: that takes a lock which the code in whose middle it is may have.
     """
     if supply.inventory.has_processes:
         with suppress(RuntimeError):  # there is no thread: those that hear that the channel is closed end by themselves
-            _thread.start_new_thread(_close_in_thread, (supply,))
+            _thread.start_new_thread(_close_supply_processes, (supply,))
 
 
-def _close_in_thread(supply: WorkerSupply) -> None:
+def _close_supply_processes(supply: WorkerSupply) -> None:
     try:
-        supply.inventory.close_including_busy()
+        supply.inventory.close_including_busy_workers()
     except BaseException:
         logging.getLogger("codemode.workers").exception("the processes of a worker pool could not be ended")
 
@@ -256,20 +256,20 @@ class WorkerPool:
         Call it before `acquire`, which reports failures; this does not. It may block: call it from no event loop.
         """
         if not self._is_closed:
-            self.supply.start()
+            self.supply.start_first_spare()
 
     async def start_in_thread(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
         if not self._is_closed:
-            await self.supply.start_in_thread()
+            await self.supply.start_first_spare_in_thread()
 
-    async def run_in_thread(self, function: Callable[[], ResultT]) -> ResultT:
+    async def run_in_start_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something that may take a while in the thread that starts workers."""
-        return await self.supply.run_in_thread(function)
+        return await self.supply.run_in_start_thread(function)
 
     async def acquire(
         self, memory_limit_bytes: int, on_saturation: str | None = None, start_timeout_ms: int = 1500
-    ) -> Lease:
+    ) -> PooledWorkerLease:
         """Take a slot and a ready worker. ``on_saturation`` None is the pool's own.
 
         Workers that are killed while they start are replaced for ``start_timeout_ms``.
@@ -277,14 +277,16 @@ class WorkerPool:
         Raises `CodeModeConcurrencyError` when full (or still full after ``wait_timeout_ms``), `CodeModeWorkerError`
         when no worker starts.
         """
-        request = WorkerRequest(memory_limit_bytes, on_saturation or self.options.on_saturation, nesting_depth())
+        request = WorkerRequest(
+            memory_limit_bytes, on_saturation or self.options.on_saturation, compute_nesting_depth()
+        )
         slot_queues, supply = await self.acquire_slots(request, self.options.wait_timeout_ms), self.supply
         try:
-            worker = await supply.get_ready_worker(self.share_path, start_timeout_ms / 1000)
+            worker = await supply.acquire_ready_worker(self.share_path, start_timeout_ms / 1000)
         except BaseException:
             _release_slots(slot_queues)
             raise
-        return Lease(supply, slot_queues, worker, self)
+        return PooledWorkerLease(supply, slot_queues, worker, self)
 
     async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
         """Take a slot, waiting according to ``wanted``. Raises `CodeModeConcurrencyError` if none becomes free."""
@@ -297,7 +299,7 @@ class WorkerPool:
             raise slot_queue.create_busy_error(request.memory_limit_bytes, depth=request.nesting_depth)
         return (slot_queue,)
 
-    def add_revocable(self, lease: Lease) -> bool:
+    def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
         """Record the lease of a paused program: it is given up when a run needs its slot, the oldest first.
 
         False, without a record, when a run waits for a slot now or no other slot is free.
@@ -307,7 +309,7 @@ class WorkerPool:
         self._revocable_leases.add(lease)
         return True
 
-    def remove_revocable(self, lease: Lease) -> None:
+    def remove_revocable_lease(self, lease: PooledWorkerLease) -> None:
         """Forget a lease that is in use again, or given back."""
         self._revocable_leases.remove(lease)
 
@@ -317,7 +319,7 @@ class WorkerPool:
         Waits until they are dead, for milliseconds; `aclose` does so off the event loop.
         """
         self._is_closed = True
-        self.threads.end_idle()
+        self.threads.end_idle_threads()
         self._supply.close()
 
     async def aclose(self) -> None:
@@ -331,15 +333,15 @@ class WorkerPool:
         self._reset()
 
     def _reset(self) -> None:
-        self._initialize()
+        self._reset_slots()
         slot_queue = self._slot_queue
         self._supply = WorkerSupply(self.options, lambda: slot_queue.active <= 1, self._make_source)
-        self._finalizer = close_when_collected(self, self._supply)
+        self._finalizer = register_pool_finalizer(self, self._supply)
 
-    def _initialize(self) -> None:
+    def _reset_slots(self) -> None:
         self._lock = forkable_lock()
         scope_text = f" of the share {self.share_path[-1]!r}" if self.share_path else ""
-        self._slot_queue = SlotQueue(partial(_compute_max_workers, self.options, AvailableMemory()), scope_text)
+        self._slot_queue = SlotQueue(partial(_compute_max_workers, self.options, AvailableMemoryReader()), scope_text)
         self._revocable_leases = RevocableLeases()
         self._is_closed = False
         self.threads = HostThreads()
@@ -380,39 +382,39 @@ class PoolShare(WorkerPool):
             _release_slots(slot_queues)
             raise
 
-    def add_revocable(self, lease: Lease) -> bool:
+    def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
         """Take note of it in the share and in the whole pool."""
-        if not self._parent.add_revocable(lease):
+        if not self._parent.add_revocable_lease(lease):
             return False
-        is_revocable = super().add_revocable(lease)
+        is_revocable = super().add_revocable_lease(lease)
         if not is_revocable:
-            self._parent.remove_revocable(lease)
+            self._parent.remove_revocable_lease(lease)
         return is_revocable
 
-    def remove_revocable(self, lease: Lease) -> None:
+    def remove_revocable_lease(self, lease: PooledWorkerLease) -> None:
         """Forget it in both."""
-        super().remove_revocable(lease)
-        self._parent.remove_revocable(lease)
+        super().remove_revocable_lease(lease)
+        self._parent.remove_revocable_lease(lease)
 
     def close(self) -> None:
         """Close this share and its parts, with the workers that were kept for them: the others are the whole pool's."""
         self._is_closed = True
-        self.threads.end_idle()
+        self.threads.end_idle_threads()
         self.supply.close_idle_workers(self.share_path)
 
     def reset_after_fork(self) -> None:
         """Reset in a forked child of the host. The whole pool forgets its workers itself."""
-        self._initialize()
+        self._reset_slots()
 
     def _reset(self) -> None:
-        self._initialize()
+        self._reset_slots()
 
     def _count_spares(self) -> int:
         return 0  # they are the whole pool's
 
 
 def _compute_max_workers(
-    options: PoolOptions, available_memory: AvailableMemory, active: int, memory_limit_bytes: int
+    options: PoolOptions, available_memory: AvailableMemoryReader, active: int, memory_limit_bytes: int
 ) -> int:
     fixed_limit = options.max_workers or _default_max_workers
     if fixed_limit or not active:
@@ -431,7 +433,7 @@ _default_pool: WorkerPool | None = None
 _default_max_workers: int | None = None
 
 
-def default_pool() -> WorkerPool:
+def get_or_create_default_pool() -> WorkerPool:
     """Return the process-wide pool, made when first asked for."""
     global _default_pool  # noqa: PLW0603 - one pool for the process
     with _default_lock:
@@ -449,34 +451,34 @@ def set_max_workers(count: int | None) -> None:
     _default_max_workers = PoolOptions(max_workers=count).max_workers
 
 
-def _close_all() -> None:
+def _close_all_pools() -> None:
     for pool in list(_POOLS):
         pool.close()
 
 
-def _reset_all_after_fork() -> None:
+def _reset_all_pools_after_fork() -> None:
     for pool in list(_POOLS):
         pool.reset_after_fork()
 
 
-atexit.register(_close_all)
+atexit.register(_close_all_pools)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_all_after_fork)
+    os.register_at_fork(after_in_child=_reset_all_pools_after_fork)
 
 
-def pool_or_default(pool: object) -> WorkerPool:
+def get_pool_or_default(pool: object) -> WorkerPool:
     """Return the pool that was given, the process-wide one for None. Raises `ValueError` for what is no pool."""
     if isinstance(pool, WorkerPool):
         return pool
     if pool is None:
-        return _default_pool or default_pool()
+        return _default_pool or get_or_create_default_pool()
     hint = ": make one of them, WorkerPool(options)" if isinstance(pool, PoolOptions | Mapping) else ""
     raise WrongTypeError(f"pool must be a WorkerPool or None, got {pool!r}{hint}")
 
 
-def check_pool(pool: object) -> None:
+def require_open_pool(pool: object) -> None:
     """Raise `ValueError` for a closed pool and for other objects: they can run nothing."""
-    if pool is None or not pool_or_default(pool).is_closed:
+    if pool is None or not get_pool_or_default(pool).is_closed:
         return
     raise ValueError(
         "pool is closed: pass an open one, such as WorkerPool(options) or a share of one, and close it after"

@@ -75,7 +75,7 @@ class MemoryInUse(NamedTuple):
     address_space_bytes: int
 
 
-class ProcessMemory:
+class ProcessMemoryReader:
     """Holds an open file with the system's data about one process; never reads data of another process.
 
     It may be read and closed in different threads: a closed file is not opened again.
@@ -143,11 +143,11 @@ _start_requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] | None
 def call_in_starter_thread(start: Callable[[], ResultT]) -> ResultT:
     """Call ``start`` in that thread and return what it returns. Raises what it raises."""
     future: Future[ResultT] = Future()
-    _starter_queue().put((start, future))
+    _get_or_create_starter_queue().put((start, future))
     return future.result()
 
 
-def _starter_queue() -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+def _get_or_create_starter_queue() -> queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
     global _start_requests  # noqa: PLW0603 - one thread for the process
     with _starter_lock:
         if _start_requests is None:
@@ -291,12 +291,12 @@ class PidfdProcess:
 
     def __init__(self, pid: int) -> None:
         self.pidfd = os.pidfd_open(pid)
-        self._memory = ProcessMemory()
+        self._memory = ProcessMemoryReader()
 
     def kill(self) -> None:
         """Kill it, without waiting."""
         if self.pidfd >= 0:
-            send_kill(self.pidfd)
+            send_sigkill(self.pidfd)
 
     def can_close_at_once(self) -> bool:
         """True once it is dead: only then is there nothing to wait for in reaping it."""
@@ -304,7 +304,7 @@ class PidfdProcess:
 
     def wait_until_dead(self, timeout_ms: int) -> bool:
         """True once it is dead."""
-        return self.pidfd < 0 or is_readable(self.pidfd, timeout_ms)
+        return self.pidfd < 0 or wait_until_readable(self.pidfd, timeout_ms)
 
     def describe_exit(self) -> str:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL. Does not reap it."""
@@ -394,7 +394,7 @@ def describe_signal(number: int) -> str:
     return f"killed by {signal.Signals(number).name if number in signal.valid_signals() else number}"
 
 
-def send_kill(pidfd: int) -> None:
+def send_sigkill(pidfd: int) -> None:
     """SIGKILL to the process behind ``pidfd``; nothing happens when it is dead."""
     try:  # noqa: SIM105 - for each worker, and `suppress` is three calls more
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -402,7 +402,7 @@ def send_kill(pidfd: int) -> None:
         pass
 
 
-def is_readable(descriptor: int, timeout_ms: int) -> bool:
+def wait_until_readable(descriptor: int, timeout_ms: int) -> bool:
     """Poll one descriptor. A pidfd is readable once its process has ended."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
@@ -436,7 +436,7 @@ def start_isolated_python(
     return child
 
 
-def read_loader_variables() -> dict[str, str]:
+def read_dynamic_loader_variables() -> dict[str, str]:
     """Return what of the environment this very interpreter may need to start."""
     return {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
 
@@ -457,7 +457,7 @@ def _popen_isolated(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={**read_loader_variables(), **_BIND_NOW_ENVIRONMENT, WORKER_ENVIRONMENT_VARIABLE: "1"},
+            env={**read_dynamic_loader_variables(), **_BIND_NOW_ENVIRONMENT, WORKER_ENVIRONMENT_VARIABLE: "1"},
             pass_fds=pass_fds,
             start_new_session=True,
         )

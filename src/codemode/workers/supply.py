@@ -21,8 +21,8 @@ from ..host.imports import importing
 from ..options.parts import PoolOptions
 from ..protocol.framing import FrameDecoder
 from ..records import record
-from .image import GUEST_RUNTIME, WorkerImage, engine_version, is_engine_version_known
-from .process import is_readable
+from .image import GUEST_RUNTIME, WorkerImage, find_engine_version, is_engine_version_known
+from .process import wait_until_readable
 from .worker_generations import ExecWorkerSource, PooledWorker, SharePath, WorkerReuse, WorkerSource
 from .worker_inventory import WorkerInventory
 from .zygote import Zygote
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MAX_DETAIL_CHARACTERS = 200
 
 
-class LayerState(StrEnum):
+class IsolationLayerState(StrEnum):
     """How one layer stands."""
 
     IN_FORCE = layers.IN_FORCE
@@ -43,11 +43,11 @@ class LayerState(StrEnum):
 
 
 @record
-class Layer:
+class IsolationLayer:
     """One layer of isolation; ``detail`` says what it covers, or why it was refused."""
 
     name: str
-    state: LayerState
+    state: IsolationLayerState
     detail: str = ""
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Layer:
 class IsolationReport:
     """Every layer in `LAYERS`, in that order."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[IsolationLayer, ...]
 
     @classmethod
     def from_hello(cls, value: object) -> IsolationReport:
@@ -71,30 +71,32 @@ class IsolationReport:
         layer_values = cast("Mapping[object, object]", value)
         if any(name not in LAYERS for name in layer_values):
             raise CodeModeProtocolError("the worker's isolation report names an unknown layer")
-        return cls(tuple(_read_layer(name, layer_values.get(name)) for name in LAYERS))
+        return cls(tuple(_parse_isolation_layer(name, layer_values.get(name)) for name in LAYERS))
 
-    def __getitem__(self, name: str) -> Layer:
+    def __getitem__(self, name: str) -> IsolationLayer:
         return next(layer for layer in self.layers if layer.name == name)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.layers))
 
 
-def _read_layer(name: str, value: object) -> Layer:
+def _parse_isolation_layer(name: str, value: object) -> IsolationLayer:
     if value is None:
-        return Layer(name, LayerState.NOT_ON_THIS_PLATFORM)
+        return IsolationLayer(name, IsolationLayerState.NOT_ON_THIS_PLATFORM)
     if not isinstance(value, str):
         raise CodeModeProtocolError(f"the worker reported no text for isolation layer {name}")
     state, _, detail = value.partition(": ")
-    if state not in (LayerState.IN_FORCE, LayerState.REFUSED):
+    if state not in (IsolationLayerState.IN_FORCE, IsolationLayerState.REFUSED):
         raise CodeModeProtocolError(f"the worker reported an unknown state of isolation layer {name}")
-    return Layer(name, LayerState(state), detail[:_MAX_DETAIL_CHARACTERS])
+    return IsolationLayer(name, IsolationLayerState(state), detail[:_MAX_DETAIL_CHARACTERS])
 
 
-def find_missing_layers(report: IsolationReport) -> tuple[Layer, ...]:
+def find_missing_layers(report: IsolationReport) -> tuple[IsolationLayer, ...]:
     """The required layers that are not in force."""
     return tuple(
-        layer for layer in report.layers if layer.name in REQUIRED_LAYERS and layer.state is not LayerState.IN_FORCE
+        layer
+        for layer in report.layers
+        if layer.name in REQUIRED_LAYERS and layer.state is not IsolationLayerState.IN_FORCE
     )
 
 
@@ -152,12 +154,12 @@ class HelloValidator:
         self.report: IsolationReport | None = None
         self.is_loaded = False
 
-    def load_expected(self) -> None:
+    def load_expected_identity(self) -> None:
         """Read and import what `check` needs; it would do so itself, on the event loop."""
         _ = self._expected_identity
         self.is_loaded = True
 
-    def check(self, kind: bytes, payload: bytes) -> None:
+    def check_hello(self, kind: bytes, payload: bytes) -> None:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
         if kind == b"H" and payload == self._accepted_payload:
             return
@@ -220,25 +222,25 @@ class WorkerSupply:
         """The isolation report of the workers; None before the first one is ready."""
         return self._hello_validator.report if self._hello_validator is not None else None
 
-    def start(self) -> None:
+    def start_first_spare(self) -> None:
         """Start a first spare, unless there was one before. May wait. Failures show when a worker is needed."""
-        self.inventory.start()
+        self.inventory.start_first_spare()
 
-    async def start_in_thread(self) -> None:
+    async def start_first_spare_in_thread(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
         if not (self.inventory.has_started and is_engine_version_known()):
-            await self.run_in_thread(self._start_and_find_engine)
+            await self.run_in_start_thread(self._start_spare_and_find_engine)
 
-    def _start_and_find_engine(self) -> None:
-        self.start()
+    def _start_spare_and_find_engine(self) -> None:
+        self.start_first_spare()
         with suppress(CodeModeWorkerError):
-            engine_version()
+            find_engine_version()
 
-    async def run_in_thread(self, function: Callable[[], ResultT]) -> ResultT:
+    async def run_in_start_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something that may take a while in the thread that starts workers."""
-        return await self.inventory.run_in_thread(function)
+        return await self.inventory.run_in_start_thread(function)
 
-    async def get_ready_worker(self, share: SharePath = (), seconds: float = _FIRST_START_SECONDS) -> PooledWorker:
+    async def acquire_ready_worker(self, share: SharePath = (), seconds: float = _FIRST_START_SECONDS) -> PooledWorker:
         """Return a worker whose hello was right, kept or new. Raises `CodeModeWorkerError` when none starts.
 
         A worker that ends before its hello is replaced for ``seconds``, where one of this pool has started before.
@@ -248,34 +250,36 @@ class WorkerSupply:
             return idle_worker
         started_at = time.monotonic()
         for attempt in count(1):
-            worker = self.inventory.try_take_at_once() or await self.inventory.take()
+            worker = self.inventory.take_worker_nowait() or await self.inventory.take_worker_in_thread()
             try:
                 hello_validator = self._hello_validator
                 if hello_validator is None or not hello_validator.is_loaded:
                     hello_validator = await self._load_hello_validator()
-                hello_validator.check(*await read_hello(worker.process.channel, worker.generation.hello_seconds))
+                hello_validator.check_hello(
+                    *await read_hello(worker.process.channel, worker.retirable_source.hello_seconds)
+                )
             except (TimeoutError, OSError, CodeModeError) as error:
-                await self._replace_or_raise(worker, error, attempt, started_at, seconds)
+                await self._discard_failed_worker_or_raise(worker, error, attempt, started_at, seconds)
             except BaseException:
                 self.close_worker(worker)
                 raise
             else:
-                generation = worker.generation
+                generation = worker.retirable_source
                 if not generation.has_started or generation.early_exits_in_a_row:
-                    generation.record_started()
+                    generation.record_worker_ready()
                 self._has_started = True
                 if reuses_workers:
                     worker.reuse = WorkerReuse(share, self._programs_per_worker)
                 return worker
         raise AssertionError("unreachable")
 
-    async def _replace_or_raise(
+    async def _discard_failed_worker_or_raise(
         self, worker: PooledWorker, error: Exception, attempt: int, started_at: float, seconds: float
     ) -> None:
         """Give up a worker that did not become ready. Raises `CodeModeError` where no further one is tried."""
         has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
-        self.inventory.replace_failed_worker(worker, has_ended=has_ended)
-        reason = worker.generation.source.describe_failure()  # it may have come behind the end of the worker
+        self.inventory.close_failed_worker(worker, has_ended=has_ended)
+        reason = worker.retirable_source.source.describe_failure()  # it may have come behind the end of the worker
         waited_seconds = time.monotonic() - started_at
         max_attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _MAX_FIRST_ENDED_ATTEMPTS
         is_late = waited_seconds > (seconds if self._has_started else _FIRST_START_SECONDS)
@@ -283,7 +287,7 @@ class WorkerSupply:
             raise _to_start_error(error, reason) from error
         await _pause_before_retry(attempt)
 
-    def create_first_message(self, reuse: WorkerReuse) -> BeginProgram:
+    def create_begin_program_message(self, reuse: WorkerReuse) -> BeginProgram:
         """Return the frame that a reused worker gets before each program."""
         with importing:
             from ..protocol.messages import BeginProgram  # late: a cold start would import it before a first worker
@@ -298,21 +302,23 @@ class WorkerSupply:
         if worker.reuse is None or not worker.reuse.end_program(frame, worker.process.read_memory()):
             self.inventory.finished.append(worker)
         else:
-            self.inventory.keep_idle(worker)
+            self.inventory.keep_idle_worker(worker)
 
     async def _take_idle_worker(self, share: SharePath) -> PooledWorker | None:
         """Return a worker that has a fresh engine, as it says itself, and has said nothing else."""
-        while (worker := self.inventory.take_idle(share)) is not None and (reuse := worker.reuse) is not None:
+        while (worker := self.inventory.take_idle_worker(share)) is not None and (reuse := worker.reuse) is not None:
             try:
                 if not reuse.frame:
-                    reuse.frame = b"".join(await read_hello(worker.process.channel, worker.generation.hello_seconds))
+                    reuse.frame = b"".join(
+                        await read_hello(worker.process.channel, worker.retirable_source.hello_seconds)
+                    )
             except (TimeoutError, OSError, CodeModeError):
                 pass  # it has ended: its process had no engine left, or has failed
             except BaseException:
                 self.close_worker(worker)
                 raise
             # Whatever else there is to read is its end, or what no worker says between two programs.
-            if reuse.begin_program() and not is_readable(worker.process.channel.fileno(), 0):
+            if reuse.begin_program() and not wait_until_readable(worker.process.channel.fileno(), 0):
                 return worker
             self.close_worker(worker)
         return None
@@ -325,12 +331,12 @@ class WorkerSupply:
         """Close the workers that are kept for this share, and for its parts."""
         self.inventory.close_idle_workers(share)
 
-    def refill(self, wanted: int | None = None) -> None:
+    def refill_spares(self, wanted: int | None = None) -> None:
         """Start spares until there are as many as wanted, ``spare_workers`` by default and at the most.
 
         Failures show when a worker is needed. Closes what is done first. Waits for nothing.
         """
-        self.inventory.refill(self._options.spare_workers if wanted is None else wanted)
+        self.inventory.refill_spares(self._options.spare_workers if wanted is None else wanted)
 
     def close(self) -> None:
         """Kill spares and zygote, and with the zygote every worker. Waits until they are dead, for milliseconds."""
@@ -342,10 +348,10 @@ class WorkerSupply:
 
     async def _load_hello_validator(self) -> HelloValidator:
         # The first worker boots meanwhile, and what it will be compared with is in files.
-        await self.run_in_thread(lambda: self._get_hello_validator().load_expected())
-        return self._get_hello_validator()
+        await self.run_in_start_thread(lambda: self._get_or_create_hello_validator().load_expected_identity())
+        return self._get_or_create_hello_validator()
 
-    def _get_hello_validator(self, image: WorkerImage | None = None) -> HelloValidator:
+    def _get_or_create_hello_validator(self, image: WorkerImage | None = None) -> HelloValidator:
         if self._hello_validator is None:
             self._hello_validator = HelloValidator(
                 image or self._create_image(), isolation_required=self._options.isolation == "required"
@@ -354,7 +360,7 @@ class WorkerSupply:
 
     def _create_source(self) -> WorkerSource:
         image = self._create_image()
-        self._get_hello_validator(image)
+        self._get_or_create_hello_validator(image)
         source_class = Zygote if self._uses_fork() else ExecWorkerSource
         return source_class(
             image,

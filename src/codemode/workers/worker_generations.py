@@ -141,7 +141,7 @@ class ExecWorkerSource:
         """Do nothing, as above."""
 
 
-class WorkerGeneration:
+class RetirableWorkerSource:
     """The workers of one source. A retired generation spawns no workers, and ends with its last one."""
 
     def __init__(self, source: WorkerSource) -> None:
@@ -166,12 +166,12 @@ class WorkerGeneration:
         try:
             process = self.source.spawn(warm_up=warm_up)
         except BaseException:
-            self._remove_worker()
+            self._count_closed_worker()
             raise
         process.channel.setblocking(False)
         return PooledWorker(process, self)
 
-    def record_started(self) -> None:
+    def record_worker_ready(self) -> None:
         """Record that a worker has become ready."""
         if not self.has_started:
             self.has_started = True
@@ -190,7 +190,7 @@ class WorkerGeneration:
             self._is_retired = True
             return not self._open_count
 
-    def end(self) -> None:
+    def kill_source(self) -> None:
         """Kill the source and its workers, and wait for them."""
         self.source.kill()
         self.has_ended = True
@@ -198,14 +198,14 @@ class WorkerGeneration:
     def close_worker(self, process: WorkerProcess) -> None:
         """Close one worker; the last one of a retired generation also ends the source."""
         process.close()
-        if self._remove_worker():
-            self.end()
+        if self._count_closed_worker():
+            self.kill_source()
 
     def can_close_worker_at_once(self) -> bool:
         """Return False if closing one more worker ends the source, and the caller would have to wait for that."""
         return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_at_once()
 
-    def _remove_worker(self) -> bool:
+    def _count_closed_worker(self) -> bool:
         with self._lock:
             self._open_count -= 1
             return self._is_retired and not self._open_count
@@ -219,20 +219,20 @@ class WorkerGeneration:
 class PooledWorker:
     """A worker process and the generation it belongs to."""
 
-    def __init__(self, process: WorkerProcess, generation: WorkerGeneration) -> None:
+    def __init__(self, process: WorkerProcess, generation: RetirableWorkerSource) -> None:
         self.process = process
-        self.generation = generation
+        self.retirable_source = generation
         self.reuse: WorkerReuse | None = None  # of one that may run more than one program
         self._close_lock = forkable_lock()
         self._is_closed = False
 
     def can_close_at_once(self) -> bool:
         """True when `close` would wait for nothing."""
-        return self.process.can_close_at_once() and self.generation.can_close_worker_at_once()
+        return self.process.can_close_at_once() and self.retirable_source.can_close_worker_at_once()
 
     def close(self) -> None:
         """Kill it and wait for its end. Safe to call twice, from several threads."""
         with self._close_lock:
             if not self._is_closed:
                 self._is_closed = True
-                self.generation.close_worker(self.process)
+                self.retirable_source.close_worker(self.process)

@@ -11,8 +11,8 @@ from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock, forkable_rlock
 from ..host.imports import importing
 from ..host.threads import BackgroundThreads
-from .process import is_readable
-from .worker_generations import PooledWorker, SharePath, WorkerGeneration, WorkerSource
+from .process import wait_until_readable
+from .worker_generations import PooledWorker, RetirableWorkerSource, SharePath, WorkerSource
 
 if TYPE_CHECKING:
     from .worker_generations import PooledWorker
@@ -55,7 +55,7 @@ class IdleWorkers:
             else self._remove_worker(first)
         )
 
-    def remove_share(self, share: SharePath) -> list[PooledWorker]:
+    def remove_share_workers(self, share: SharePath) -> list[PooledWorker]:
         """Return those of a share and of its parts, which wait no more."""
         prefix = slice(len(share))
         workers = [
@@ -63,7 +63,7 @@ class IdleWorkers:
         ]
         return [self._remove_worker(worker) for worker in workers]
 
-    def clear(self) -> list[PooledWorker]:
+    def remove_all(self) -> list[PooledWorker]:
         """Return all, which wait no more."""
         workers = list(self._workers)
         self._workers.clear()
@@ -76,7 +76,7 @@ class IdleWorkers:
 
 def _is_worker_ready(worker: PooledWorker) -> bool:
     has_frame = worker.reuse is not None and worker.reuse.frame
-    return bool(has_frame) or is_readable(worker.process.channel.fileno(), 0)
+    return bool(has_frame) or wait_until_readable(worker.process.channel.fileno(), 0)
 
 
 # An event loop gets and gives back workers here and never waits for a process: where something might have to be waited
@@ -113,51 +113,51 @@ class WorkerInventory:
         self.finished: deque[PooledWorker] = deque()
         """Workers in use whose program has ended: the next refill closes them, or whatever comes before it."""
         self._being_closed: set[PooledWorker] = set()  # of those, what a thread closes
-        self._generation: WorkerGeneration | None = None
-        self._retired_generations: list[WorkerGeneration] = []
+        self._current_source: RetirableWorkerSource | None = None
+        self._retired_sources: list[RetirableWorkerSource] = []
         self.is_closed = False
 
     @property
     def has_started(self) -> bool:
         """False when the next worker is the first one of its source, and a spare could be made ahead of it."""
-        return self._generation is not None or self.is_closed or not self._max_spares
+        return self._current_source is not None or self.is_closed or not self._max_spares
 
-    def start(self) -> None:
+    def start_first_spare(self) -> None:
         """Start a first spare, unless there is a source. May wait. Failures show when a worker is needed."""
         if not self.has_started:
-            self._make_spares(1)
+            self._spawn_missing_spares(1)
 
-    async def run_in_thread(self, function: Callable[[], ResultT]) -> ResultT:
+    async def run_in_start_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something in the thread that starts workers, and return what came of it."""
         return await self._start_thread.run(function)
 
-    async def take(self) -> PooledWorker:
+    async def take_worker_in_thread(self) -> PooledWorker:
         """Return a worker that is starting or ready. Raises `CodeModeWorkerError` if the start fails.
 
         Use it when `take_at_once` returns None: it waits for a thread.
         """
-        handover = _Handover(self.close_worker)
+        handover = _WorkerHandover(self.close_worker)
         try:
-            await self._start_thread.run(lambda: handover.offer(self._take_or_spawn()))
+            await self._start_thread.run(lambda: handover.offer(self._take_or_spawn_worker()))
             return handover.take()
         except BaseException:
             handover.cancel()
             raise
 
-    def keep_idle(self, worker: PooledWorker) -> None:
+    def keep_idle_worker(self, worker: PooledWorker) -> None:
         """Keep a finished worker for another program, in place of the one that waited longest."""
         with self._lock:
-            is_current = worker.generation is self._generation and not self.is_closed
+            is_current = worker.retirable_source is self._current_source and not self.is_closed
             displaced = self.idle.add(worker) if is_current else worker
             if displaced is not worker:
                 self.busy.discard(worker)
         if displaced is not None:
             self.finished.append(displaced)
 
-    def take_idle(self, share: SharePath) -> PooledWorker | None:
+    def take_idle_worker(self, share: SharePath) -> PooledWorker | None:
         """Return a worker that has waited for a program of this share, or None for a new one to be taken."""
         with self._lock:
-            self._retire_dead_generation()
+            self._retire_dead_source()
             worker = self.idle.take(share, has_spare=bool(self.spares))
             if worker is not None:
                 self.busy.add(worker)
@@ -166,20 +166,20 @@ class WorkerInventory:
     def close_idle_workers(self, share: SharePath) -> None:
         """Close the workers that wait for programs of this share, and of its parts."""
         with self._lock:
-            removed = self.idle.remove_share(share)
+            removed = self.idle.remove_share_workers(share)
         for worker in removed:
             self.close_worker(worker)
 
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
         if worker.can_close_at_once():
-            self._close_and_forget(worker)
+            self._close_and_remove_worker(worker)
         else:
             with self._lock:
                 self._being_closed.add(worker)
-            self._close_threads.submit(partial(self._close_and_forget, worker))
+            self._close_threads.submit(partial(self._close_and_remove_worker, worker))
 
-    def replace_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
+    def close_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
         """Kill a worker that never became ready, and replace its source.
 
         ``has_ended``: it ended on its own or was killed. Its source is then replaced only after several.
@@ -187,18 +187,20 @@ class WorkerInventory:
         with self._lock:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
             # have found out before and have replaced them.
-            if worker.generation is self._generation and not (has_ended and worker.generation.record_early_exit()):
-                self._retire_generation()
+            if worker.retirable_source is self._current_source and not (
+                has_ended and worker.retirable_source.record_early_exit()
+            ):
+                self._retire_current_source()
         self.close_worker(worker)
 
-    def refill(self, wanted: int) -> None:
+    def refill_spares(self, wanted: int) -> None:
         """Start spares until there are as many as wanted, and no more than allowed. Closes what is done first."""
-        self._close_finished()
+        self._close_finished_workers()
         with self._lock:
             while self.lacks_spares(wanted):
-                worker = self._try_spawn_at_once()
+                worker = self._spawn_worker_nowait()
                 if worker is None:
-                    self._start_thread.submit(partial(self._make_spares, wanted))
+                    self._start_thread.submit(partial(self._spawn_missing_spares, wanted))
                     return
                 self.spares.append(worker)
 
@@ -211,62 +213,62 @@ class WorkerInventory:
         with self._lock:
             self.is_closed = True
         with self._start_lock:
-            self._retire_generation()
-        for generation in list(self._retired_generations):
-            generation.end()
-        self._close_finished()
+            self._retire_current_source()
+        for generation in list(self._retired_sources):
+            generation.kill_source()
+        self._close_finished_workers()
         for worker in list(self._being_closed):
-            self._close_and_forget(worker)
+            self._close_and_remove_worker(worker)
         for worker in list(self.busy):
             worker.process.kill()
 
     @property
     def has_processes(self) -> bool:
         """False when none of its processes is left, as far as it has not been told to end them."""
-        is_retired = any(not old.has_ended for old in self._retired_generations)
-        return bool(self._generation or is_retired or self.busy or self._being_closed)
+        is_retired = any(not old.has_ended for old in self._retired_sources)
+        return bool(self._current_source or is_retired or self.busy or self._being_closed)
 
-    def close_including_busy(self) -> None:
+    def close_including_busy_workers(self) -> None:
         """Do what `close` does, and close the workers in use too: only when no run can use them."""
         self.close()
         for worker in list(self.busy):
-            self._close_and_forget(worker)
+            self._close_and_remove_worker(worker)
 
     def close_descriptors(self) -> None:
         """In a forked child of the host: give up every descriptor, and touch no process of the parent's."""
         for worker in {*self.spares, *self.idle, *self.busy, *self._being_closed}:  # what is done is still in use
             worker.process.close_descriptors()
-        for generation in (*self._retired_generations, *([self._generation] if self._generation else ())):
+        for generation in (*self._retired_sources, *([self._current_source] if self._current_source else ())):
             generation.source.close_descriptors()
 
     # --- what never waits ---
 
-    def try_take_at_once(self) -> PooledWorker | None:
+    def take_worker_nowait(self) -> PooledWorker | None:
         """Return a worker, None when there may be something to wait for."""
         if self.finished:
-            self._close_finished()
+            self._close_finished_workers()
         with self._lock:
             if self.is_closed:
                 raise CodeModeWorkerError("the worker pool is closed")
-            self._retire_dead_generation()
+            self._retire_dead_source()
             while self.spares:
                 worker = self.spares.popleft()
                 if not worker.process.is_dead():
                     break
                 self.close_worker(worker)
             else:
-                worker = self._try_spawn_at_once()
+                worker = self._spawn_worker_nowait()
             if worker is not None:
                 self.busy.add(worker)
             return worker
 
-    def _retire_dead_generation(self) -> None:
-        if self._generation is not None and not self._generation.source.is_alive():
+    def _retire_dead_source(self) -> None:
+        if self._current_source is not None and not self._current_source.source.is_alive():
             # Those that wait are about to die with it.
-            self._retire_generation()
+            self._retire_current_source()
 
-    def _try_spawn_at_once(self) -> PooledWorker | None:
-        generation = self._generation
+    def _spawn_worker_nowait(self) -> PooledWorker | None:
+        generation = self._current_source
         if generation is None or not generation.is_usable or not generation.source.can_spawn_at_once():
             return None
         try:
@@ -274,12 +276,12 @@ class WorkerInventory:
         except CodeModeWorkerError:
             return None
 
-    def _should_warm_up(self, generation: WorkerGeneration) -> bool:
+    def _should_warm_up(self, generation: RetirableWorkerSource) -> bool:
         # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
         # source is needed at once.
         return generation.has_started and self._is_quiet()
 
-    def _close_finished(self) -> None:
+    def _close_finished_workers(self) -> None:
         while self.finished:
             try:
                 worker = self.finished.popleft()
@@ -287,82 +289,82 @@ class WorkerInventory:
                 return
             self.close_worker(worker)
 
-    def _retire_generation(self) -> None:
+    def _retire_current_source(self) -> None:
         """Drop the spares and take no more from their source; workers in use continue."""
         with self._lock:
-            spares, generation = [*self.spares, *self.idle.clear()], self._generation
+            spares, generation = [*self.spares, *self.idle.remove_all()], self._current_source
             self.spares.clear()
-            self._generation = None
-            self._retired_generations = [old for old in self._retired_generations if not old.has_ended]
+            self._current_source = None
+            self._retired_sources = [old for old in self._retired_sources if not old.has_ended]
             if generation is not None:
-                self._retired_generations.append(generation)
+                self._retired_sources.append(generation)
                 if generation.retire():
-                    self._end_generation(generation)
+                    self._kill_retired_source(generation)
         for worker in spares:
             self.close_worker(worker)
 
-    def _end_generation(self, generation: WorkerGeneration) -> None:
+    def _kill_retired_source(self, generation: RetirableWorkerSource) -> None:
         if generation.source.can_kill_at_once():
-            generation.end()
+            generation.kill_source()
         else:
-            self._close_threads.submit(generation.end)
+            self._close_threads.submit(generation.kill_source)
 
     # --- what may wait: in a thread of the stock, or of a caller that has no loop ---
 
-    def _take_or_spawn(self) -> PooledWorker:
+    def _take_or_spawn_worker(self) -> PooledWorker:
         with self._start_lock:
-            worker = self.try_take_at_once()
+            worker = self.take_worker_nowait()
             if worker is None:
                 # A fork that came in between would leave the child with descriptors that it knows nothing of.
                 with importing:
-                    worker = self._spawn_with_retry()
+                    worker = self._spawn_worker_with_retry()
                     with self._lock:
                         self.busy.add(worker)
             return worker
 
-    def _spawn_with_retry(self) -> PooledWorker:
+    def _spawn_worker_with_retry(self) -> PooledWorker:
         try:
-            return self._spawn()
+            return self._spawn_worker()
         except CodeModeWorkerError:
-            self._retire_generation()
-            return self._spawn()
+            self._retire_current_source()
+            return self._spawn_worker()
 
-    def _make_spares(self, wanted: int) -> None:
+    def _spawn_missing_spares(self, wanted: int) -> None:
         with self._start_lock:
             try:
                 while self.lacks_spares(wanted):
                     with importing:  # as above
-                        self._add_spare(self._spawn(), wanted)
+                        self._add_or_close_spare(self._spawn_worker(), wanted)
             except CodeModeWorkerError:
-                self._retire_generation()
+                self._retire_current_source()
 
-    def _add_spare(self, worker: PooledWorker, wanted: int) -> None:
+    def _add_or_close_spare(self, worker: PooledWorker, wanted: int) -> None:
         with self._lock:
             if self.lacks_spares(wanted):  # a loop may have refilled meanwhile
                 self.spares.append(worker)
                 return
         self.close_worker(worker)
 
-    def _spawn(self) -> PooledWorker:
-        generation = self._generation
+    def _spawn_worker(self) -> PooledWorker:
+        generation = self._current_source
         if generation is None or not generation.is_usable:
-            self._retire_generation()
-            generation = WorkerGeneration(self._make_source())
+            self._retire_current_source()
+            generation = RetirableWorkerSource(self._make_source())
             with self._lock:
-                self._generation = generation
+                self._current_source = generation
         if self.is_closed:
-            self._retire_generation()
+            self._retire_current_source()
             raise CodeModeWorkerError("the worker pool is closed")
         return generation.spawn(warm_up=self._should_warm_up(generation))
 
-    def _close_and_forget(self, worker: PooledWorker) -> None:
+    def _close_and_remove_worker(self, worker: PooledWorker) -> None:
         worker.close()
         with self._lock:
             self.busy.discard(worker)
             self._being_closed.discard(worker)
 
 
-class _Handover:
+class _WorkerHandover:
     """Hands a worker from the thread that got it to the task that wants it, which may be gone by then."""
 
     def __init__(self, close: Callable[[PooledWorker], None]) -> None:

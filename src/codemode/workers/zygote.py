@@ -20,14 +20,14 @@ from .process import (
     REAP_TIMEOUT_MS,
     MemoryInUse,
     PidfdProcess,
-    ProcessMemory,
+    ProcessMemoryReader,
     WorkerProcess,
     describe_exit_status,
     describe_signal,
-    is_readable,
     open_socket_pair,
-    send_kill,
+    send_sigkill,
     start_isolated_python,
+    wait_until_readable,
 )
 
 _PACKET_STRUCT = struct.Struct("=cIi")
@@ -102,13 +102,13 @@ class Zygote:
     def can_spawn_at_once(self) -> bool:
         """True when it takes a request now."""
         with self._lock:
-            return self._control.fileno() >= 0 and _is_writable(self._control.fileno(), 0)
+            return self._control.fileno() >= 0 and _wait_until_writable(self._control.fileno(), 0)
 
     def is_alive(self) -> bool:
         """False once the zygote process has ended."""
         with self._lock:
             pidfd = self._process.pidfd
-            return pidfd >= 0 and not is_readable(pidfd, 0)
+            return pidfd >= 0 and not wait_until_readable(pidfd, 0)
 
     def can_kill_at_once(self) -> bool:
         """True once it is dead."""
@@ -117,7 +117,7 @@ class Zygote:
     def describe_failure(self) -> str:
         """The zygote's last error output, or an empty string."""
         with self._lock:
-            self._receive_packets()
+            self._receive_packets_locked()
             return self._failure
 
     def kill(self) -> None:
@@ -130,7 +130,7 @@ class Zygote:
             with self._lock:
                 self._process.close()
                 # Pidfds already on their way are still in the socket.
-                self._receive_packets()
+                self._receive_packets_locked()
                 self._control.close()
 
     def close_descriptors(self) -> None:
@@ -144,19 +144,19 @@ class Zygote:
         deadline = max(handle.requested_at + _PIDFD_TIMEOUT_MS / 1000, time.monotonic() + _PIDFD_GRACE_MS / 1000)
         while not handle.is_start_known and (descriptor := self._control.fileno()) >= 0:
             remaining_ms = max(0, int((deadline - time.monotonic()) * 1000))
-            is_readable(descriptor, min(remaining_ms, _POLL_MS))
+            wait_until_readable(descriptor, min(remaining_ms, _POLL_MS))
             if not self.receive_packets() or not (remaining_ms or handle.is_start_known):
                 self.kill()
 
     def receive_packets(self) -> bool:
         """Take what the zygote has sent, without waiting; False when it has closed its end."""
         with self._lock:
-            return self._receive_packets()
+            return self._receive_packets_locked()
 
-    def wait_for_packets(self, timeout_ms: int) -> None:
+    def wait_and_receive_packets(self, timeout_ms: int) -> None:
         """Wait a moment for something from the zygote and take it."""
         if (descriptor := self._control.fileno()) >= 0:
-            is_readable(descriptor, min(timeout_ms, _POLL_MS))
+            wait_until_readable(descriptor, min(timeout_ms, _POLL_MS))
         self.receive_packets()
 
     def forget_worker(self, handle: _ForkedProcess) -> None:
@@ -168,11 +168,11 @@ class Zygote:
         deadline = time.monotonic() + _SEND_TIMEOUT_MS / 1000
         while True:
             with self._lock:
-                self._receive_packets()
+                self._receive_packets_locked()
                 if self._control.fileno() < 0:
                     raise CodeModeWorkerError("the zygote has ended: it was killed")
                 handle = _ForkedProcess(self, self._next_sequence)
-                if self._send_request(handle.sequence, worker_end, warm_up=warm_up):
+                if self._try_send_request(handle.sequence, worker_end, warm_up=warm_up):
                     self._next_sequence = (self._next_sequence + 1) & 0xFFFFFFFF
                     self._workers[handle.sequence] = handle
                     return handle
@@ -180,9 +180,9 @@ class Zygote:
             remaining_ms = int((deadline - time.monotonic()) * 1000)
             if remaining_ms <= 0:
                 raise CodeModeWorkerError("the zygote takes no requests")
-            _is_writable(descriptor, min(remaining_ms, _POLL_MS))
+            _wait_until_writable(descriptor, min(remaining_ms, _POLL_MS))
 
-    def _send_request(self, sequence: int, worker_end: int, *, warm_up: bool) -> bool:
+    def _try_send_request(self, sequence: int, worker_end: int, *, warm_up: bool) -> bool:
         """Return False when it takes none just now."""
         request = [_REQUEST_STRUCT.pack(sequence, warm_up)]
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", worker_end))]
@@ -195,7 +195,7 @@ class Zygote:
             raise CodeModeWorkerError(f"the zygote has ended: {reason}") from None
         return True
 
-    def _receive_packets(self) -> bool:
+    def _receive_packets_locked(self) -> bool:
         """Take every packet in the socket; False when the zygote has closed it."""
         while self._control.fileno() >= 0:
             try:
@@ -224,7 +224,7 @@ class Zygote:
         elif kind == b"N":
             handle.start_error = os.strerror(value)
         elif kind == b"E":
-            handle.exit_text = _describe_status(value)
+            handle.exit_text = _describe_wait_status(value)
 
 
 class _ForkedProcess:
@@ -237,7 +237,7 @@ class _ForkedProcess:
         self.pidfd = -1
         self.start_error = ""
         self.exit_text: str | None = None
-        self._memory = ProcessMemory()
+        self._memory = ProcessMemoryReader()
 
     @property
     def is_start_known(self) -> bool:
@@ -254,18 +254,18 @@ class _ForkedProcess:
         if not self.is_start_known:
             self._zygote.wait_for_pidfd(self)
         if self.pidfd >= 0:
-            send_kill(self.pidfd)
+            send_sigkill(self.pidfd)
 
     def wait_until_dead(self, timeout_ms: int) -> bool:
         """True once it is dead. Without a pidfd that is once its zygote is: the kernel kills it with its parent."""
         if self.pidfd >= 0:
-            return is_readable(self.pidfd, timeout_ms)
+            return wait_until_readable(self.pidfd, timeout_ms)
         self._zygote.receive_packets()
         deadline = time.monotonic() + timeout_ms / 1000
         while not self.is_start_known and self._zygote.is_alive() and time.monotonic() < deadline:
-            self._zygote.wait_for_packets(int((deadline - time.monotonic()) * 1000) + 1)
+            self._zygote.wait_and_receive_packets(int((deadline - time.monotonic()) * 1000) + 1)
         if self.pidfd >= 0:
-            return is_readable(self.pidfd, max(0, int((deadline - time.monotonic()) * 1000)))
+            return wait_until_readable(self.pidfd, max(0, int((deadline - time.monotonic()) * 1000)))
         return bool(self.start_error) or not self._zygote.is_alive()
 
     def describe_exit(self) -> str:
@@ -275,7 +275,7 @@ class _ForkedProcess:
         while not (self.start_error or self.exit_text is not None) and self._zygote.is_alive():
             if (left_ms := int((deadline - time.monotonic()) * 1000)) < 0:
                 break
-            self._zygote.wait_for_packets(left_ms + 1)
+            self._zygote.wait_and_receive_packets(left_ms + 1)
         return self.start_error or self.exit_text or ""
 
     def read_memory(self) -> MemoryInUse | None:
@@ -308,7 +308,7 @@ def _start_zygote_process(image: WorkerImage, control_fd: int, **options: object
         os.close(host_pidfd)
 
 
-def _is_writable(descriptor: int, timeout_ms: int) -> bool:
+def _wait_until_writable(descriptor: int, timeout_ms: int) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLOUT)
     return bool(poller.poll(timeout_ms))
@@ -319,6 +319,6 @@ def _close_descriptor(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _describe_status(status: int) -> str:
+def _describe_wait_status(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return describe_signal(-code) if code < 0 else describe_exit_status(code)

@@ -28,8 +28,8 @@ class Fast(GuardClock):
     def now_ms(self) -> int:
         return super().now_ms() + int(self.ahead * 1000)
 
-    def seconds(self) -> float:
-        return super().seconds() + self.ahead
+    def monotonic_seconds(self) -> float:
+        return super().monotonic_seconds() + self.ahead
 
     async def sleep(self, seconds: float) -> None:
         self.ahead += seconds

@@ -50,7 +50,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
 @pytest.mark.parametrize(
     "serve",
     [
-        lambda: mcp_serve.run(argparse.Namespace(http="no port")),
+        lambda: mcp_serve.run_serve_command(argparse.Namespace(http="no port")),
         lambda: command.main(["--database", "mysql://no-database"]),
     ],
     ids=["the gateway", "the console"],

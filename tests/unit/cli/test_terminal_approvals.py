@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from codemode.cli import run
-from codemode.cli.run import TerminalApprovals
+from codemode.cli.run import TerminalApprover
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def confirmed(mode: str) -> bool:
-    return asyncio.run(TerminalApprovals(mode).ask_confirmation("a page", "Open this page? [y/N] "))
+    return asyncio.run(TerminalApprover(mode).ask_confirmation("a page", "Open this page? [y/N] "))
 
 
 @pytest.mark.parametrize("mode", ["ask", "all"])

@@ -20,7 +20,7 @@ class StoodClock(GuardClock):
     def __init__(self):
         self.now = 1000.0
 
-    def seconds(self):
+    def monotonic_seconds(self):
         return self.now
 
     async def sleep(self, seconds):

@@ -23,7 +23,7 @@ class Guard:
 
 RENEWALS = {
     "claim": lambda: keep_claim(Guard(), "key", monotonic_seconds()),
-    "lease": lambda: resume_outcome.renewing_lease(Guard().renew, SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
+    "lease": lambda: resume_outcome.keep_lease_renewed(Guard().renew, SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
 }
 
 

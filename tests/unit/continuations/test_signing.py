@@ -108,7 +108,7 @@ def test_purposes_and_bindings_are_kept_apart():
     refused(signed(), ring(binding="tenant a"), "another conversation")
     ring(binding="tenant a").verify(signed(ring(binding="tenant a")), now_ms=NOW_MS)
     assert "tenant" not in json.dumps(signed(ring(binding="tenant a")))
-    assert len({ring(purpose=purpose).secret() for purpose in ("continuation", "seal", "")}) == 3
+    assert len({ring(purpose=purpose).get_secret() for purpose in ("continuation", "seal", "")}) == 3
 
 
 def test_a_signature_holds_until_it_expires():

@@ -17,7 +17,7 @@ from suite import each_row
 from codemode import MediaContent
 from codemode.data.content import may_hold_content, replace_references, replace_with_references, split_content
 from codemode.errors import CodeModeSerializationError
-from codemode.host.steps import run_metered
+from codemode.host.steps import run_with_step_budget
 from codemode.protocol.references import ContentRegistry
 from codemode.types import ContentResult
 
@@ -26,7 +26,7 @@ PICTURE = MediaContent(b"\x89PNG", "image/png", name="a.png")
 
 def contents(tag: str = "$content:1") -> ContentRegistry:
     made = ContentRegistry()
-    made.tag = tag
+    made.reference_key = tag
     return made
 
 
@@ -151,7 +151,7 @@ def test_a_search_misses_no_part(value: Any):
     "value", [LISTS, [[[one]] for one in LISTS[:1500]], {str(at): {} for at in range(4000)}], ids=len
 )
 def test_a_result_without_content_is_looked_through_in_few_steps(value: Any):
-    assert run_metered(lambda: split_content(value)) == (value, [])
+    assert run_with_step_budget(lambda: split_content(value)) == (value, [])
 
 
 def test_what_is_there_many_times_over_is_looked_through_all_the_same():

@@ -13,11 +13,11 @@ from suite import each_row
 
 from codemode.data import large_strings
 from codemode.data.large_strings import (
+    decode_json_with_large_strings,
     decode_large_string,
-    decode_with_strings,
     expand_references,
     extract_large_strings,
-    find_references,
+    iterate_reference_numbers,
     may_have_references,
 )
 
@@ -63,9 +63,9 @@ def test_every_string_of_that_many_bytes_is_cut_out_and_put_in_again():
             return
         assert [decode_large_string(one) for one in cut.texts] == large
         assert list(cut.sizes) == [len(one.encode()) for one in large]
-        assert list(find_references(cut.rest_json)) == list(range(len(large)))
+        assert list(iterate_reference_numbers(cut.rest_json)) == list(range(len(large)))
         assert expand_references(cut.rest_json, cut.texts.__getitem__) == text
-        assert decode_with_strings(cut.rest_json, large.__getitem__) == value
+        assert decode_json_with_large_strings(cut.rest_json, large.__getitem__) == value
 
     holds()
 
@@ -75,14 +75,14 @@ def test_a_text_without_places_is_read_as_any_json(value: Any):
     def no_string(number: int) -> str:
         raise AssertionError(number)
 
-    assert decode_with_strings(written(value), no_string) == value
+    assert decode_json_with_large_strings(written(value), no_string) == value
     assert expand_references(written(value), no_string) == written(value)
 
 
 @each_row("text", ['"0E0"', '["0E0"]', '{"0E0":"\\\\"}', '"\\"0E1"', '["\\\\",1,"0E0"]', "0e0", "-0E0", "10E0"])
 def test_what_looks_like_a_place_is_none(text: str):
-    assert list(find_references(text)) == []
-    assert decode_with_strings(text, "never".__getitem__) == json.loads(text)
+    assert list(iterate_reference_numbers(text)) == []
+    assert decode_json_with_large_strings(text, "never".__getitem__) == json.loads(text)
 
 
 @pytest.mark.parametrize(("text", "may"), [(None, False), ("[1]", False), ("[0E0]", True), ('"0E0"', True)])
@@ -110,13 +110,13 @@ def texts_of(*strings: str) -> Callable[[int], str]:
 
 def test_lone_surrogates_beside_a_large_string_are_replaced():
     text = '{"a\\ud800":["\\udc00",0E0,{"b":"\\ud83d\\ude00"}],"c":"\\uD800"}'
-    read = decode_with_strings(text, texts_of("large"))
+    read = decode_json_with_large_strings(text, texts_of("large"))
     assert read == {"a\ufffd": ["\ufffd", "large", {"b": "\U0001f600"}], "c": "\ufffd"}
-    assert decode_with_strings('["\\ud800",0E0]', texts_of("\u00e9")) == ["\ufffd", "\u00e9"]
+    assert decode_json_with_large_strings('["\\ud800",0E0]', texts_of("\u00e9")) == ["\ufffd", "\u00e9"]
     assert decode_large_string('"\\ud800x"') == "\ufffdx"
 
 
 @each_row("text", ["[0E0", "NaN", "[1e999]", "[" * 600 + "]" * 600, f"[{'1' * 1001}]"])
 def test_what_is_no_json_is_refused(text: str):
     with pytest.raises(ValueError, match=r".+"):
-        decode_with_strings(text, texts_of("large"))
+        decode_json_with_large_strings(text, texts_of("large"))

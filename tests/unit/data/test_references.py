@@ -6,8 +6,8 @@ from typing import Any
 
 from suite import each_row
 
-from codemode.data.references import MAX_REFERENCE_CHAIN, LocalReferences, resolve_reference
-from codemode.source.checks import check_program
+from codemode.data.references import MAX_REFERENCE_CHAIN, LocalReferenceResolver, resolve_reference
+from codemode.source.checks import find_program_problems
 
 SCHEMA: dict[str, Any] = {
     "$id": "https://example.test/root",
@@ -48,7 +48,7 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_a_reference_names_one_place_of_the_document(reference, target):
-    assert LocalReferences(SCHEMA).target(reference) == target
+    assert LocalReferenceResolver(SCHEMA).find_target(reference) == target
 
 
 def test_chains_are_followed_and_circles_are_not():
@@ -69,4 +69,4 @@ def test_a_check_knows_an_anchor_from_the_whole_schema():
     }
     name = {"type": "string", "value": "x"}
     call = {"name": "t", "line": 1, "column": 1, "input": {"type": "object", "open": False, "keys": {"name": name}}}
-    assert check_program({"tools": [], "calls": [call]}, {"t"}, lambda _: schema) == []
+    assert find_program_problems({"tools": [], "calls": [call]}, {"t"}, lambda _: schema) == []

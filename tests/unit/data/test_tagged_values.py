@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.data.rich_values import from_tagged, to_plain, to_tagged
+from codemode.data.rich_values import from_tagged_json, tagged_to_plain_json, to_tagged_json
 from codemode.errors import CodeModeSerializationError
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 5000, UTC)
@@ -38,12 +38,12 @@ class Moment(NamedTuple):
 
 @given(VALUES)
 def test_every_value_comes_back_as_it_was(value: Any):
-    assert from_tagged(json.loads(json.dumps(to_tagged(value)))) == value
+    assert from_tagged_json(json.loads(json.dumps(to_tagged_json(value)))) == value
 
 
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner, max_size=2), max_leaves=20))
 def test_plain_json_without_tags_stays_as_it_was(value: Any):
-    assert to_plain(to_tagged(value)) == value
+    assert tagged_to_plain_json(to_tagged_json(value)) == value
 
 
 def test_values_are_tagged():
@@ -68,7 +68,7 @@ def test_values_are_tagged():
         (3 + 4j, 3 + 4j),  # which whoever writes it as JSON refuses
     ]
     for value, tagged in rows:
-        assert to_tagged(value) == tagged, value
+        assert to_tagged_json(value) == tagged, value
 
 
 def test_a_set_that_python_has_not_is_a_list():
@@ -79,15 +79,15 @@ def test_a_set_that_python_has_not_is_a_list():
         ([1, "1"], {1, "1"}),
     ]
     for items, value in rows:
-        assert from_tagged({"$rich": ["Set", items]}) == value, items
+        assert from_tagged_json({"$rich": ["Set", items]}) == value, items
 
 
 def test_integers_of_one_hash_make_no_set():
     step = sys.hash_info.modulus
     items = [number * step for number in range(1, 20_000)]
-    assert from_tagged({"$rich": ["Set", items]}) == items
-    assert from_tagged({"$rich": ["Set", items[:3]]}) == set(items[:3])
-    assert from_tagged({"$rich": ["Set", [*range(2000)]]}) == set(range(2000))
+    assert from_tagged_json({"$rich": ["Set", items]}) == items
+    assert from_tagged_json({"$rich": ["Set", items[:3]]}) == set(items[:3])
+    assert from_tagged_json({"$rich": ["Set", [*range(2000)]]}) == set(range(2000))
 
 
 def test_tags_that_stand_for_nothing_are_refused():
@@ -106,7 +106,7 @@ def test_tags_that_stand_for_nothing_are_refused():
     ]
     for inner, message in rows:
         with pytest.raises(ValueError, match=message):
-            from_tagged([{"$rich": inner}])
+            from_tagged_json([{"$rich": inner}])
 
 
 def test_what_is_too_deep_or_too_much_is_refused():
@@ -119,6 +119,6 @@ def test_what_is_too_deep_or_too_much_is_refused():
     wide.__dict__["data"] = [wide, wide]
     for value in (circle, node, wide):
         with pytest.raises(CodeModeSerializationError, match=r"nests deeper than 200 levels|more than 1000 values"):
-            to_tagged(value, max_values=1000)
+            to_tagged_json(value, max_values=1000)
     with pytest.raises(CodeModeSerializationError, match="years 1 to 9999"):
-        to_tagged(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))))
+        to_tagged_json(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))))

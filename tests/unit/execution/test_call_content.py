@@ -11,11 +11,16 @@ from suite import each_row
 from codemode import CodeModeProtocolError, MediaContent, Tool
 from codemode.data.content import replace_references
 from codemode.errors import CodeModeSerializationError
-from codemode.execution.call_content import CallContent, load_recorded_contents, restore_handles, using_contents
-from codemode.execution.execution import read_result
-from codemode.execution.recovery import Recovery
+from codemode.execution.call_content import (
+    InvocationContent,
+    load_ledger_content,
+    restore_handle_descriptions,
+    using_content_registry,
+)
+from codemode.execution.execution import decode_and_measure_result
+from codemode.execution.recovery import RecoveryLedgerBuilder
 from codemode.options.parts import ContinuationOptions, ExecutionPolicy
-from codemode.protocol.continuation import describe_part
+from codemode.protocol.continuation import describe_content_part
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.references import ContentRegistry
 from codemode.tools.prepared import prepare_tool
@@ -25,14 +30,14 @@ OTHER = MediaContent(b"secret", "application/pdf", name="secret.pdf")
 
 
 def contents(**limits):
-    made = ContentRegistry().assign_to(ExecutionPolicy(**limits), "salt")
+    made = ContentRegistry().assign_to_invocation(ExecutionPolicy(**limits), "salt")
     made.register(SHOWN)
     made.register(OTHER)
     return made
 
 
 def lie(made, part_id=OTHER.id):
-    return {**made.register(SHOWN), made.tag: part_id}
+    return {**made.register(SHOWN), made.reference_key: part_id}
 
 
 def escaped(text, tag):
@@ -43,16 +48,19 @@ def escaped(text, tag):
 @each_row("spelled", [lambda text, _: text, escaped])
 def test_what_a_person_is_shown_of_a_part_is_the_hosts_word_however_a_worker_spells_it(spelled, depth):
     made = contents()
-    text = spelled("[" * depth + json.dumps(lie(made)) + "]" * depth, made.tag)
-    with using_contents(made):
-        shown = restore_handles(json.loads(text), text)
-    value, _ = asyncio.run(read_result(text, 1000, Ledger(contents=made)))
+    text = spelled("[" * depth + json.dumps(lie(made)) + "]" * depth, made.reference_key)
+    with using_content_registry(made):
+        shown = restore_handle_descriptions(json.loads(text), text)
+    value, _ = asyncio.run(decode_and_measure_result(text, 1000, Ledger(contents=made)))
     for _ in range(depth):
         (shown,), (value,) = shown, value
     assert shown == value == made.register(OTHER)
-    text = spelled(json.dumps(lie(made, "0" * 32)), made.tag)
-    with using_contents(made), pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
-        restore_handles(json.loads(text), text)
+    text = spelled(json.dumps(lie(made, "0" * 32)), made.reference_key)
+    with (
+        using_content_registry(made),
+        pytest.raises(CodeModeSerializationError, match="that this program did not receive"),
+    ):
+        restore_handle_descriptions(json.loads(text), text)
 
 
 def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_too():
@@ -60,7 +68,7 @@ def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_t
     text = json.dumps({"of": lie(made)}, separators=(",", ":"))
     send = prepare_tool(Tool("send", execute=print, input_schema={"type": "object"}))
     begun = Ledger([LedgerEntry(1, "tool", "send", text, is_started=True)], contents=made)
-    recovered = Recovery({"send": send}, {}).ledger(begun, "salt")
+    recovered = RecoveryLedgerBuilder({"send": send}, {}).build_ledger(begun, "salt")
     assert json.loads(recovered.entries[0].outcome.input_json) == {"of": made.register(OTHER)}
 
 
@@ -73,16 +81,16 @@ class Bare:
 
 def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
     options = ContinuationOptions(journal=Bare())
-    before, after = (ContentRegistry().assign_to(ExecutionPolicy(), "salt") for _ in range(2))
-    lost = asyncio.run(CallContent(before, options).extract_parts(SHOWN))
-    other = asyncio.run(CallContent(after, options).extract_parts(OTHER))
+    before, after = (ContentRegistry().assign_to_invocation(ExecutionPolicy(), "salt") for _ in range(2))
+    lost = asyncio.run(InvocationContent(before, options).save_and_replace_parts(SHOWN))
+    other = asyncio.run(InvocationContent(after, options).save_and_replace_parts(OTHER))
     assert replace_references(other, after) is OTHER
     with pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
         replace_references(lost, after)
 
 
 def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_it():
-    taken = CallContent(contents(max_values=1000), ContinuationOptions()).extract_parts
+    taken = InvocationContent(contents(max_values=1000), ContinuationOptions()).save_and_replace_parts
     circle = [SHOWN]
     circle += [circle, circle]
     assert asyncio.run(taken(circle)) is circle
@@ -108,12 +116,12 @@ class SlowStore:
 
 def test_each_part_is_kept_before_its_call_ends_however_many_come_at_once():
     async def run():
-        store, made = SlowStore(), ContentRegistry().assign_to(ExecutionPolicy(), "salt")
-        content = CallContent(made, ContinuationOptions(content_store=store))
+        store, made = SlowStore(), ContentRegistry().assign_to_invocation(ExecutionPolicy(), "salt")
+        content = InvocationContent(made, ContinuationOptions(content_store=store))
         parts = [MediaContent(bytes([at]), "image/png") for at in range(8)]
 
         async def call(part):
-            await content.extract_parts(part)
+            await content.save_and_replace_parts(part)
             assert part.id in store.kept
 
         calls = [asyncio.ensure_future(call(part)) for part in (*parts[:3], parts[0])]
@@ -142,7 +150,7 @@ class Tampered:
         return self.found
 
 
-SAID = json.dumps(describe_part(SHOWN))
+SAID = json.dumps(describe_content_part(SHOWN))
 
 
 @each_row(
@@ -164,8 +172,8 @@ def test_what_a_store_gives_in_place_of_a_part_is_refused(found):
     text = json.dumps(made.register(SHOWN), separators=(",", ":"))
     ledger = Ledger([LedgerEntry(1, "tool", "t", "{}", outcome=Fulfilled(text))])
     genuine_store = ContinuationOptions(content_store=Tampered((SAID, SHOWN.data)))
-    kept = asyncio.run(load_recorded_contents(ledger, "salt", genuine_store))
+    kept = asyncio.run(load_ledger_content(ledger, "salt", genuine_store))
     assert kept is not None
     assert kept.get(SHOWN.id) == SHOWN
     with pytest.raises(CodeModeProtocolError, match="no longer has the content"):
-        asyncio.run(load_recorded_contents(ledger, "salt", ContinuationOptions(content_store=Tampered(found))))
+        asyncio.run(load_ledger_content(ledger, "salt", ContinuationOptions(content_store=Tampered(found))))

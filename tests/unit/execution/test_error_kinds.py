@@ -6,7 +6,7 @@ from typing import Any
 
 from codemode import errors
 from codemode.execution import outcome_texts
-from codemode.execution.outcome_texts import CODE_CALL_WORDING, MODULE_WORDING, find_kind, find_nearest_kind
+from codemode.execution.outcome_texts import CODE_CALL_WORDING, MODULE_WORDING, find_error_kind, find_nearest_error_kind
 
 CLASSES: list[type[errors.CodeModeError]] = [
     kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CodeModeError)
@@ -17,7 +17,7 @@ TABLES: list[Any] = [CODE_CALL_WORDING, MODULE_WORDING, outcome_texts._EXEC_CODE
 def test_every_class_of_error_is_worded_by_every_surface():
     for kind in CLASSES:
         for table in TABLES:
-            assert table[find_nearest_kind(table, kind("m"))], kind
+            assert table[find_nearest_error_kind(table, kind("m"))], kind
 
 
 def test_the_nearest_kind_counts():
@@ -33,11 +33,15 @@ def test_the_nearest_kind_counts():
         (errors.CodeModeWorkerError("m", details={"origin": "worker"}), "worker_ended", "worker", "internal_error"),
         (errors.CodeModeError("m", details={"name": "ReferenceError"}), "undefined_name", "error", "internal_error"),
     ):
-        found = find_kind(error), find_nearest_kind(MODULE_WORDING, error), outcome_texts.find_exec_code(error)
+        found = (
+            find_error_kind(error),
+            find_nearest_error_kind(MODULE_WORDING, error),
+            outcome_texts.find_exec_code(error),
+        )
         assert found == (kind, of_modules, code), error
 
 
 def test_a_message_says_none_of_a_detail_that_is_missing():
     wording = CODE_CALL_WORDING["max_bridge_requests"]
     error = errors.CodeModeBridgeLimitError("m", details={"limit": "max_bridge_requests"})
-    assert outcome_texts.format_message(wording, error).endswith("(None)")
+    assert outcome_texts.format_phrase_message(wording, error).endswith("(None)")

@@ -20,8 +20,8 @@ from codemode.errors import (
     CodeModeSyntaxError,
     CodeModeWorkerError,
 )
-from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_ended, failure_text
-from codemode.protocol.call_status import make_detached_error
+from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_ended_program, failure_text
+from codemode.protocol.call_status import make_detached_call_error
 from codemode.protocol.ending_errors import syntax_error
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
@@ -97,13 +97,13 @@ def test_without_the_program_the_place_is_named_alone(js, line):
 
 def test_what_was_ended_from_outside_names_its_calls():
     error = failed(CodeModeError("x"), ("pay", "fulfilled", True), ("mail", "unknown", True))
-    assert describe_ended("this run was aborted: it is late", error).split("\n") == [
+    assert describe_ended_program("this run was aborted: it is late", error).split("\n") == [
         "this run was aborted: it is late",
         "Already done, do not repeat: pay",
         "May or may not have happened, find out before repeating: mail",
     ]
-    assert describe_ended("gone", None) == "gone"
-    assert len(describe_ended("\x1b" * 5_000, error)) == 2_000
+    assert describe_ended_program("gone", None) == "gone"
+    assert len(describe_ended_program("\x1b" * 5_000, error)) == 2_000
 
 
 @each_row("cls", CLASSES)
@@ -228,14 +228,14 @@ def detached(name, status):
 
 
 def test_a_call_that_nobody_awaited_is_named_alone():
-    error = make_detached_error([detached("pay", "unobserved")])
+    error = make_detached_call_error([detached("pay", "unobserved")])
     assert "pay (unobserved)" in error.message
     assert failure_text(error, JS).startswith(f"{type(error).__name__}: {error.message.replace(' (unobserved)', '')}\n")
 
 
 def test_calls_that_nobody_awaited_keep_their_names_and_another_status():
     calls = [detached("a (unobserved)", "pending"), *(detached(f"b{number}", "pending") for number in range(6))]
-    text = failure_text(make_detached_error(calls), JS)
+    text = failure_text(make_detached_call_error(calls), JS)
     assert (
         "every call: a (unobserved) (pending), b0 (pending), b1 (pending), b2 (pending), b3 (pending) and 2 more."
         in text

@@ -30,7 +30,7 @@ class Tools(Catalog[Any]):
     def find_program_error(self, facts: Any) -> None:
         self.compared += 1
 
-    def prepare_for(self, facts: Any, given: Any) -> Any:
+    def prepare_for_program(self, facts: Any, given: Any) -> Any:
         self.asked += 1
         return self.doing
 
@@ -47,11 +47,11 @@ def checker(source: str, tools: Tools, given: Any = None, **how: Any) -> Program
 
 def known(source: str, tools: Tools, given: Any = None) -> ProgramAccepted:
     """Let a text be analysed by one run and compared by the next, and return what that came to."""
-    assert checker(source, tools, given).accepted_before() is None
+    assert checker(source, tools, given).find_earlier_acceptance() is None
     checker(source, tools, given).check(source, FACTS)
     again = checker(source, tools, given)
-    assert again.accepted_before() is None  # it is known, and was not compared since
-    assert again.preparation(FACTS) is None
+    assert again.find_earlier_acceptance() is None  # it is known, and was not compared since
+    assert again.prepare_tools(FACTS) is None
     accepted = again.check(source, FACTS)
     assert isinstance(accepted, ProgramAccepted)
     return accepted
@@ -67,17 +67,17 @@ def test_what_a_worker_says_at_length_of_a_program_is_not_kept(source: str, size
 def test_a_program_that_fits_is_accepted_as_it_was(source: str, given: Any):
     tools = Tools()
     accepted, compared = known(source, tools, given), tools.compared
-    assert checker(source, tools, given).accepted_before() is accepted
+    assert checker(source, tools, given).find_earlier_acceptance() is accepted
     assert tools.compared == compared
 
 
 def test_it_is_compared_with_other_tools_under_other_rules_and_with_something_else_given(source: str):
     tools = Tools()
     known(source, tools)
-    assert checker(source, Tools()).accepted_before() is None
-    assert checker(source, tools, checks_tools=False).accepted_before() is None
-    assert checker(source, tools, replaces_outputs=True).accepted_before() is None
-    assert checker(source, tools, {"a": 1}).accepted_before() is None
+    assert checker(source, Tools()).find_earlier_acceptance() is None
+    assert checker(source, tools, checks_tools=False).find_earlier_acceptance() is None
+    assert checker(source, tools, replaces_outputs=True).find_earlier_acceptance() is None
+    assert checker(source, tools, {"a": 1}).find_earlier_acceptance() is None
 
 
 def test_tools_that_have_something_to_do_are_asked_once_and_compared_afterwards(source: str):
@@ -88,8 +88,8 @@ def test_tools_that_have_something_to_do_are_asked_once_and_compared_afterwards(
     try:
         tools.doing = doing = loop.create_future()
         program = checker(source, tools)
-        assert program.accepted_before() is None
-        assert program.preparation(FACTS) is doing
+        assert program.find_earlier_acceptance() is None
+        assert program.prepare_tools(FACTS) is doing
         assert tools.asked == asked + 1
         program.check(source, FACTS)
         assert tools.compared == compared + 1

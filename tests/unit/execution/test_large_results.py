@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import ModelOutput
-from codemode.execution.large_results import count_characters, describe_too_large, is_longer_than, limit_value
+from codemode.execution.large_results import (
+    count_json_characters,
+    describe_too_large_result,
+    is_longer_than,
+    replace_if_too_large,
+)
 from codemode.execution.outcome import OutputItem
 from codemode.options.parts import MIN_MODEL_CHARACTERS
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
@@ -39,7 +44,7 @@ class Watched(list):
 @given(JSON)
 def test_characters_are_counted_about_as_json_has_them(value):
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    counted = count_characters(value, 1 << 40)
+    counted = count_json_characters(value, 1 << 40)
     containers = text.count("[") + text.count("{")
     assert len(text) <= counted <= len(text) * 1.5 + containers + 8
 
@@ -48,7 +53,7 @@ def test_of_what_is_too_large_no_more_is_looked_at_than_is_shown():
     value = Watched(range(1_000_000))
     Watched.seen = 0
     assert is_longer_than(value, 20_000)
-    text = describe_too_large(value, 20_000, 6_888_890)
+    text = describe_too_large_result(value, 20_000, 6_888_890)
     assert Watched.seen < 20_000
     assert len(text) <= 20_000
     assert "an array of 1,000,000 items, 6,888,890 bytes of JSON" in text
@@ -60,7 +65,7 @@ def test_known_bytes_often_decide_alone(json_bytes, most, expected):
 
 
 def test_size_shape_and_beginning():
-    text = describe_too_large(ROWS, 20_000, 400_000, "result:3")
+    text = describe_too_large_result(ROWS, 20_000, 400_000, "result:3")
     size, shape, begins, beginning, end = text.split("\n")
     assert "an array of 5,000 items, 400,000 bytes of JSON" in size
     assert shape == "Its shape: { id: number, name: string, tags: string[], owner: null, open: boolean }[]"
@@ -72,14 +77,14 @@ def test_size_shape_and_beginning():
 
 
 def test_without_a_place_it_says_that_the_rest_is_gone():
-    text = describe_too_large("x" * 50_000, 20_000)
+    text = describe_too_large_result("x" * 50_000, 20_000)
     assert "50,000 characters of text" in text
     assert text.endswith("The rest was dropped. Return less: filter, slice, count or aggregate in the program.")
 
 
 @given(JSON, st.integers(MIN_MODEL_CHARACTERS, 5000), st.sampled_from([None, "result:12"]))
 def test_any_value_is_told_of_within_the_limit_and_its_beginning_is_json(value, most, key):
-    text = describe_too_large(value, most, 10**12, key)
+    text = describe_too_large_result(value, most, 10**12, key)
     assert len(text) <= most
     if not isinstance(value, str):
         beginning = text.split("shortened:\n", 1)[1].rsplit("\nThe ", 1)[0]
@@ -98,19 +103,19 @@ def test_any_value_is_told_of_within_the_limit_and_its_beginning_is_json(value, 
 )
 def test_hostile_values_are_told_of_within_the_limit(value):
     assert is_longer_than(value, MIN_MODEL_CHARACTERS)
-    assert len(describe_too_large(value, MIN_MODEL_CHARACTERS, 10**9, "result:1")) <= MIN_MODEL_CHARACTERS
+    assert len(describe_too_large_result(value, MIN_MODEL_CHARACTERS, 10**9, "result:1")) <= MIN_MODEL_CHARACTERS
 
 
 def test_what_fits_stays_as_it_is():
-    assert limit_value(ROWS, None) is ROWS
-    assert limit_value(ROWS[:3], 20_000) == ROWS[:3]
-    assert limit_value("x" * 20_000, 20_000) == "x" * 20_000
+    assert replace_if_too_large(ROWS, None) is ROWS
+    assert replace_if_too_large(ROWS[:3], 20_000) == ROWS[:3]
+    assert replace_if_too_large("x" * 20_000, 20_000) == "x" * 20_000
 
 
 @pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
 def test_a_result_is_told_of_with_what_is_known_of_its_run(kind):
     outputs = kind(ModelOutput(max_model_characters=2000), lambda _name: None)
-    outputs.remember("c1", ROWS, None, "kept as result:1", 400_000)
+    outputs.remember_run("c1", ROWS, None, "kept as result:1", 400_000)
     assert outputs.format(ROWS, "c1") == {"type": "text", "value": "kept as result:1"}
     other = outputs.format(list(ROWS), "c1")
     assert other["type"] == "text"
@@ -119,14 +124,14 @@ def test_a_result_is_told_of_with_what_is_known_of_its_run(kind):
 
 def test_one_call_keeps_what_is_said_of_any_size():
     outputs = OneCallOutputFormatter(ModelOutput(max_model_characters=2000), lambda _name: None)
-    outputs.remember("c1", ROWS, None, "kept as result:1", 1 << 40)
+    outputs.remember_run("c1", ROWS, None, "kept as result:1", 1 << 40)
     assert outputs.format(ROWS, "c1")["value"] == "kept as result:1"
 
 
 def test_a_summary_leaves_the_result_out_too():
     options = ModelOutput(max_model_characters=2000, include_nested_tool_summary=True)
     outputs = ModelOutputFormatter(options, lambda _name: None)
-    outputs.remember("c1", ROWS, None, "told", 400_000)
+    outputs.remember_run("c1", ROWS, None, "told", 400_000)
     assert outputs.format(ROWS, "c1")["value"] == {"result": "told", "nestedTools": []}
 
 
@@ -165,7 +170,7 @@ def test_what_is_told_takes_no_longer_for_many_members_than_for_few(leaf, kind):
 
     sys.setprofile(count)
     try:
-        text = describe_too_large(value, 5000)
+        text = describe_too_large_result(value, 5000)
     finally:
         sys.setprofile(None)
     assert len(text) <= 5000

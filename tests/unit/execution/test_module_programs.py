@@ -12,9 +12,9 @@ from suite import each_row
 from codemode.errors import CodeModeError, CodeModeIllegalAccessError
 from codemode.execution.programs import ProgramChecker
 from codemode.protocol import events
-from codemode.protocol.events import CheckProgram, Failed, ProgramAccepted, ProgramRefused, Send
+from codemode.protocol.events import CheckProgram, Failed, ProgramAccepted, ProgramRefused, SendMessage
 from codemode.protocol.invocation import Invocation
-from codemode.protocol.messages import AnalyseProgram, Draft, ProgramAnalysed, RunModule
+from codemode.protocol.messages import AnalyseProgram, PartiallyStrippedProgram, ProgramAnalysed, RunModule
 from codemode.tools.catalog import Catalog
 
 FACE = replace(SETTINGS.profile.guest, wrapper="module")
@@ -23,7 +23,7 @@ MODULE = {"prefix": 0, "take": None, "imports": [], "dynamic": [], "namespace_ca
 
 
 class Given(Catalog[Any]):
-    def invocation_data_for(self, facts: Any) -> Any:  # type: ignore[override]
+    def build_invocation_data(self, facts: Any) -> Any:  # type: ignore[override]
         return {"module": facts["module"]}
 
 
@@ -76,10 +76,10 @@ def test_the_tools_have_the_last_word():
     assert answer == ProgramRefused(error=refused)
 
 
-@pytest.mark.parametrize("draft", [None, Draft("1", 7, 9, is_ambiguous=False)])
-def test_what_is_not_analysable_is_told_with_its_place(draft: Draft | None):
+@pytest.mark.parametrize("draft", [None, PartiallyStrippedProgram("1", 7, 9, is_ambiguous=False)])
+def test_what_is_not_analysable_is_told_with_its_place(draft: PartiallyStrippedProgram | None):
     invocation = Invocation(replace(SETTINGS, profile=PROFILE))
-    assert invocation.start("source", analysis_ms=50) == [Send(AnalyseProgram("source", 50, 2))]
+    assert invocation.start("source", analysis_ms=50) == [SendMessage(AnalyseProgram("source", 50, 2))]
     assert invocation.receive(ProgramAnalysed("js", None, (), draft)) == [CheckProgram("js", None)]
     invocation.receive(ProgramRefused(is_unclear=True))
     assert isinstance(invocation.ending, Failed)
@@ -92,6 +92,6 @@ def test_what_is_not_analysable_is_told_with_its_place(draft: Draft | None):
 def test_a_module_starts_as_one():
     invocation = Invocation(replace(SETTINGS, profile=PROFILE))
     (effect,) = invocation.receive(events.ProgramAccepted("js", invocation_data_json="{}"))
-    assert isinstance(effect, Send)
+    assert isinstance(effect, SendMessage)
     assert isinstance(effect.message, RunModule)
     assert (effect.message.js, effect.message.invocation_data_json) == ("js", "{}")

@@ -9,9 +9,14 @@ from suite import each_row
 
 from codemode import CodeModeError, ModelOutput
 from codemode.errors import CodeModeDetachedBridgeRequestError
-from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, format_console, suggest_return
+from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, format_console, suggest_return_statement
 from codemode.execution.outcome import RunOutcome
-from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_failure, describe_no_result, failure_text
+from codemode.execution.outcome_texts import (
+    MAX_FAILURE_CHARACTERS,
+    describe_failure_without_console,
+    describe_missing_result,
+    failure_text,
+)
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter, OneCallOutputFormatter
 from codemode.trace.events import ConsoleEvent
 from codemode.trace.trace import Trace
@@ -67,16 +72,16 @@ def test_of_a_long_console_beginning_and_end_are_kept():
     ],
 )
 def test_a_last_call_whose_value_nobody_gets(js, instead):
-    assert suggest_return(js) == instead
+    assert suggest_return_statement(js) == instead
 
 
 def test_who_fails_is_told_what_was_printed_after_the_rest():
     error = CodeModeError("boom")
-    assert failure_text(error, "throw 1") == describe_failure(error, "throw 1")
+    assert failure_text(error, "throw 1") == describe_failure_without_console(error, "throw 1")
     error.trace = Trace.__new__(Trace)
     object.__setattr__(error.trace, "console", lines("half way"))
     text = failure_text(error, "throw 1")
-    assert text == describe_failure(error, "throw 1") + "\nIt had printed:\nhalf way"
+    assert text == describe_failure_without_console(error, "throw 1") + "\nIt had printed:\nhalf way"
     object.__setattr__(error.trace, "console", lines("y" * 50_000))
     assert len(failure_text(error, "x" * 5000)) <= MAX_FAILURE_CHARACTERS + MAX_CONSOLE_CHARACTERS + 20
 
@@ -103,22 +108,22 @@ def test_a_program_without_a_result_is_told_what_there_is_in_place_of_one():
     ]
     for name, fields, expected in table:
         outcome = RunOutcome("completed", "c", returned_nothing=True, **fields)
-        assert describe_no_result(outcome, "1") == expected, name
+        assert describe_missing_result(outcome, "1") == expected, name
     outcome = RunOutcome("completed", "c", returned_nothing=True)
-    assert "`return await main();`" in describe_no_result(outcome, MAIN + "main();")
+    assert "`return await main();`" in describe_missing_result(outcome, MAIN + "main();")
 
 
 def test_a_program_that_returned_null_has_a_result():
-    assert describe_no_result(RunOutcome("completed", "c"), "return null") == ""
+    assert describe_missing_result(RunOutcome("completed", "c"), "return null") == ""
     printed_too = RunOutcome("completed", "c", console=lines("seen"))
-    assert describe_no_result(printed_too, "return null") == "The program returned null. It had printed:\nseen"
-    assert describe_no_result(RunOutcome("completed", "c", value=0, console=lines("seen")), "return 0") == ""
+    assert describe_missing_result(printed_too, "return null") == "The program returned null. It had printed:\nseen"
+    assert describe_missing_result(RunOutcome("completed", "c", value=0, console=lines("seen")), "return 0") == ""
 
 
 @pytest.mark.parametrize("kind", [ModelOutputFormatter, OneCallOutputFormatter])
 def test_nothing_is_shown_with_what_was_printed_to_the_call_it_came_from_alone(kind):
     outputs = kind(ModelOutput(), lambda _name: None)
-    outputs.remember("c1", None, None, "It had printed: a")
+    outputs.remember_run("c1", None, None, "It had printed: a")
     assert outputs.format(None, "c1") == {"type": "text", "value": "It had printed: a"}
     assert outputs.format(None, "c2") == {"type": "json", "value": None}
     assert outputs.format(None, None) == {"type": "json", "value": None}
@@ -127,12 +132,12 @@ def test_nothing_is_shown_with_what_was_printed_to_the_call_it_came_from_alone(k
 
 def test_of_two_runs_of_one_id_that_gave_nothing_nobody_is_told():
     outputs = ModelOutputFormatter(ModelOutput(), lambda _name: None)
-    outputs.remember("c1", None, None, "")
-    outputs.remember("c1", None, None, "secret of the second")
+    outputs.remember_run("c1", None, None, "")
+    outputs.remember_run("c1", None, None, "secret of the second")
     assert outputs.format(None, "c1") == {"type": "json", "value": None}
 
 
 def test_beside_a_summary_it_is_a_note():
     outputs = ModelOutputFormatter(ModelOutput(include_nested_tool_summary=True), lambda _name: None)
-    outputs.remember("c1", None, None, "It had printed: a")
+    outputs.remember_run("c1", None, None, "It had printed: a")
     assert outputs.format(None, "c1")["value"] == {"result": None, "nestedTools": [], "note": "It had printed: a"}

@@ -21,9 +21,9 @@ from codemode.execution.outcome import RunOutcome
 from codemode.execution.program_state import (
     MAX_KEY_CHARACTERS,
     ProgramState,
-    describe_large_result,
-    perform_request,
-    save_result,
+    perform_state_request,
+    save_and_describe_large_result,
+    save_large_result,
 )
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
@@ -38,7 +38,7 @@ def entry(name, *arguments, text=None, outcome=None):
 
 
 def perform(state, name, *arguments, **more):
-    answer = asyncio.run(perform_request(state, entry(name, *arguments, **more), POLICY))
+    answer = asyncio.run(perform_state_request(state, entry(name, *arguments, **more), POLICY))
     return None if answer is None else json.loads(answer)
 
 
@@ -60,8 +60,8 @@ def test_what_one_writes_the_next_reads(make):
 def test_null_is_a_value_and_nothing_is_none():
     state = ProgramState(TextPlace())
     perform(state, "set", "k", None)
-    assert asyncio.run(perform_request(state, entry("get", "k"), POLICY)) == "null"
-    assert asyncio.run(perform_request(state, entry("get", "other"), POLICY)) is None
+    assert asyncio.run(perform_state_request(state, entry("get", "k"), POLICY)) == "null"
+    assert asyncio.run(perform_state_request(state, entry("get", "other"), POLICY)) is None
 
 
 def test_a_mapping_has_plain_json_that_no_program_shares():
@@ -123,7 +123,7 @@ def both(place, *values, key=str):
     async def run():
         states = [ProgramState(place) for _ in values]
         writes = [
-            asyncio.ensure_future(perform_request(state, entry("set", key(at), value), POLICY))
+            asyncio.ensure_future(perform_state_request(state, entry("set", key(at), value), POLICY))
             for at, (state, value) in enumerate(zip(states, values, strict=True))
         ]
         await asyncio.wait_for(place.came.wait(), 60)
@@ -175,17 +175,17 @@ def test_what_could_not_be_written_takes_no_room():
 
 
 def test_content_is_refused_with_what_to_do():
-    contents = ContentRegistry().assign_to(POLICY, "salt")
+    contents = ContentRegistry().assign_to_invocation(POLICY, "salt")
     place = contents.register(MediaContent(b"x", "image/png"))
     quoted = {"note": json.dumps(place), "$content:" + "0" * 24: "another run's"}
 
     async def run():
         current_registry.set(contents)
         state = ProgramState(TextPlace())
-        await perform_request(state, entry("set", "a", quoted), POLICY)
+        await perform_state_request(state, entry("set", "a", quoted), POLICY)
         for value in (place, {"deep": [place]}, {"a": 1} | place):
             with pytest.raises(ToolError, match="cannot be kept in state"):
-                await perform_request(state, entry("set", "b", value), POLICY)
+                await perform_state_request(state, entry("set", "b", value), POLICY)
 
     asyncio.run(run())
 
@@ -221,7 +221,7 @@ def test_no_text_breaks_the_reader(text):
 def test_a_value_that_was_too_large_to_be_sent_is_refused():
     large = LedgerEntry(1, "state", "state.set", None, input_bytes=2_000_000)
     with pytest.raises(CodeModeSerializationError, match="2000000 bytes"):
-        asyncio.run(perform_request(ProgramState(TextPlace()), large, POLICY))
+        asyncio.run(perform_state_request(ProgramState(TextPlace()), large, POLICY))
 
 
 def test_without_a_place_a_program_is_told_so():
@@ -234,7 +234,7 @@ def test_requests_are_performed_in_the_order_in_which_they_were_made():
 
     async def both():
         asked = [entry("set", "a", "x" * 100_000), entry("set", "a", 2), entry("get", "a"), entry("keys")]
-        return await asyncio.gather(*(perform_request(state, one, POLICY) for one in asked))
+        return await asyncio.gather(*(perform_state_request(state, one, POLICY) for one in asked))
 
     assert asyncio.run(both())[2:] == ["2", '["a"]']
 
@@ -261,7 +261,7 @@ def test_a_replay_writes_again_only_where_nothing_was_kept():
     for place in (late, kept):
         state = ProgramState(place)
         for one in written:
-            state.apply_replayed(one)
+            state.apply_replayed_request(one)
     assert asyncio.run(kept.keys()) == []
     assert late.updates == {'k"\\': '{"v":["]","\\""]}', "x": None, "\ufffd": "1"}
 
@@ -271,7 +271,7 @@ def test_the_newest_results_are_kept(monkeypatch):
     place = TextPlace({"result:x": "1", "resulted": "2", "result:": "3"})
 
     async def keep():
-        return [await save_result(place, [n]) for n in range(5)]
+        return [await save_large_result(place, [n]) for n in range(5)]
 
     assert asyncio.run(keep()) == [f"result:{n}" for n in range(1, 6)]
     assert sorted(asyncio.run(place.keys())) == ["result:", "result:3", "result:4", "result:5", "result:x", "resulted"]
@@ -282,16 +282,16 @@ def test_results_are_bounded_together_and_alone(monkeypatch):
     place = TextPlace()
 
     async def keep(*sizes):
-        return [await save_result(place, "x" * size) for size in sizes]
+        return [await save_large_result(place, "x" * size) for size in sizes]
 
     assert asyncio.run(keep(400, 500, 300, 2000)) == ["result:1", "result:2", "result:3", None]
     assert asyncio.run(place.keys()) == ["result:2", "result:3"]
-    assert asyncio.run(save_result(place, "\u20ac" * 300)) is None  # which takes six times as much as it is kept
+    assert asyncio.run(save_large_result(place, "\u20ac" * 300)) is None  # which takes six times as much as it is kept
 
 
 def test_a_result_that_comes_again_keeps_its_key():
     place = TextPlace()
-    assert [asyncio.run(save_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
+    assert [asyncio.run(save_large_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
 
 
 def test_a_place_that_fails_costs_the_key_alone(caplog):
@@ -299,7 +299,9 @@ def test_a_place_that_fails_costs_the_key_alone(caplog):
         async def set(self, key, value):
             raise OSError("the disk is gone")
 
-    text = asyncio.run(describe_large_result(RunOutcome("completed", "c", [], value="x" * 5000), 1000, Broken()))
+    text = asyncio.run(
+        save_and_describe_large_result(RunOutcome("completed", "c", [], value="x" * 5000), 1000, Broken())
+    )
     assert "The rest was dropped" in text
     assert "the disk is gone" in caplog.text
 
@@ -325,8 +327,8 @@ def test_options_take_no_other_place(state):
 @each_row("text", ['["k",[1,"]"]]', '[ "k",[1,"]"]]', '["k" ,[1,"]"]]', '["k",\t[1,"]"]\n]', '["\\u006b", [1, "]"] ]'])
 def test_a_replay_takes_what_was_written_however_a_worker_spelled_it(text):
     live, late = LatePlace(), LatePlace()
-    asyncio.run(perform_request(ProgramState(live), entry("set", text=text), POLICY))
-    ProgramState(late).apply_replayed(entry("set", text=text, outcome=Fulfilled(None)))
+    asyncio.run(perform_state_request(ProgramState(live), entry("set", text=text), POLICY))
+    ProgramState(late).apply_replayed_request(entry("set", text=text, outcome=Fulfilled(None)))
     assert {key: json.loads(value) for key, value in late.updates.items()} == {"k": [1, "]"]}
     assert late.updates.keys() == live.updates.keys()
     assert not any(value[:1].isspace() or value[-1:].isspace() for value in late.updates.values())

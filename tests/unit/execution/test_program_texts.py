@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from codemode import Tool
 from codemode.execution.program_analysis import replace_imports
-from codemode.execution.program_library import describe_changes, find_mentions, find_named_tools, may_mention
+from codemode.execution.program_library import (
+    describe_tool_changes,
+    find_saved_program_mentions,
+    hash_named_tools,
+    may_mention_saved_programs,
+)
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 
@@ -25,9 +30,9 @@ MENTIONS = {
 
 def test_saved_programs_that_a_text_names():
     for text, (certain, is_open) in MENTIONS.items():
-        found = find_mentions(text)
+        found = find_saved_program_mentions(text)
         assert (found.names, found.has_computed_names) == (certain, is_open), text
-    assert not may_mention("unsaved(1)")
+    assert not may_mention_saved_programs("unsaved(1)")
 
 
 NAMED = {
@@ -47,13 +52,13 @@ NAMED = {
 def test_tools_that_a_text_names():
     catalog = Catalog(collect_tools([Tool(name, execute=lambda: 1) for name in ("crm.get_order", "map")]))
     for text, names in NAMED.items():
-        assert sorted(find_named_tools(text, catalog)) == names, text
+        assert sorted(hash_named_tools(text, catalog)) == names, text
 
 
 def test_changes_are_named():
     pinned = {"a": {"description": "1", "input schema": "1"}, "b": {}}
     now = {"a": {"description": "1", "input schema": "2"}, "c": {}}
-    assert describe_changes(pinned, now) == [
+    assert describe_tool_changes(pinned, now) == [
         "the input schema of the tool 'a' has changed",
         "the tool 'b' is gone",
         "the tool 'c' was not there",
@@ -74,6 +79,6 @@ def test_hostile_texts_are_read_once():
     size = 60_000
     for piece in ("/*", '"\\"', "'\\'", "import {", "import type a\n", "saved['", 'saved["', "a . ", "a[", "`", "x?."):
         text = piece * (size // len(piece))
-        find_mentions(text)
+        find_saved_program_mentions(text)
         replace_imports(text)
-        find_named_tools(text, Catalog(collect_tools([])))
+        hash_named_tools(text, Catalog(collect_tools([])))

@@ -9,7 +9,7 @@ import pytest
 
 from codemode import CodeModeError, Interrupt
 from codemode.execution.outcome import RunOutcome
-from codemode.execution.recovery import has_to_be_saved
+from codemode.execution.recovery import must_save_executed_input
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.surfaces.code_mode.outcome import unwrap_outcome
 
@@ -70,6 +70,6 @@ def failed() -> CodeModeError:
 
 
 def test_an_input_is_kept_where_nobody_could_find_it_out_again():
-    assert has_to_be_saved("1", varies=True)
-    assert not has_to_be_saved("1", varies=False)
-    assert has_to_be_saved('"' + "x" * 1_000_000 + '"', varies=False)  # whatever its schema gives
+    assert must_save_executed_input("1", varies=True)
+    assert not must_save_executed_input("1", varies=False)
+    assert must_save_executed_input('"' + "x" * 1_000_000 + '"', varies=False)  # whatever its schema gives

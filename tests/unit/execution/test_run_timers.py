@@ -67,7 +67,7 @@ def fired_of(main: Any) -> tuple[list[CallSettled], list[float]]:
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=200))
 def test_timers_of_one_moment_fire_by_their_delay_then_by_their_request(delays: list[int]):
     async def main(timers: TimerQueue) -> None:
-        timers.set([entry(number, delay) for number, delay in enumerate(delays, 1)])
+        timers.start_timers([entry(number, delay) for number, delay in enumerate(delays, 1)])
 
     fired, times = fired_of(main)
     expected = sorted(range(1, len(delays) + 1), key=lambda number: (delays[number - 1], number))
@@ -87,7 +87,7 @@ def test_timers_of_other_moments_fire_when_they_are_due_and_withdrawn_ones_never
         loop = asyncio.get_running_loop()
         for number, (wait, delay, stops) in enumerate(plan, 1):
             await asyncio.sleep(wait / 1000)
-            timers.set([entry(number, delay)])
+            timers.start_timers([entry(number, delay)])
             if stops:
                 timers.stop(number)
             else:
@@ -103,7 +103,7 @@ def test_what_a_program_is_told_of_the_time_is_not_behind_though_the_hosts_clock
 
     async def main() -> None:
         timers = TimerQueue(lambda: next(shown), fired.append)
-        timers.set([entry(1, 1)])
+        timers.start_timers([entry(1, 1)])
         await asyncio.sleep(1)
         timers.close()
 
@@ -124,7 +124,7 @@ def test_nothing_fires_once_all_are_closed(ends: int):
                 timers.close()
 
         timers = TimerQueue(lambda: START_MS, tell)
-        timers.set([entry(number, 5) for number in range(1, 101)])
+        timers.start_timers([entry(number, 5) for number in range(1, 101)])
         await asyncio.sleep(1)
 
     loop = QuickLoop()
@@ -138,7 +138,7 @@ def test_many_that_are_due_leave_others_their_turn():
 
     async def main() -> None:
         timers = TimerQueue(lambda: START_MS, lambda settled: order.append(settled.id))
-        timers.set([entry(number, 0) for number in range(1, 1001)])
+        timers.start_timers([entry(number, 0) for number in range(1, 1001)])
         while len(order) < 1000:
             order.append("other")
             await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.fetch.urls import UrlError, UrlRules, follow_location, parse_url
+from codemode.fetch.urls import UrlError, UrlRules, parse_url, resolve_redirect_url
 
 ORIGINS = [
     "https://example.com",
@@ -22,7 +22,7 @@ ORIGINS = [
     "http://[::1]:9",
 ]
 PREFIXES = ["https://api.test/v1", "https://api.test/v2/", "https://api.test/a%20b/c", "https://root.test"]
-RULES = UrlRules.of(ORIGINS, PREFIXES)
+RULES = UrlRules.parse(ORIGINS, PREFIXES)
 
 # The URL as the guest writes it, and the one that is asked for.
 ALLOWED = [
@@ -226,7 +226,7 @@ def test_without_idna_a_host_must_be_ascii(monkeypatch):
 
 
 def test_without_rules_nothing_is_allowed():
-    assert not UrlRules.of((), ()).allows(parse_url("https://example.com/"))
+    assert not UrlRules.parse((), ()).allows(parse_url("https://example.com/"))
 
 
 @each_row(
@@ -249,7 +249,7 @@ def test_without_rules_nothing_is_allowed():
 def test_a_wrong_rule_is_told_of_by_its_full_path(option, entry, message):
     lists = {"allowed_origins": (), "allowed_url_prefixes": ()} | {option: (entry,)}
     with pytest.raises(ValueError, match="fetch_policy") as caught:
-        UrlRules.of(*lists.values())
+        UrlRules.parse(*lists.values())
     assert str(caught.value).startswith(f"fetch_policy.{option}: {entry!r} {message}")
 
 
@@ -269,7 +269,7 @@ def test_a_wrong_rule_is_told_of_by_its_full_path(option, entry, message):
     ],
 )
 def test_a_location_is_relative_to_the_url(location, leads_to):
-    assert str(follow_location(parse_url("https://example.com/a/b?c"), location)) == leads_to
+    assert str(resolve_redirect_url(parse_url("https://example.com/a/b?c"), location)) == leads_to
 
 
 @each_row(
@@ -277,7 +277,7 @@ def test_a_location_is_relative_to_the_url(location, leads_to):
 )
 def test_a_location_that_is_no_plain_url_is_refused(location):
     with pytest.raises(UrlError):
-        follow_location(parse_url("https://example.com/a/b?c"), location)
+        resolve_redirect_url(parse_url("https://example.com/a/b?c"), location)
 
 
 TRICKY = st.sampled_from(
@@ -310,7 +310,7 @@ def test_every_parser_reads_an_accepted_url_alike(start: str, rest: str):
 
 @given(paths)
 def test_a_prefix_is_never_left(rest: str):
-    rules = UrlRules.of((), ["https://h/a/b"])
+    rules = UrlRules.parse((), ["https://h/a/b"])
     try:
         url = parse_url("https://h/a/b" + rest)
     except UrlError:

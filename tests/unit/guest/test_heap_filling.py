@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from codemode.guest import heap_filling
-from codemode.guest.engines import EnginePool, load_engine
+from codemode.guest.engines import EnginePool, load_engine_module
 from codemode.guest.worker import Worker
 from codemode.workers.image import GUEST_RUNTIME, find_engine
 
@@ -31,7 +31,7 @@ from types import ModuleType
 engines, heap_filling = ModuleType("engines"), ModuleType("heap_filling")
 SourceFileLoader("engines", sys.argv[1]).exec_module(engines)
 SourceFileLoader("heap_filling", sys.argv[2]).exec_module(heap_filling)
-context = engines.load_engine(sys.argv[3]).Context()
+context = engines.load_engine_module(sys.argv[3]).Context()
 context.eval(sys.argv[4])
 if "pack" in sys.argv:
     held = heap_filling.fill_free_heap(context)
@@ -66,7 +66,7 @@ LARGEST = """(() => {
 
 
 def context_of_scattered_memory() -> Any:
-    context = load_engine(find_engine()[0]).Context()
+    context = load_engine_module(find_engine()[0]).Context()
     context.eval(SCATTERED)
     return context
 
@@ -115,7 +115,7 @@ def test_what_is_held_stays_and_what_is_taken_adds_up():
     engines: Any = object.__new__(EnginePool)
     engines._retained = holding = []
     held = object()
-    assert engines.with_filled_heap(("context", "kernel", 5), Mock(return_value=(held, 7))) == ("context", "kernel", 12)
+    assert engines.fill_engine_heap(("context", "kernel", 5), Mock(return_value=(held, 7))) == ("context", "kernel", 12)
     assert holding == [held]
 
 

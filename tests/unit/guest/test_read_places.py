@@ -17,7 +17,7 @@ def line_of(message: str, place: str) -> str:
 
 
 def place_in(text: str, message: str, told: str) -> str:
-    said = ANALYSE.correct_place(line_of(message, told), text, 1000)  # pyright: ignore[reportFunctionMemberAccess]
+    said = ANALYSE.correct_error_location(line_of(message, told), text, 1000)  # pyright: ignore[reportFunctionMemberAccess]
     assert said.endswith(')"}')
     return said.rpartition("program.js:")[2][:-3]
 
@@ -80,4 +80,4 @@ def test_hostile_texts_and_lines_are_left_as_they_are():
     for text in (deep, long, "", "\n" * 100_000, "x" * 300_000 + "\nthis.a.b", "\ud800 this.a.b"):
         assert place_in(text, reads("b"), "1:1")
     for line in ("", "X", "V{}", line_of(reads("b"), "x:y"), line_of("thrown", "1:1"), 'X{"name":"TypeError"'):
-        assert ANALYSE.correct_place(line, "f(1);\nthis.a.b", 1000) == line  # pyright: ignore[reportFunctionMemberAccess]
+        assert ANALYSE.correct_error_location(line, "f(1);\nthis.a.b", 1000) == line  # pyright: ignore[reportFunctionMemberAccess]

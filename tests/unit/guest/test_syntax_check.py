@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.guest.syntax_check import check_module, find_problem
+from codemode.guest.syntax_check import find_syntax_problem, finish_module_analysis
 from codemode.workers.image import find_engine
 
 
@@ -26,7 +26,7 @@ CONTEXT = engine()
 
 
 def place(text: str) -> tuple[int, int] | None:
-    problem = find_problem(CONTEXT.module, text)
+    problem = find_syntax_problem(CONTEXT.module, text)
     return None if problem is None else (problem["line"], problem["column"])
 
 
@@ -79,7 +79,7 @@ def test_what_the_engine_takes_or_cannot_tell_is_no_problem(text):
 
 def test_nothing_of_what_is_asked_about_runs():
     context = engine()
-    assert find_problem(context.module, "globalThis.ran = 1; export const a = 1") is None
+    assert find_syntax_problem(context.module, "globalThis.ran = 1; export const a = 1") is None
     assert context.eval("typeof ran") == "undefined"
 
 
@@ -98,12 +98,12 @@ def test_nothing_of_what_is_asked_about_runs():
     ],
 )
 def test_early_errors_of_imports_and_exports_are_the_engines(text):
-    assert find_problem(CONTEXT.module, text) is not None
+    assert find_syntax_problem(CONTEXT.module, text) is not None
 
 
 @given(st.text(st.sampled_from("a \n\r\u2028\u00fc\U0001f600'/`(){}[]=;\0\\"), max_size=60))
 def test_every_text_has_an_answer_with_a_place_in_it(text):
-    problem = find_problem(CONTEXT.module, text)
+    problem = find_syntax_problem(CONTEXT.module, text)
     if problem is not None:
         assert 1 <= problem["line"] <= len(text) + 1
         assert 1 <= problem["column"] <= 2 * len(text) + 2
@@ -118,16 +118,19 @@ def draft(js: str, *, is_ambiguous: bool = False) -> dict[str, Any]:
 
 
 def test_what_was_asked_about_does_not_come_back():
-    assert check_module(CONTEXT.module, {"js": "x", "asked": "let a", "facts": {}}) == {"js": "x", "facts": {}}
-    assert "problems" in check_module(CONTEXT.module, {"js": "x", "asked": "let let", "facts": {}})
-    assert check_module(CONTEXT.module, {"problems": [1]}) == {"problems": [1]}
-    assert check_module(CONTEXT.module, {"js": "let a", "facts": None}) == {"js": "let a", "facts": None}
-    assert "problems" in check_module(CONTEXT.module, {"js": "let let", "facts": None})
+    assert finish_module_analysis(CONTEXT.module, {"js": "x", "asked": "let a", "facts": {}}) == {
+        "js": "x",
+        "facts": {},
+    }
+    assert "problems" in finish_module_analysis(CONTEXT.module, {"js": "x", "asked": "let let", "facts": {}})
+    assert finish_module_analysis(CONTEXT.module, {"problems": [1]}) == {"problems": [1]}
+    assert finish_module_analysis(CONTEXT.module, {"js": "let a", "facts": None}) == {"js": "let a", "facts": None}
+    assert "problems" in finish_module_analysis(CONTEXT.module, {"js": "let let", "facts": None})
 
 
 def test_a_text_that_is_not_understood_may_be_a_module_as_it_is():
     said = {"js": "let a", "facts": None, "draft": draft("let let")}
-    assert check_module(CONTEXT.module, said) == {"js": "let a", "facts": None}
+    assert finish_module_analysis(CONTEXT.module, said) == {"js": "let a", "facts": None}
 
 
 @pytest.mark.parametrize(
@@ -139,6 +142,6 @@ def test_a_text_that_is_not_understood_may_be_a_module_as_it_is():
     ],
 )
 def test_else_the_problem_is_the_drafts_or_that_it_is_not_understood(said, message, column):
-    (problem,) = check_module(CONTEXT.module, said)["problems"]
+    (problem,) = finish_module_analysis(CONTEXT.module, said)["problems"]
     assert column in (None, problem["column"])
     assert message in problem["message"] or column is None

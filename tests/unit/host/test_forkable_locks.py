@@ -164,7 +164,12 @@ def test_a_fork_waits_for_what_is_loaded_and_not_for_ever(ends_in_time: bool):
     """In a process of its own, where hooks stay: they are called from the last one on."""
 
     def host() -> None:
-        lock, forking, forked, loaded = forkable_rlock(), threading.Event(), threading.Event(), threading.Event()
+        lock, forking, forked, loaded = (
+            forkable_rlock(),
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         delay_forks_for(lock, 60.0 if ends_in_time else 0.0)
         os.register_at_fork(before=forking.set)
         has_it = threading.Event()

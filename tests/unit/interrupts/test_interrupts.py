@@ -21,7 +21,7 @@ from codemode import (
     is_interrupt,
     request_interrupt,
 )
-from codemode.execution.resume import verify_current
+from codemode.execution.resume import verify_unexpired_interrupt
 from codemode.interrupts.interrupt import InterruptRequested, find_interrupt_request, same_json
 from codemode.protocol.ledger import Rejected
 from codemode.surfaces.code_mode.outcome import CODE_MODE
@@ -44,7 +44,7 @@ def plain(**settings):
 
 def refused(value, match=None, options=CHECKED):
     with pytest.raises(CodeModeProtocolError, match=match):
-        verify_current(value, CODE_MODE, options)
+        verify_unexpired_interrupt(value, CODE_MODE, options)
     assert not is_interrupt(value, options=options)
 
 
@@ -124,7 +124,7 @@ def test_no_flipped_byte_is_taken(form):
                 continue
             flipped += 1
             try:
-                verify_current(value, CODE_MODE, CHECKED)
+                verify_unexpired_interrupt(value, CODE_MODE, CHECKED)
             except CodeModeProtocolError:
                 continue
             taken += 1

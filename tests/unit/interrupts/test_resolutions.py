@@ -7,7 +7,14 @@ from pausing import waiting_entry
 from suite import each_row
 
 from codemode import CodeModeProtocolError
-from codemode.interrupts.resolutions import Approval, HostAnswer, KnownOutcome, RunAgain, get_waiting_kind, read_answers
+from codemode.interrupts.resolutions import (
+    ApprovalAnswer,
+    KnownOutcomeAnswer,
+    RunAgainAnswer,
+    ToolInterruptAnswer,
+    get_waiting_kind,
+    read_answers,
+)
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
 
 UNKNOWN_JSON = '{"kind":"code-mode/unknown-outcome"}'
@@ -37,13 +44,13 @@ def refused(entry, resolution, match=None):
 
 def test_an_approval_is_read():
     approved = read(APPROVAL, {"approved": True})
-    assert isinstance(approved, Approval)
+    assert isinstance(approved, ApprovalAnswer)
     assert (approved.decision.approved, approved.decision.reason, approved.input_json) == (True, None, None)
     denied = read(APPROVAL, {"approved": False, "reason": "no"})
-    assert isinstance(denied, Approval)
+    assert isinstance(denied, ApprovalAnswer)
     assert (denied.decision.approved, denied.decision.reason) == (False, "no")
     edited = read(APPROVAL, {"approved": True, "input": {"amount": 5}})
-    assert isinstance(edited, Approval)
+    assert isinstance(edited, ApprovalAnswer)
     assert edited.input_json == '{"amount":5}'
     assert read(APPROVAL, {"approved": True, "input": None}).input_json == "null"
 
@@ -66,7 +73,7 @@ def test_what_is_no_answer_at_all_is_told_how_one_looks(resolution):
 
 @each_row("resolution", [None, 5, "x", [1], {"a": None}, {"approved": "maybe"}])
 def test_a_tools_own_request_takes_any_json(resolution):
-    assert read(OAUTH, resolution) == HostAnswer(resolution)
+    assert read(OAUTH, resolution) == ToolInterruptAnswer(resolution)
 
 
 def test_a_tools_own_request_takes_nothing_but_json():
@@ -77,13 +84,13 @@ def test_a_tools_own_request_takes_nothing_but_json():
 
 
 def test_an_unknown_outcome_is_read():
-    assert read(UNKNOWN, {"value": {"a": 1}}) == KnownOutcome(Fulfilled('{"a":1}'), None)
-    assert read(UNKNOWN, {"value": None}) == KnownOutcome(Fulfilled(None), None)
+    assert read(UNKNOWN, {"value": {"a": 1}}) == KnownOutcomeAnswer(Fulfilled('{"a":1}'), None)
+    assert read(UNKNOWN, {"value": None}) == KnownOutcomeAnswer(Fulfilled(None), None)
     failed = read(UNKNOWN, {"error": {"message": "gone"}})
-    assert isinstance(failed, KnownOutcome)
+    assert isinstance(failed, KnownOutcomeAnswer)
     assert failed.outcome == Rejected("CodeModeToolError", "gone", "CODE_MODE_TOOL_ERROR")
     for key in ("runAgain", "run_again"):
-        assert read(UNKNOWN, {key: True}) == RunAgain()
+        assert read(UNKNOWN, {key: True}) == RunAgainAnswer()
 
 
 @each_row("resolution", [
@@ -97,8 +104,8 @@ def test_a_malformed_unknown_outcome_is_refused(resolution):
 
 def test_a_fetch_of_unknown_outcome_has_no_value():
     refused(FETCH, {"value": {"status": 200}})
-    assert read(FETCH, {"runAgain": True}) == RunAgain()
-    assert isinstance(read(FETCH, {"error": {"message": "gone"}}), KnownOutcome)
+    assert read(FETCH, {"runAgain": True}) == RunAgainAnswer()
+    assert isinstance(read(FETCH, {"error": {"message": "gone"}}), KnownOutcomeAnswer)
 
 
 @each_row("resolutions", [{}, {"other": 1}, {id_of(OAUTH): 1, "": 2}, {5: 1}, {None: 1}])

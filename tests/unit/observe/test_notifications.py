@@ -77,7 +77,7 @@ def test_a_call_that_waits_is_begun_once_and_ended_once():
 def test_nothing_is_told_again():
     async def scenario(events: InvocationReporter) -> None:
         events.report_call_end(events.report_call_start(CALL, replayed=True), Fulfilled("1"), None)
-        events.report_still_waiting(CALL._replace(id=2, outcome=Waiting("i", '{"kind":"approval"}', "{}", 1)))
+        events.report_still_waiting_call(CALL._replace(id=2, outcome=Waiting("i", '{"kind":"approval"}', "{}", 1)))
         await events.report_end()
 
     assert told(scenario) == []

@@ -107,8 +107,8 @@ def test_what_still_waits_is_told_once():
     waiting = LedgerEntry(1, "tool", "pay", "{}", tool_call_id="t", outcome=Waiting("i", '{"kind":"k"}', "{}", 1))
 
     async def scenario(events):
-        events.report_still_waiting(waiting)
-        events.report_still_waiting(waiting)
+        events.report_still_waiting_call(waiting)
+        events.report_still_waiting_call(waiting)
         return await events.report_end(interrupted_by="interrupt")
 
     (request,) = told(scenario).bridge_requests
@@ -260,7 +260,7 @@ def test_events_that_nobody_hears_are_not_made(monkeypatch):
     def refuse(*_):
         raise AssertionError
 
-    monkeypatch.setattr("codemode.observe.reporter.started_event", refuse)
+    monkeypatch.setattr("codemode.observe.reporter.create_start_event", refuse)
     heard = []
     told(one_call, on_trace=heard.append, on_nested_tool_result=heard.append)
     assert [type(event) for event in heard] == [NestedToolResultEvent, Trace]

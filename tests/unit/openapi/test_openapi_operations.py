@@ -288,9 +288,9 @@ def test_a_program_does_not_go_on_after_a_definition_has_changed():
         return create_exec_wait_tools(tools_of(document))
 
     given = pair("string").catalog.invocation_data
-    pair("string").catalog.require_same(given)
+    pair("string").catalog.require_same_catalog(given)
     with pytest.raises(CodeModeProtocolError, match="the catalog has changed"):
-        pair("integer").catalog.require_same(given)
+        pair("integer").catalog.require_same_catalog(given)
 
 
 def test_members_that_hold_each_other_many_times_over_are_read_once():

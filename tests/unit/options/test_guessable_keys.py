@@ -11,7 +11,7 @@ import pytest
 from suite import each_row
 
 from codemode.options import checked_fields
-from codemode.options.checked_fields import KEY_COMMAND, is_example_key, is_placeholder
+from codemode.options.checked_fields import KEY_COMMAND, is_example_key, is_placeholder_key
 from codemode.options.parts import CodeModeOptions
 
 ROOT = Path(__file__).parents[3]
@@ -36,7 +36,7 @@ def test_the_documents_show_some():
 
 @each_row("key", shown_keys())
 def test_what_our_own_documents_show_is_no_key(key: str):
-    assert is_placeholder(key.encode()) or is_example_key(key.encode())
+    assert is_placeholder_key(key.encode()) or is_example_key(key.encode())
 
 
 @each_row(
@@ -59,7 +59,7 @@ def test_what_our_own_documents_show_is_no_key(key: str):
     ],
 )
 def test_what_everybody_would_try_first_is_no_key(key: str):
-    assert is_placeholder(key.encode())
+    assert is_placeholder_key(key.encode())
 
 
 def test_what_was_made_at_random_is_one():
@@ -68,13 +68,13 @@ def test_what_was_made_at_random_is_one():
         made = chance.randbytes(32)
         text = base64.urlsafe_b64encode(made).rstrip(b"=")
         for key in (made, made[:16], text, text[:32], made.hex().encode(), made[:16].hex().encode()):
-            assert not is_placeholder(key), key
+            assert not is_placeholder_key(key), key
             assert not is_example_key(key), key
 
 
 @pytest.mark.parametrize(("key", "level"), [("change-me-" * 4, "WARNING"), ("32 random bytes, on every host", "INFO")])
 def test_a_key_that_is_none_is_told_of_once_and_not_itself(caplog: pytest.LogCaptureFixture, key: str, level: str):
-    checked_fields._log_placeholder.cache_clear()
+    checked_fields._log_placeholder_key.cache_clear()
     caplog.set_level("INFO", "codemode.continuations")
     CodeModeOptions.of({"continuation": {"keys": ["9c1f0a7e93d24b68a1e7c05d9b3f8462"]}})
     assert "example" not in caplog.text

@@ -101,8 +101,8 @@ def test_a_surface_with_larger_heaps_has_a_range_of_its_own():
     options = CodeModeOptions(execution_policy={"max_values": 7}).with_default_limits(largest)
     policy = options.execution_policy
     assert (type(policy), policy.memory_limit_bytes, policy.max_values) == (LargeHeapPolicy, 1 << 30, 7)
-    assert policy.is_set("max_values")
-    assert not policy.is_set("timeout_ms")
+    assert policy.is_set_explicitly("max_values")
+    assert not policy.is_set_explicitly("timeout_ms")
 
 
 def test_a_signing_key_that_can_be_guessed_is_warned_of_once(caplog):
@@ -247,4 +247,4 @@ def test_a_listing_is_one_of_three_and_a_plugins_own_stands_above_the_options() 
     policy = given.with_listing("search").execution_policy
     assert (policy.listing, policy.timeout_ms) == ("search", 5)
     assert given.with_listing(None) is given
-    assert not policy.is_set("timeout_includes_tools")
+    assert not policy.is_set_explicitly("timeout_includes_tools")

@@ -17,7 +17,7 @@ from codemode.protocol import events
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 from codemode.protocol.messages import DeliverError, DeliverValue, RunProgram, WorkerMessage
-from codemode.protocol.settings import Settings
+from codemode.protocol.settings import InvocationSettings
 
 SETTINGS = limited(
     invocation_settings.SETTINGS,
@@ -55,7 +55,7 @@ class Run:
         self,
         program: Program,
         *,
-        settings: Settings = SETTINGS,
+        settings: InvocationSettings = SETTINGS,
         answer: Answer = fulfil,
         steps: Random | None = None,
         recorded: Ledger | None = None,
@@ -80,7 +80,7 @@ class Run:
         self._to_worker: deque[RunProgram | DeliverValue | DeliverError] = deque()
         self._to_host: deque[WorkerMessage] = deque()
         self._turns_read = 0
-        self._perform(self.machine.start("program", analysis_ms=None))
+        self._run_listing(self.machine.start("program", analysis_ms=None))
 
     @property
     def ending(self) -> events.Ending | None:
@@ -102,7 +102,7 @@ class Run:
 
     def stop(self) -> None:
         """End in the middle; some of the calls that run are done a little later."""
-        self._perform(self.machine.receive(events.DeadlinePassed()))
+        self._run_listing(self.machine.receive(events.DeadlinePassed()))
         while self._running and self._steps.random() < 0.7:
             self._call_settles()
 
@@ -131,55 +131,55 @@ class Run:
     def _host_reads_a_message(self) -> None:
         message = self._to_host.popleft()
         self._turns_read += type(message).__name__ == "TurnEnded"
-        self._perform(self.machine.receive(message))
+        self._run_listing(self.machine.receive(message))
 
     def _call_settles(self) -> None:
         request_id = self._steps.choice(sorted(self._running))
         if request_id not in self._timers and self._steps.random() < 0.5:
-            self._perform(self.machine.receive(events.ExecutionStarted(request_id, None, is_approved=False)))
+            self._run_listing(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
         settled = self._answer(self._running.pop(request_id))
         self._asked.discard(request_id)
         self._timers.discard(request_id)
         self.outcomes[request_id] = settled
-        self._perform(self.machine.receive(settled))
+        self._run_listing(self.machine.receive(settled))
 
     def _person_acts(self) -> None:
         request_id = self._steps.choice(sorted(self._running.keys() - self._timers))
         if request_id in self._asked:
             self._asked.discard(request_id)
-            self._perform(self.machine.receive(events.PersonAnswered(request_id)))
+            self._run_listing(self.machine.receive(events.PersonAnswered(request_id)))
         else:
             self._asked.add(request_id)
-            self._perform(self.machine.receive(events.PersonAsked(request_id)))
+            self._run_listing(self.machine.receive(events.PersonAsked(request_id)))
 
-    def _perform(self, effects: list[events.Effect]) -> None:
+    def _run_listing(self, effects: list[events.Effect]) -> None:
         for position, effect in enumerate(effects):
             match effect:
-                case events.Send(message):
+                case events.SendMessage(message):
                     assert isinstance(message, RunProgram | DeliverValue | DeliverError)
                     if not isinstance(message, RunProgram):
                         self.sent.append(message)
                     self._to_worker.append(message)
-                case events.Invoke(entry):
+                case events.PerformRequest(entry):
                     assert entry.id not in self.invoked, "a request was invoked twice"
                     self.invoked.append(entry.id)
                     self._running[entry.id] = entry
-                case events.SetTimers(entries):
+                case events.StartTimers(entries):
                     self.invoked += [entry.id for entry in entries]
                     self._running |= {entry.id: entry for entry in entries}
                     self._timers |= {entry.id for entry in entries}
                 case events.StopTimer(request_id):
                     self._timers.remove(request_id)
                     del self._running[request_id]
-                case events.ReportReplay(entry):
+                case events.ReportReplayedRequest(entry):
                     self.replayed.append(entry.id)
-                case events.PauseClock():
+                case events.PauseDeadlineClock():
                     assert not self.clock_paused
                     self.clock_paused = True
-                case events.ResumeClock():
+                case events.ResumeDeadlineClock():
                     assert self.clock_paused
                     self.clock_paused = False
-                case events.Finish():
+                case events.FinishInvocation():
                     assert position == len(effects) - 1, "something happens after the end"
                 case _:
                     raise AssertionError(f"unexpected effect {effect}")
@@ -191,5 +191,5 @@ class Run:
             assert self.clock_paused == (guest_is_idle and bool(running) and stands and not self._timers)
 
 
-def with_limits(**limits: Any) -> Settings:
+def with_limits(**limits: Any) -> InvocationSettings:
     return limited(SETTINGS, **limits)

@@ -17,7 +17,7 @@ from codemode.protocol.events import CallSettled, Failed
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Waiting
 from codemode.protocol.messages import CallRequested, ProgramReturned, ProgramThrew, RequestWithdrawn, TurnEnded
-from codemode.protocol.settings import Settings
+from codemode.protocol.settings import InvocationSettings
 
 WAITING = Waiting("i", "{}", "0", 1)
 _TIMED_KINDS = SETTINGS.profile.request_kinds | {"timer"}
@@ -40,7 +40,7 @@ def done(number: int, outcome: Any = None) -> CallSettled:
     return CallSettled(number, outcome or Fulfilled('"v"'), 5)
 
 
-def machine(*received: Any, settings: Settings = SETTINGS, **more: Any) -> Invocation:
+def machine(*received: Any, settings: InvocationSettings = SETTINGS, **more: Any) -> Invocation:
     """Return an invocation that has received these events after its program was started."""
     invocation = Invocation(settings, **more)
     invocation.start("js", analysis_ms=None)

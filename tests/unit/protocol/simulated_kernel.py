@@ -22,7 +22,7 @@ from codemode.protocol.messages import (
     TurnEnded,
     WorkerMessage,
 )
-from codemode.protocol.settings import Settings
+from codemode.protocol.settings import InvocationSettings
 
 # --- programs ---
 
@@ -149,7 +149,7 @@ class Promise:
 class SimulatedKernel:
     """Runs one program. ``run`` and ``deliver`` each return the messages of one turn."""
 
-    def __init__(self, program: Program, settings: Settings) -> None:
+    def __init__(self, program: Program, settings: InvocationSettings) -> None:
         self.finished = False
         self.issued: list[CallRequested] = []
         self.issued_in_last_turn: set[int] = set()

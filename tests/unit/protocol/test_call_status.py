@@ -12,7 +12,7 @@ from codemode.protocol.call_status import (
     DETACHED_STATUSES,
     ERROR_STATUSES,
     TRACE_STATUSES,
-    call_status,
+    get_call_status,
     may_have_run,
     summarize_calls,
 )
@@ -31,11 +31,11 @@ OUTCOMES = {
 @each_row("state", OUTCOMES)
 @each_row("words", [ERROR_STATUSES, TRACE_STATUSES, CONTINUATION_STATUSES, DETACHED_STATUSES])
 def test_every_way_to_stand_has_its_word_everywhere(state, words):
-    assert call_status(OUTCOMES[state], words) == getattr(words, state)
+    assert get_call_status(OUTCOMES[state], words) == getattr(words, state)
 
 
 def test_the_public_words_are_these():
-    assert [call_status(outcome, ERROR_STATUSES) for outcome in OUTCOMES.values()] == [
+    assert [get_call_status(outcome, ERROR_STATUSES) for outcome in OUTCOMES.values()] == [
         "unknown", "fulfilled", "rejected", "unknown", "waiting",
     ]  # fmt: skip
     assert set(TRACE_STATUSES) == set(get_args(CallStatus))

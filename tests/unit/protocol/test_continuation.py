@@ -14,11 +14,11 @@ from pausing import done_entry, waiting_entry
 from suite import each_row
 
 from codemode import CodeModeProtocolError
-from codemode.data.json_values import canonical_json
-from codemode.options.checked_fields import limit
+from codemode.data.json_values import encode_canonical_json
+from codemode.options.checked_fields import positive_limit_field
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol import continuation
-from codemode.protocol.continuation import REPLAY_VERSION, Continuation, from_texts, to_texts
+from codemode.protocol.continuation import REPLAY_VERSION, Continuation, continuation_from_texts, continuation_to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected
 
 LEDGER = Ledger(
@@ -34,7 +34,7 @@ LEDGER = Ledger(
     [4, 1, 3, 2],
 )
 LEDGER.entries[5] = LedgerEntry(6, "tool", "t", None, tool_call_id="outer:tool-4", waits=2)
-CONTINUATION = Continuation.of("return 1", "engine 1", SETTINGS, LEDGER)
+CONTINUATION = Continuation.from_ledger("return 1", "engine 1", SETTINGS, LEDGER)
 
 
 def plain():
@@ -62,8 +62,10 @@ def test_it_keeps_what_a_replay_depends_on_and_nothing_else():
 def test_what_was_given_and_how_the_profile_stood_come_back():
     profile = replace(SETTINGS.profile, parameters={"preset": "secure", "loops": [1, None]})
     settings = replace(SETTINGS, profile=profile, invocation_data_json='{"context":{"a":"\\ud83d\\ude00"}}')
-    made = Continuation.of("return 1", "engine 1", settings, LEDGER)
-    again = Continuation.from_dict(from_texts(json.loads(json.dumps([*to_texts(made.to_dict())]))))
+    made = Continuation.from_ledger("return 1", "engine 1", settings, LEDGER)
+    again = Continuation.from_dict(
+        continuation_from_texts(json.loads(json.dumps([*continuation_to_texts(made.to_dict())])))
+    )
     assert again == made
     assert again.replay_settings["parameters"] == {"preset": "secure", "loops": [1, None]}
     assert again.invocation_data == {"context": {"a": "\U0001f600"}}
@@ -74,9 +76,11 @@ def test_what_was_given_and_how_the_profile_stood_come_back():
 def test_the_fields_of_an_error_come_back(message, code, details):
     fields = {"code": code, "message": message, "toolName": "t", **({} if details is None else {"details": details})}
     failed = Rejected("CodeModeToolError", message, "CODE", json.dumps(fields))
-    made = Continuation.of("js", "engine", SETTINGS, Ledger([done_entry(1, failed)], [1]))
-    again = Continuation.from_dict(from_texts(json.loads(json.dumps([*to_texts(made.to_dict())]))))
-    assert again.ledger[1].delivery_message().frame() == made.ledger[1].delivery_message().frame()
+    made = Continuation.from_ledger("js", "engine", SETTINGS, Ledger([done_entry(1, failed)], [1]))
+    again = Continuation.from_dict(
+        continuation_from_texts(json.loads(json.dumps([*continuation_to_texts(made.to_dict())])))
+    )
+    assert again.ledger[1].make_delivery_message().to_frame() == made.ledger[1].make_delivery_message().to_frame()
 
 
 json_values = st.recursive(
@@ -89,11 +93,11 @@ json_objects = st.dictionaries(st.text(), json_values)
 @given(st.none() | json_objects, json_objects)
 def test_whatever_is_given_comes_back(what, parameters):
     profile = replace(SETTINGS.profile, parameters=parameters)
-    invocation_data_json = None if what is None else canonical_json(what)
-    made = Continuation.of(
+    invocation_data_json = None if what is None else encode_canonical_json(what)
+    made = Continuation.from_ledger(
         "js", "engine", replace(SETTINGS, profile=profile, invocation_data_json=invocation_data_json), LEDGER
     )
-    again = Continuation.from_dict(from_texts(to_texts(made.to_dict())))
+    again = Continuation.from_dict(continuation_from_texts(continuation_to_texts(made.to_dict())))
     assert again == made
     assert again.invocation_data == (None if invocation_data_json is None else json.loads(invocation_data_json))
 
@@ -113,15 +117,15 @@ def test_parameters_are_an_object(wrong):
 def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
     @dataclass(frozen=True, kw_only=True)
     class Wider(ExecutionPolicy):
-        max_files: int = limit(3, 10, is_sent_to_worker=True, is_signed=True)
-        max_rows: int = limit(3)
-        max_words: int = limit(3, is_signed=True)
+        max_files: int = positive_limit_field(3, 10, is_sent_to_worker=True, is_signed=True)
+        max_rows: int = positive_limit_field(3)
+        max_words: int = positive_limit_field(3, is_signed=True)
 
     monkeypatch.setattr(continuation, "LargeHeapPolicy", Wider)
     settings = replace(SETTINGS, limits=Wider(max_files=5, max_rows=5, max_words=5))
     told = settings.to_worker_fields()
     assert (told["max_files"], "max_rows" in told, "max_words" in told) == (5, False, False)
-    body = Continuation.of("js", "engine", settings, Ledger()).to_dict()
+    body = Continuation.from_ledger("js", "engine", settings, Ledger()).to_dict()
     assert body["settings"].keys() & {"max_files", "max_rows", "max_words"} == {"max_files", "max_words"}
     resumed = Continuation.from_dict(body).restore_settings(replace(settings, limits=Wider())).limits
     assert (resumed.max_files, resumed.max_rows, resumed.max_words) == (5, 3, 5)
@@ -156,10 +160,10 @@ def test_another_replay_version_is_refused(version):
 
 @pytest.mark.parametrize("version", [REPLAY_VERSION - 1, REPLAY_VERSION + 1, None, str(REPLAY_VERSION)])
 def test_the_texts_of_another_replay_version_are_not_even_read(version):
-    head, js, _, *rest = to_texts(CONTINUATION.to_dict())
+    head, js, _, *rest = continuation_to_texts(CONTINUATION.to_dict())
     other = json.dumps({**json.loads(head), "replayVersion": version})
     with pytest.raises(CodeModeProtocolError, match="replay version"):
-        from_texts([other, js, *rest])
+        continuation_from_texts([other, js, *rest])
 
 
 @each_row("deliveries", [[], [1, 2, 3], [1, 2, 3, 4, 4], [1, 2, 3, 5], [1, 2, 3, 4, 5], [9]])

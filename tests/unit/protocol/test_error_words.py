@@ -14,7 +14,7 @@ from invocation_events import assert_violation, call, error_of, machine, threw
 from suite import each_row
 
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
-from codemode.profile import HostErrors
+from codemode.profile import HostErrorRules
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
 from codemode.protocol.guest_errors import (
@@ -22,7 +22,7 @@ from codemode.protocol.guest_errors import (
     REQUIRED_FIELDS,
     make_rejection,
     read_error_fields,
-    restore_error,
+    restore_host_error,
 )
 from codemode.protocol.ledger import Ledger, LedgerEntry, Rejected
 from codemode.protocol.messages import TurnEnded
@@ -33,11 +33,11 @@ ERROR = CodeModeToolError("no", details={"secret": 1})
 GOOD = {"class": "ToolCallError", "message": "no", "code": "C", "hint": "h"}
 
 
-def saying(**fields: Any) -> HostErrors:
-    return HostErrors(words=lambda *_: {**GOOD, **fields})
+def saying(**fields: Any) -> HostErrorRules:
+    return HostErrorRules(error_fields=lambda *_: {**GOOD, **fields})
 
 
-def told(entry: LedgerEntry, errors: HostErrors, **more: Any) -> Any:
+def told(entry: LedgerEntry, errors: HostErrorRules, **more: Any) -> Any:
     outcome = make_rejection(entry, ERROR, errors, **more)
     assert (outcome.name, outcome.message, outcome.code) == ("CodeModeToolError", "no", "CODE_MODE_TOOL_ERROR")
     assert outcome.fields_json is not None
@@ -54,7 +54,7 @@ def test_a_face_says_the_fields_of_calls_and_questions(entry: LedgerEntry, is_ra
         asked.append(about)
         return {**GOOD, "expected": {"type": "object"}, "example": [1, None, 2**70]}
 
-    fields = told(entry, HostErrors(words=words), is_raised=is_raised)
+    fields = told(entry, HostErrorRules(error_fields=words), is_raised=is_raised)
     assert fields == {**GOOD, "expected": {"type": "object"}, "example": [1, None, 2**70]}
     assert asked == [(ERROR, entry.kind, entry.name, is_raised)]
 
@@ -79,7 +79,9 @@ def test_what_is_told_can_be_read_back_however_deep_it_is(depth: int):
 
 
 def test_texts_are_cut_and_always_there():
-    fields = told(CALL, HostErrors(words=lambda *_: {"message": "m" * 10**6, "hint": "h" * 10**6, "code": 5}))
+    fields = told(
+        CALL, HostErrorRules(error_fields=lambda *_: {"message": "m" * 10**6, "hint": "h" * 10**6, "code": 5})
+    )
     assert (fields["class"], fields["code"]) == ("", "")
     assert len(fields["message"]) == 20_000
     assert fields["message"].endswith("\u2026")
@@ -98,7 +100,7 @@ def test_words_that_fail_tell_that_the_call_failed(said: Any):
             raise said
         return said
 
-    assert told(CALL, HostErrors(words=words))["message"] == "the call failed"
+    assert told(CALL, HostErrorRules(error_fields=words))["message"] == "the call failed"
 
 
 json_values = st.recursive(
@@ -110,12 +112,12 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=12), json_values, max_size=40), json_values)
 def test_any_fields_come_back_from_a_continuation_as_they_were_told(fields: dict[str, Any], more: Any):
-    outcome = make_rejection(CALL, ERROR, HostErrors(words=lambda *_: {**fields, "more": more}))
+    outcome = make_rejection(CALL, ERROR, HostErrorRules(error_fields=lambda *_: {**fields, "more": more}))
     ledger = Ledger([CALL._replace(outcome=outcome, now_ms=5)], [1])
-    plain = Continuation.of("js", "engine", SETTINGS, ledger).to_dict()
+    plain = Continuation.from_ledger("js", "engine", SETTINGS, ledger).to_dict()
     again = Continuation.from_dict(json.loads(json.dumps(plain))).ledger[1].outcome
     assert again == outcome
-    error = restore_error(outcome)
+    error = restore_host_error(outcome)
     assert (type(error), error.message, error.code) == (CodeModeToolError, "no", "CODE_MODE_TOOL_ERROR")
     assert error.details == {}
 
@@ -138,7 +140,7 @@ def test_fields_that_could_not_have_been_told_are_refused(text: str):
         read_error_fields(text)
     ledger = Ledger([CALL._replace(outcome=Rejected("E", "m", "C", text), now_ms=5)], [1])
     with pytest.raises(CodeModeProtocolError):
-        Continuation.from_dict(Continuation.of("js", "engine", SETTINGS, ledger).to_dict())
+        Continuation.from_dict(Continuation.from_ledger("js", "engine", SETTINGS, ledger).to_dict())
 
 
 # --- how a program ends with one ---

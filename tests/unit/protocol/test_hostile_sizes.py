@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import CodeModeProtocolError
-from codemode.data.json_shape import find_excess
+from codemode.data.json_shape import find_exceeded_limit
 from codemode.data.similar_names import find_nearest_names
 from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import ConsoleWritten, ProgramAnalysed, ProgramReturned
-from codemode.source.checks import MAX_KEYS, check_program
+from codemode.source.checks import MAX_KEYS, find_program_problems
 
 LINE = '{"level":"log","text":""'
 
@@ -58,7 +58,7 @@ def containers(value):
 
 @given(VALUES, st.integers(0, 12))
 def test_containers_are_counted_outside_texts(value, maximum):
-    found = find_excess(json.dumps(value), max_containers=maximum)
+    found = find_exceeded_limit(json.dumps(value), max_containers=maximum)
     assert (found == "containers") == (containers(value) > maximum)
 
 
@@ -67,7 +67,7 @@ def test_a_literal_with_more_keys_than_are_ever_listed_is_no_fact(count, found):
     keys = {f"a{'_' * number}": {} for number in range(1, count)} | {"unknown": {}}
     call = {"name": "pay", "line": 1, "column": 1, "input": {"type": "object", "open": True, "keys": keys}}
     schema = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
-    assert len(check_program({"calls": [call]}, ["pay"], lambda _: schema)) == found
+    assert len(find_program_problems({"calls": [call]}, ["pay"], lambda _: schema)) == found
 
 
 def test_few_names_are_really_compared(monkeypatch):

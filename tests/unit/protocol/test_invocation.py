@@ -27,7 +27,7 @@ from codemode.errors import (
     CodeModeSyntaxError,
 )
 from codemode.protocol import events, messages
-from codemode.protocol.events import Failed, Finish, Invoke, Send
+from codemode.protocol.events import Failed, FinishInvocation, PerformRequest, SendMessage
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Rejected
 from codemode.protocol.messages import CallRequested, ConsoleWritten, ProgramReturned, ProgramThrew, TurnEnded
@@ -46,7 +46,7 @@ EVENTS: list[Any] = [
     messages.RequestWithdrawn(2),
     messages.RequestWithdrawn(9),
     ConsoleWritten("log", "text"),
-    messages.GuestNotice("log", "{}"),
+    messages.GuestNotification("log", "{}"),
     events.ProgramAccepted("js", compile_only=True),
     events.ProgramRefused(violations=({"kind": "k", "location": {"line": 1, "column": 1}},)),
     TurnEnded(0),
@@ -73,8 +73,8 @@ EVENTS: list[Any] = [
     done(1, Rejected("N", "m", "C")),
     done(1, WAITING),
     done(9),
-    events.ExecutionStarted(1, None, is_approved=True),
-    events.ExecutionStarted(9, None, is_approved=True),
+    events.ToolStarted(1, None, is_approved=True),
+    events.ToolStarted(9, None, is_approved=True),
     events.PersonAsked(1),
     events.PersonAsked(9),
     events.PersonAnswered(1),
@@ -89,7 +89,7 @@ NEVER_SPOKEN_WHILE_IDLE = (
     CallRequested,
     messages.RequestWithdrawn,
     ConsoleWritten,
-    messages.GuestNotice,
+    messages.GuestNotification,
     TurnEnded,
     ProgramReturned,
     ProgramThrew,
@@ -97,10 +97,10 @@ NEVER_SPOKEN_WHILE_IDLE = (
 
 
 def check_effects(invocation: Invocation, effects: list[events.Effect]) -> None:
-    finishes = [effect for effect in effects if isinstance(effect, Finish)]
+    finishes = [effect for effect in effects if isinstance(effect, FinishInvocation)]
     assert len(finishes) == (invocation.ending is not None)
     if finishes:
-        assert effects[-1] == Finish(invocation.ending)  # type: ignore[arg-type]
+        assert effects[-1] == FinishInvocation(invocation.ending)  # type: ignore[arg-type]
 
 
 @each_row("state", STATES)
@@ -136,7 +136,7 @@ def test_any_events_in_any_order_never_raise(received: list[Any], state: str):
             continue
         check_effects(invocation, effects)
         ended = invocation.ending is not None
-        invoked += [effect.entry.id for effect in effects if isinstance(effect, Invoke)]
+        invoked += [effect.entry.id for effect in effects if isinstance(effect, PerformRequest)]
     assert len(invoked) == len(set(invoked))
 
 
@@ -154,11 +154,11 @@ def test_what_a_call_did_after_the_end_is_still_recorded():
 
 def test_source_is_analysed_then_checked_then_run():
     invocation = Invocation(SETTINGS)
-    assert invocation.start("ts", analysis_ms=50) == [Send(messages.AnalyseProgram("ts", 50))]
+    assert invocation.start("ts", analysis_ms=50) == [SendMessage(messages.AnalyseProgram("ts", 50))]
     facts = {"calls": []}
     assert invocation.receive(messages.ProgramAnalysed("js", facts, ())) == [events.CheckProgram("js", facts)]
     assert invocation.receive(events.ProgramAccepted("js")) == [
-        Send(messages.RunProgram("js", SETTINGS.to_worker_fields()))
+        SendMessage(messages.RunProgram("js", SETTINGS.to_worker_fields()))
     ]
 
 
@@ -167,7 +167,7 @@ def test_what_is_known_of_a_source_is_checked_and_the_worker_analyses_nothing():
     known = events.CheckProgram("js", {"calls": []})
     assert invocation.start("ts", analysis_ms=50, known=known) == [events.CheckProgram("js", {"calls": []})]
     assert invocation.receive(events.ProgramAccepted("js")) == [
-        Send(messages.RunProgram("js", SETTINGS.to_worker_fields()))
+        SendMessage(messages.RunProgram("js", SETTINGS.to_worker_fields()))
     ]
     invocation = Invocation(SETTINGS)
     invocation.start("ts", analysis_ms=50, known=known)
@@ -184,7 +184,7 @@ def test_a_program_is_analysed_once_and_by_whoever_was_asked(known: events.Check
     if known is None:
         assert invocation.receive(analysed) == [events.CheckProgram("other", {"calls": []})]
     (ended,) = invocation.receive(analysed)
-    assert isinstance(ended, Finish)
+    assert isinstance(ended, FinishInvocation)
     assert isinstance(error_of(invocation), CodeModeProtocolError)
 
 
@@ -196,7 +196,7 @@ def test_problems_end_the_invocation_before_anything_runs(refusal: type):
     event = events.ProgramRefused(problems) if refusal is events.ProgramRefused else refusal(None, None, problems)
     effects = invocation.receive(event)
     error = error_of(invocation)
-    assert effects == [Finish(Failed(error))]
+    assert effects == [FinishInvocation(Failed(error))]
     assert isinstance(error, CodeModeSyntaxError)
     assert (error.details["line"], error.details["column"]) == (3, 4)
     assert error.details["problems"] == list(problems)
@@ -204,7 +204,7 @@ def test_problems_end_the_invocation_before_anything_runs(refusal: type):
 
 def test_a_program_runs_once():
     invocation = machine()
-    assert not any(isinstance(effect, Send) for effect in invocation.receive(events.ProgramAccepted("other")))
+    assert not any(isinstance(effect, SendMessage) for effect in invocation.receive(events.ProgramAccepted("other")))
     assert_violation(invocation)
 
 
@@ -216,7 +216,7 @@ def test_calls_go_out_when_the_turn_ends():
     assert invocation.receive(call(1)) == []
     assert invocation.receive(call(2, name="u")) == []
     effects = invocation.receive(TurnEnded(2))
-    assert [effect.entry.name for effect in effects if isinstance(effect, Invoke)] == ["t", "u"]
+    assert [effect.entry.name for effect in effects if isinstance(effect, PerformRequest)] == ["t", "u"]
 
 
 def test_tool_call_ids_count_tools_alone():
@@ -228,7 +228,7 @@ def test_tool_call_ids_count_tools_alone():
 def test_the_turn_in_which_the_program_ends_sends_nothing():
     invocation = machine(call(1))
     effects = invocation.receive(returned(unobserved=(1,)))
-    assert not any(isinstance(effect, Invoke) for effect in effects)
+    assert not any(isinstance(effect, PerformRequest) for effect in effects)
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 2**52])
@@ -248,7 +248,7 @@ def test_catalog_requests_are_not_in_flight():
 
 def test_a_call_settles_once():
     invocation = machine(call(1), call(2), TurnEnded(2))
-    assert [type(effect) for effect in invocation.receive(done(1))] == [Send]
+    assert [type(effect) for effect in invocation.receive(done(1))] == [SendMessage]
     assert invocation.receive(done(1)) == []
     assert invocation.ledger.deliveries == [1]
 

@@ -23,7 +23,7 @@ from codemode.errors import (
 )
 from codemode.protocol import events
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
-from codemode.protocol.settings import Settings
+from codemode.protocol.settings import InvocationSettings
 
 seeds = st.integers(0, 2**32)
 limits = st.builds(
@@ -58,7 +58,7 @@ def check_record(run: Run) -> None:
     assert [entry.name for entry in run.ledger.entries] == [request.name for request in run.kernel.issued[:known]]
     assert [message.id for message in run.sent] == run.ledger.deliveries
     assert run.kernel.delivered == run.ledger.deliveries[: len(run.kernel.delivered)]
-    assert run.sent == [run.ledger[message.id].delivery_message() for message in run.sent]
+    assert run.sent == [run.ledger[message.id].make_delivery_message() for message in run.sent]
     for request_id, settled in run.outcomes.items():
         if run.ending is None or request_id in run.ledger.deliveries:
             assert run.ledger[request_id].outcome == settled.outcome
@@ -74,7 +74,7 @@ def check_end(run: Run) -> None:
 
 
 @given(any_programs, limits, seeds)
-def test_every_order_of_events_ends_within_the_rules(program: Program, settings: Settings, seed: int):
+def test_every_order_of_events_ends_within_the_rules(program: Program, settings: InvocationSettings, seed: int):
     run = Run(program, settings=settings, answer=outcomes_of(seed), steps=Random(seed), asks=bool(seed % 2))
     run.finish()
     check_end(run)
@@ -84,13 +84,15 @@ def test_every_order_of_events_ends_within_the_rules(program: Program, settings:
 
 
 @given(any_programs, limits, seeds)
-def test_the_programs_clock_runs_exactly_while_the_guest_owes_a_turn(program: Program, settings: Settings, seed: int):
+def test_the_programs_clock_runs_exactly_while_the_guest_owes_a_turn(
+    program: Program, settings: InvocationSettings, seed: int
+):
     settings = limited(settings, timeout_includes_tools=False)
     Run(program, settings=settings, answer=outcomes_of(seed), steps=Random(seed), asks=bool(seed % 2)).finish()
 
 
 @given(awaited_programs, limits, seeds)
-def test_the_result_is_that_of_a_direct_evaluation(program: Program, settings: Settings, seed: int):
+def test_the_result_is_that_of_a_direct_evaluation(program: Program, settings: InvocationSettings, seed: int):
     run = Run(program, settings=settings, answer=outcomes_of(seed), steps=Random(seed))
     run.finish()
     delivered_at = {run.ledger[request_id].name: n for n, request_id in enumerate(run.kernel.delivered, 1)}
@@ -128,7 +130,7 @@ def test_a_deadlock_is_reported_exactly_when_nothing_is_in_flight(program: Progr
 
 
 @given(any_programs, limits, seeds)
-def test_a_pause_comes_exactly_when_only_people_are_left(program: Program, settings: Settings, seed: int):
+def test_a_pause_comes_exactly_when_only_people_are_left(program: Program, settings: InvocationSettings, seed: int):
     run = Run(program, settings=settings, answer=outcomes_of(seed, waiting=True), steps=Random(seed))
     run.finish()
     check_end(run)
@@ -145,7 +147,7 @@ def test_a_pause_comes_exactly_when_only_people_are_left(program: Program, setti
 # --- replay ---
 
 
-def cut(program: Program, settings: Settings, seed: int, steps: int) -> Run:
+def cut(program: Program, settings: InvocationSettings, seed: int, steps: int) -> Run:
     """Run a program up to some step."""
     run = Run(program, settings=settings, answer=outcomes_of(seed, waiting=True), steps=Random(seed))
     for _ in range(steps):
@@ -162,7 +164,7 @@ def some_of(seed: int, recorded: Ledger) -> set[int]:
 
 @given(any_programs, limits, seeds, st.integers(0, 60), st.booleans())
 def test_a_replay_answers_finished_calls_from_the_ledger(
-    program: Program, settings: Settings, seed: int, steps: int, stopped: bool
+    program: Program, settings: InvocationSettings, seed: int, steps: int, stopped: bool
 ):
     first = cut(program, settings, seed, steps)
     if stopped:
@@ -192,7 +194,7 @@ def test_a_replay_answers_finished_calls_from_the_ledger(
 
 
 @given(any_programs, limits, seeds)
-def test_a_pause_and_a_replay_end_like_one_run(program: Program, settings: Settings, seed: int):
+def test_a_pause_and_a_replay_end_like_one_run(program: Program, settings: InvocationSettings, seed: int):
     """Every pause is resumed with all answers; the last run's record is one that a run in one piece could have made."""
     answer = outcomes_of(seed, waiting=True)
     run = Run(program, settings=settings, answer=answer, steps=Random(seed))

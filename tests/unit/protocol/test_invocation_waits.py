@@ -21,10 +21,10 @@ from codemode.errors import (
     CodeModeError,
 )
 from codemode.protocol import events, messages
-from codemode.protocol.events import Interrupted, Send
+from codemode.protocol.events import Interrupted, SendMessage
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.messages import TurnEnded
-from codemode.protocol.settings import Settings
+from codemode.protocol.settings import InvocationSettings
 
 # --- pauses and the clock ---
 
@@ -42,10 +42,10 @@ def test_an_invocation_pauses_when_only_people_are_left():
     assert invocation.ending == Interrupted()
 
 
-def clock(*received: Any, settings: Settings = SETTINGS) -> list[str]:
+def clock(*received: Any, settings: InvocationSettings = SETTINGS) -> list[str]:
     """Return what happened to the clock, event by event."""
     invocation = machine(settings=settings)
-    names = {events.PauseClock: "pause", events.ResumeClock: "resume"}
+    names = {events.PauseDeadlineClock: "pause", events.ResumeDeadlineClock: "resume"}
     log: list[str] = []
     for event in received:
         changes = [names[type(effect)] for effect in invocation.receive(event) if type(effect) in names]
@@ -106,7 +106,7 @@ def test_the_programs_clock_stands_still_for_every_call(received: list[Any], exp
 
 def test_a_replay_sends_every_recorded_outcome_behind_the_program_in_the_recorded_order():
     invocation = Invocation(SETTINGS, recorded=recorded(3, 1))
-    sent = [effect.message for effect in invocation.start("js", analysis_ms=None) if isinstance(effect, Send)]
+    sent = [effect.message for effect in invocation.start("js", analysis_ms=None) if isinstance(effect, SendMessage)]
     assert [type(message) for message in sent] == [messages.RunProgram, messages.DeliverValue, messages.DeliverValue]
     assert [message.id for message in sent if isinstance(message, messages.DeliverValue)] == [3, 1]
 
@@ -116,7 +116,7 @@ def test_what_is_sent_ahead_counts_only_when_its_request_has_been_made_again():
     assert invocation.ledger.deliveries == []
     effects = invocation.receive(call(1)) + invocation.receive(TurnEnded(1))
     assert invocation.ledger.deliveries == [1]
-    assert not any(isinstance(effect, Send) for effect in effects)
+    assert not any(isinstance(effect, SendMessage) for effect in effects)
 
 
 def test_a_worker_that_did_not_ask_for_what_it_was_sent_ran_another_program():

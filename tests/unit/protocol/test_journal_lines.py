@@ -15,16 +15,16 @@ from codemode.errors import CodeModeProtocolError
 from codemode.protocol import events
 from codemode.protocol.events import CallSettled
 from codemode.protocol.journal_entries import (
-    Step,
-    decode_lines,
-    encode_line,
-    issue_step,
-    make_undelivered_step,
-    notice_step,
-    resume_step,
-    settle_step,
-    snapshot_step,
-    start_step,
+    JournalStep,
+    decode_journal_lines,
+    encode_journal_line,
+    make_issue_step,
+    make_notification_count_step,
+    make_outcome_step,
+    make_resume_step,
+    make_snapshot_step,
+    make_start_step,
+    make_undelivered_outcome_step,
 )
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
@@ -37,28 +37,28 @@ class Journaled(Run):
 
     lines: list[str]
 
-    def _perform(self, effects):
+    def _run_listing(self, effects):
         self.__dict__.setdefault("lines", [])
         self.__dict__.setdefault("written", 0)
-        super()._perform(effects)
+        super()._run_listing(effects)
 
     def _call_settles(self):
         request_id = self._steps.choice(sorted(self._running))
         steps = self._news()
         if self._steps.random() < 0.5:
-            steps.append(start_step(request_id, None, is_approved=False))
-            self.lines.append(encode_line(steps))
+            steps.append(make_start_step(request_id, None, is_approved=False))
+            self.lines.append(encode_journal_line(steps))
             steps = self._news()
-            self._perform(self.machine.receive(events.ExecutionStarted(request_id, None, is_approved=False)))
+            self._run_listing(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
         outcome = self._answer(self._running.pop(request_id))
-        self.lines.append(encode_line([*steps, settle_step(outcome)]))
+        self.lines.append(encode_journal_line([*steps, make_outcome_step(outcome)]))
         self.outcomes[request_id] = outcome
-        self._perform(self.machine.receive(outcome))
+        self._run_listing(self.machine.receive(outcome))
 
     def _news(self):
         new = self.ledger.entries[self.written :]
         self.written += len(new)
-        return [issue_step(entry) for entry in new]
+        return [make_issue_step(entry) for entry in new]
 
 
 def by_name(seed):
@@ -74,7 +74,7 @@ def test_any_beginning_of_the_lines_leads_to_where_its_deliveries_do(program, se
     whole = Journaled(program, answer=answer, steps=Random(order))
     whole.finish()
     cut = data.draw(st.integers(0, len(whole.lines)))
-    written = decode_lines(whole.lines[:cut], OUTER)
+    written = decode_journal_lines(whole.lines[:cut], OUTER)
     done = written.ledger.deliveries
     assert done == whole.ledger.deliveries[: len(done)]
 
@@ -101,10 +101,10 @@ def test_what_is_written_is_read_back(calls, seed):
             number, kind, "t", text, tool_call_id=f"{OUTER}:tool-{tools}" if kind == "tool" else None, location=place
         )
         ledger.entries.append(entry)
-        steps.append(issue_step(entry))
+        steps.append(make_issue_step(entry))
         if how and kind == "tool":
-            ledger.start(number, value, is_approved=how == 1)
-            steps.append(start_step(number, value, is_approved=how == 1))
+            ledger.record_tool_start(number, value, is_approved=how == 1)
+            steps.append(make_start_step(number, value, is_approved=how == 1))
         outcome = [None, Fulfilled(value), Rejected("N", "a\nb\x00", "C"), Waiting(f"i{number}", "{}", value, 1)][
             how % 4
         ]
@@ -112,16 +112,23 @@ def test_what_is_written_is_read_back(calls, seed):
             event = CallSettled(
                 number, outcome, 5 + number, displayed_input_json=value, duration_us=number if seed % 2 else None
             )
-            ledger.settle(number, outcome, event.now_ms, value, event.duration_us)
-            steps.append(settle_step(event))
+            ledger.record_outcome(number, outcome, event.now_ms, value, event.duration_us)
+            steps.append(make_outcome_step(event))
             if not isinstance(outcome, Waiting):
                 ledger.deliveries.append(number)
     cuts = sorted(random.sample(range(len(steps) + 1), min(2, len(steps) + 1)))
     parts = [steps[: cuts[0]], steps[cuts[0] :]] if cuts else [steps]
-    lines = [encode_line(part) for part in parts]
-    assert decode_lines(lines, OUTER).ledger == ledger
+    lines = [encode_journal_line(part) for part in parts]
+    assert decode_journal_lines(lines, OUTER).ledger == ledger
     plain = [entry._replace(is_started=False) for entry in ledger.entries]
-    again = decode_lines([encode_line([notice_step(3), snapshot_step(ledger), resume_step(("key", "answers"))])], OUTER)
+    again = decode_journal_lines(
+        [
+            encode_journal_line(
+                [make_notification_count_step(3), make_snapshot_step(ledger), make_resume_step(("key", "answers"))]
+            )
+        ],
+        OUTER,
+    )
     assert again.ledger.entries == plain
     assert again.ledger.deliveries == ledger.deliveries
     assert again.claims == (("key", "answers"),)
@@ -129,16 +136,17 @@ def test_what_is_written_is_read_back(calls, seed):
 
 def test_a_timer_that_fired_and_was_cleared_meanwhile_was_not_handed_over():
     timer = LedgerEntry(1, "timer", "setTimeout", "5")
-    fired = settle_step(CallSettled(1, Fulfilled(None), 7))
-    ledger = decode_lines(
-        [encode_line([issue_step(timer), fired]), encode_line([make_undelivered_step(1)])], OUTER
+    fired = make_outcome_step(CallSettled(1, Fulfilled(None), 7))
+    ledger = decode_journal_lines(
+        [encode_journal_line([make_issue_step(timer), fired]), encode_journal_line([make_undelivered_outcome_step(1)])],
+        OUTER,
     ).ledger
     assert ledger.entries == [timer._replace(is_withdrawn=True)]
     assert ledger.deliveries == []
 
 
 CALL = LedgerEntry(1, "tool", "t", "{}")
-DONE = settle_step(CallSettled(1, Fulfilled("1"), 7))
+DONE = make_outcome_step(CallSettled(1, Fulfilled("1"), 7))
 
 
 @each_row(
@@ -149,21 +157,29 @@ DONE = settle_step(CallSettled(1, Fulfilled("1"), 7))
         pytest.param(["{}\n"], id="no steps"),
         pytest.param(['[["z"]]\n'], id="no step"),
         pytest.param(['["i"]\n'], id="not an array"),
-        pytest.param([encode_line([issue_step(CALL)]) + "x"], id="too long"),
-        pytest.param([encode_line([issue_step(CALL)])[:-1]], id="too short"),
-        pytest.param([encode_line([DONE])], id="an outcome of nothing"),
-        pytest.param([encode_line([issue_step(CALL), DONE, DONE])], id="two outcomes"),
+        pytest.param([encode_journal_line([make_issue_step(CALL)]) + "x"], id="too long"),
+        pytest.param([encode_journal_line([make_issue_step(CALL)])[:-1]], id="too short"),
+        pytest.param([encode_journal_line([DONE])], id="an outcome of nothing"),
+        pytest.param([encode_journal_line([make_issue_step(CALL), DONE, DONE])], id="two outcomes"),
         pytest.param(
-            [encode_line([issue_step(CALL), DONE, start_step(1, None, is_approved=False)])], id="begun after its end"
+            [encode_journal_line([make_issue_step(CALL), DONE, make_start_step(1, None, is_approved=False)])],
+            id="begun after its end",
         ),
-        pytest.param([encode_line([start_step(1, None, is_approved=True)])], id="begun before it was issued"),
-        pytest.param([encode_line([issue_step(CALL._replace(kind="other"))])], id="another kind"),
-        pytest.param([encode_line([issue_step(CALL), make_undelivered_step(1)])], id="nothing to take back"),
-        pytest.param([encode_line([issue_step(CALL), DONE, make_undelivered_step(1)])], id="a tool that was cleared"),
-        pytest.param([encode_line([Step(("i", "tool", "t", None, [1]), (None,))])], id="half a place"),
-        pytest.param([encode_line([Step(("l", 1, [], 0), ("{}",))])], id="no ledger"),
+        pytest.param(
+            [encode_journal_line([make_start_step(1, None, is_approved=True)])], id="begun before it was issued"
+        ),
+        pytest.param([encode_journal_line([make_issue_step(CALL._replace(kind="other"))])], id="another kind"),
+        pytest.param(
+            [encode_journal_line([make_issue_step(CALL), make_undelivered_outcome_step(1)])], id="nothing to take back"
+        ),
+        pytest.param(
+            [encode_journal_line([make_issue_step(CALL), DONE, make_undelivered_outcome_step(1)])],
+            id="a tool that was cleared",
+        ),
+        pytest.param([encode_journal_line([JournalStep(("i", "tool", "t", None, [1]), (None,))])], id="half a place"),
+        pytest.param([encode_journal_line([JournalStep(("l", 1, [], 0), ("{}",))])], id="no ledger"),
     ],
 )
 def test_lines_that_no_run_writes_are_refused(lines):
     with pytest.raises(CodeModeProtocolError):
-        decode_lines(lines, OUTER)
+        decode_journal_lines(lines, OUTER)

@@ -38,20 +38,20 @@ def test_two_ledgers_share_nothing():
 
 def test_settling_replaces_the_entry_and_keeps_the_request():
     ledger = Ledger([ENTRY, ENTRY._replace(id=2)])
-    entry = ledger.settle(2, Fulfilled("1"), 99)
+    entry = ledger.record_outcome(2, Fulfilled("1"), 99)
     assert entry == ENTRY._replace(id=2, outcome=Fulfilled("1"), now_ms=99)
     assert ledger.entries == [ENTRY, entry]
 
 
 def test_attempts_are_those_of_the_pause_and_of_the_pauses_before():
-    assert ENTRY.attempts == 0
-    assert ENTRY._replace(waits=2).attempts == 2
-    assert ENTRY._replace(waits=2, outcome=Waiting("i", "{}", "1", 3)).attempts == 3
+    assert ENTRY.attempt_count == 0
+    assert ENTRY._replace(waits=2).attempt_count == 2
+    assert ENTRY._replace(waits=2, outcome=Waiting("i", "{}", "1", 3)).attempt_count == 3
 
 
 def test_a_request_that_has_started_is_unknown_until_it_is_settled():
     ledger = Ledger([ENTRY._replace(outcome=Waiting("i", "{}", "1", 1))])
-    ledger.start(1, '{"a":2}', is_approved=True)
+    ledger.record_tool_start(1, '{"a":2}', is_approved=True)
     assert ledger[1] == ENTRY._replace(executed_input_json='{"a":2}', is_approved=True, is_started=True, waits=1)
     assert ledger.waiting_entries == []
 
@@ -82,16 +82,16 @@ def test_the_same_request_is_the_same_whatever_came_of_it():
 
 
 def test_outcomes_are_handed_in_with_their_time():
-    assert ENTRY._replace(outcome=Fulfilled("1"), now_ms=5).delivery_message() == DeliverValue(1, 5, "1")
-    assert ENTRY._replace(outcome=Fulfilled(None), now_ms=5).delivery_message() == DeliverValue(1, 5, None)
+    assert ENTRY._replace(outcome=Fulfilled("1"), now_ms=5).make_delivery_message() == DeliverValue(1, 5, "1")
+    assert ENTRY._replace(outcome=Fulfilled(None), now_ms=5).make_delivery_message() == DeliverValue(1, 5, None)
     rejected = ENTRY._replace(outcome=Rejected("N", "m", "C"), now_ms=5)
-    assert rejected.delivery_message() == DeliverError(1, 5, "N", "m", "C")
+    assert rejected.make_delivery_message() == DeliverError(1, 5, "N", "m", "C")
 
 
 @pytest.mark.parametrize("outcome", [None, Waiting("i", "{}", None, 1)])
 def test_what_is_not_settled_cannot_be_handed_in(outcome: Waiting | None):
     with pytest.raises(ValueError, match="request 1"):
-        ENTRY._replace(outcome=outcome).delivery_message()
+        ENTRY._replace(outcome=outcome).make_delivery_message()
 
 
 @given(

@@ -76,18 +76,18 @@ GOOD: list[tuple[bytes, dict[str, Any], messages.WorkerMessage]] = [
     (
         b"N",
         {"kind": "log", "level": "info", "message": "m"},
-        messages.GuestNotice("log", '{"level":"info","message":"m"}'),
+        messages.GuestNotification("log", '{"level":"info","message":"m"}'),
     ),
     (
         b"N",
         {"kind": "log", "level": "info", "message": "\u00fc\u2028", "metadata": '{"a":[1]}'},
-        messages.GuestNotice("log", '{"level":"info","message":"\u00fc\u2028","metadata":{"a":[1]}}'),
+        messages.GuestNotification("log", '{"level":"info","message":"\u00fc\u2028","metadata":{"a":[1]}}'),
     ),
-    (b"N", {"kind": "notify", "event": "e"}, messages.GuestNotice("notify", '{"event":"e"}')),
+    (b"N", {"kind": "notify", "event": "e"}, messages.GuestNotification("notify", '{"event":"e"}')),
     (
         b"N",
         {"kind": "notify", "event": "e", "payload": "5"},
-        messages.GuestNotice("notify", '{"event":"e","payload":5}'),
+        messages.GuestNotification("notify", '{"event":"e","payload":5}'),
     ),
     (b"X", THREW, messages.ProgramThrew("Error", "m", "", "at program.js:1:2", "program", None, None)),
     (
@@ -281,8 +281,8 @@ def test_a_damaged_message_never_raises_anything_else(good: tuple[bytes, dict[st
 
 
 def wire(message: messages.HostMessage) -> tuple[bytes, Any]:
-    (frame,) = FrameDecoder(1 << 20).feed(message.frame())
-    return messages.read_host_message(frame)
+    (frame,) = FrameDecoder(1 << 20).feed(message.to_frame())
+    return messages.decode_host_message(frame)
 
 
 def test_messages_to_the_worker():
@@ -292,7 +292,7 @@ def test_messages_to_the_worker():
     limits = {"memory_limit_bytes": 1 << 20, "max_stack_size_bytes": 2 << 20}
     run = messages.RunProgram("ü\ud800", {"seed": "00", **limits})
     assert wire(run) == (b"R", {"js": "ü\ud800", "seed": "00", **limits})
-    assert run.frame()[5:13] == b"\0\x10\0\0\0\x20\0\0"
+    assert run.to_frame()[5:13] == b"\0\x10\0\0\0\x20\0\0"
     assert wire(messages.DeliverValue(1, 2, '{"a":1}')) == (b"D", {"id": 1, "now": 2, "value": {"a": 1}})
     assert wire(messages.DeliverValue(1, 2, None)) == (b"D", {"id": 1, "now": 2})
     error = {"name": "N", "message": "ß", "code": "C"}
@@ -302,8 +302,8 @@ def test_messages_to_the_worker():
 @pytest.mark.parametrize("invocation_data_json", ["{}", '{"context":{"a":"\\ud83d"},"source":"script"}'])
 def test_what_was_given_goes_as_the_text_that_it_is(invocation_data_json):
     told = SETTINGS.to_worker_fields()
-    frame = messages.RunProgram("return 1", told, invocation_data_json=invocation_data_json).frame()[4:]
-    kind, body = messages.read_host_message(frame)
+    frame = messages.RunProgram("return 1", told, invocation_data_json=invocation_data_json).to_frame()[4:]
+    kind, body = messages.decode_host_message(frame)
     assert (kind, body) == (b"R", {"js": "return 1", **told, "given": json.loads(invocation_data_json)})
     assert invocation_data_json.encode() in frame
 
@@ -314,17 +314,17 @@ def test_time_that_stood_still_is_told_as_far_as_it_can_be(milliseconds, read):
 
 
 def test_compiling_alone_is_asked_for():
-    frame = messages.RunProgram("return 1", SETTINGS.to_worker_fields(), compile_only=True).frame()[4:]
-    assert messages.read_host_message(frame)[1]["compile_only"] is True
-    plain = messages.RunProgram("return 1", SETTINGS.to_worker_fields()).frame()[4:]
-    assert messages.read_host_message(plain)[1].keys() & {"compile_only", "given", "shadowed", "result"} == set()
+    frame = messages.RunProgram("return 1", SETTINGS.to_worker_fields(), compile_only=True).to_frame()[4:]
+    assert messages.decode_host_message(frame)[1]["compile_only"] is True
+    plain = messages.RunProgram("return 1", SETTINGS.to_worker_fields()).to_frame()[4:]
+    assert messages.decode_host_message(plain)[1].keys() & {"compile_only", "given", "shadowed", "result"} == set()
 
 
 def test_a_module_starts_as_another_program_does():
     told = SETTINGS.to_worker_fields()
-    module = messages.RunModule("1", told, '{"module":{}}').frame()[4:]
-    assert messages.read_host_message(module) == (b"M", {"js": "1", **told, "given": {"module": {}}})
-    program = messages.RunProgram("1", told, invocation_data_json='{"module":{}}').frame()[4:]
+    module = messages.RunModule("1", told, '{"module":{}}').to_frame()[4:]
+    assert messages.decode_host_message(module) == (b"M", {"js": "1", **told, "given": {"module": {}}})
+    program = messages.RunProgram("1", told, invocation_data_json='{"module":{}}').to_frame()[4:]
     assert (module[:1], module[1:]) == (b"M", program[1:])
 
 

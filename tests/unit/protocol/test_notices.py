@@ -17,16 +17,16 @@ from suite import each_row
 from codemode.errors import CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
 from codemode.profile import GuestSettings
 from codemode.protocol import events
-from codemode.protocol.continuation import Continuation, from_texts, to_texts
-from codemode.protocol.events import CheckProgram, Completed, Send, SendNotice
+from codemode.protocol.continuation import Continuation, continuation_from_texts, continuation_to_texts
+from codemode.protocol.events import CheckProgram, Completed, SendMessage, SendNotification
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, build_recovery_ledger
 from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import (
     CallRequested,
     ConsoleWritten,
-    Draft,
-    GuestNotice,
+    GuestNotification,
+    PartiallyStrippedProgram,
     ProgramAnalysed,
     ProgramReturned,
     RunProgram,
@@ -37,13 +37,13 @@ FACE = GuestSettings(wrapper="strict", globals=("callTool", "mcpLog", "mcpNotify
 TELLING = replace(SETTINGS, profile=replace(SETTINGS.profile, guest=FACE))
 
 
-def note(number: int, kind: Any = "notify") -> GuestNotice:
-    return GuestNotice(kind, f'{{"event":"{number}"}}')
+def note(number: int, kind: Any = "notify") -> GuestNotification:
+    return GuestNotification(kind, f'{{"event":"{number}"}}')
 
 
 def told(invocation: Invocation, *received: Any) -> list[str]:
     effects = [effect for event in received for effect in invocation.receive(event)]
-    return [effect.payload_json for effect in effects if isinstance(effect, SendNotice)]
+    return [effect.payload_json for effect in effects if isinstance(effect, SendNotification)]
 
 
 def test_each_is_passed_on_at_once_and_in_order():
@@ -71,7 +71,7 @@ def test_there_are_no_more_than_the_kernel_lets_through():
     wide = replace(TELLING, limits=replace(TELLING.limits, max_console_bytes=1 << 20))
     assert machine(*[note(1)] * 4096, settings=wide).ending is None
     assert type(error_of(machine(*[note(1)] * 4097, settings=wide))) is CodeModeProtocolError
-    large = GuestNotice("log", "x" * TELLING.limits.max_console_bytes)
+    large = GuestNotification("log", "x" * TELLING.limits.max_console_bytes)
     assert machine(large, settings=TELLING).ending is None
     assert type(error_of(machine(large, note(1), settings=TELLING))) is CodeModeProtocolError
 
@@ -96,8 +96,10 @@ def test_a_replay_passes_on_only_what_is_new(before, in_first, in_second):
 @given(st.integers(0, 2**53))
 def test_a_continuation_and_a_recovery_know_how_many_there_were(notices):
     ledger = Ledger([done_entry(1)], [1], notices)
-    made = Continuation.of("js", "engine", TELLING, ledger)
-    again = Continuation.from_dict(from_texts(json.loads(json.dumps([*to_texts(made.to_dict())]))))
+    made = Continuation.from_ledger("js", "engine", TELLING, ledger)
+    again = Continuation.from_dict(
+        continuation_from_texts(json.loads(json.dumps([*continuation_to_texts(made.to_dict())])))
+    )
     assert again.ledger == ledger
     recovered = build_recovery_ledger(again.ledger, "salt", lambda _: False, lambda _: None, lambda _: None)
     assert recovered.notice_count == notices
@@ -105,7 +107,7 @@ def test_a_continuation_and_a_recovery_know_how_many_there_were(notices):
 
 @each_row("wrong", [-1, True, False, 1.5, "1", None, []])
 def test_their_number_is_checked(wrong):
-    body = Continuation.of("js", "engine", TELLING, recorded(1)).to_dict()
+    body = Continuation.from_ledger("js", "engine", TELLING, recorded(1)).to_dict()
     with pytest.raises(CodeModeProtocolError):
         Continuation.from_dict({**body, "notices": wrong})
 
@@ -135,7 +137,7 @@ def test_other_notices_are_refused(body):
 def test_what_is_passed_on_is_the_json_of_what_was_said(level, message, metadata):
     body = {"kind": "log", "level": level, "message": message, "metadata": json.dumps(metadata)}
     notice = decode_message(b"N" + json.dumps(body).encode())
-    assert isinstance(notice, GuestNotice)
+    assert isinstance(notice, GuestNotification)
     assert json.loads(notice.payload_json) == {"level": level, "message": message, "metadata": metadata}
 
 
@@ -157,13 +159,13 @@ def test_warnings_are_few_and_short(warnings):
 # --- a program that could not be checked ---
 
 
-def compiling(draft: Draft | None = None) -> Invocation:
+def compiling(draft: PartiallyStrippedProgram | None = None) -> Invocation:
     invocation = Invocation(TELLING)
     invocation.start("ts", analysis_ms=50)
     assert invocation.receive(ProgramAnalysed("js", None, (), draft)) == [CheckProgram("js", None)]
     (sent,) = invocation.receive(events.ProgramAccepted("js", compile_only=True))
     told = TELLING.to_worker_fields()
-    assert sent == Send(RunProgram("js", told, draft, None, compile_only=True))
+    assert sent == SendMessage(RunProgram("js", told, draft, None, compile_only=True))
     return invocation
 
 
@@ -177,7 +179,7 @@ def test_one_that_compiles_is_told_to_be_too_much():
 
 
 def test_its_place_is_that_of_what_was_not_understood():
-    invocation = compiling(Draft("js", 3, 7, is_ambiguous=False))
+    invocation = compiling(PartiallyStrippedProgram("js", 3, 7, is_ambiguous=False))
     invocation.receive(returned(None))
     assert (error_of(invocation).details["line"], error_of(invocation).details["column"]) == (3, 7)
 
@@ -197,7 +199,9 @@ def test_nothing_of_it_may_run(event):
     invocation = compiling()
     effects = invocation.receive(event)
     assert type(error_of(invocation)) is CodeModeProtocolError
-    assert not any(isinstance(effect, events.Invoke | SendNotice | events.WriteConsole) for effect in effects)
+    assert not any(
+        isinstance(effect, events.PerformRequest | SendNotification | events.WriteConsole) for effect in effects
+    )
 
 
 def test_broken_rules_end_it_before_anything_runs_and_all_are_told():
@@ -208,7 +212,7 @@ def test_broken_rules_end_it_before_anything_runs_and_all_are_told():
     invocation.start("ts", analysis_ms=50)
     effects = invocation.receive(events.ProgramRefused(violations=broken))
     error = error_of(invocation)
-    assert effects == [events.Finish(events.Failed(error))]
+    assert effects == [events.FinishInvocation(events.Failed(error))]
     assert type(error) is CodeModeIllegalAccessError
     assert error.details["violations"] == list(broken)
     assert (error.details["line"], error.details["column"]) == (1, 2)

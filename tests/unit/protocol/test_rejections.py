@@ -18,23 +18,23 @@ from codemode.errors import (
     CodeModeSerializationError,
     CodeModeToolApprovalDeniedError,
     CodeModeToolError,
-    to_guest_view,
+    to_guest_error_fields,
 )
-from codemode.profile import HostErrors
-from codemode.protocol.call_status import ERROR_STATUSES, call_status
+from codemode.profile import HostErrorRules
+from codemode.protocol.call_status import ERROR_STATUSES, get_call_status
 from codemode.protocol.guest_errors import (
     MAX_DETAILS_BYTES,
     describe_failed_call,
     make_rejection,
     read_error_fields,
-    restore_error,
+    restore_host_error,
 )
 from codemode.protocol.ledger import LedgerEntry, Rejected
 from codemode.trace.trace import Trace
 
 CODES = {"execution": "FAILED", "validation": "WRONG", "timeout": "SLOW", "limit": "FULL"}
-TOLD, PLAIN = HostErrors(codes=CODES), HostErrors()
-OPEN = HostErrors(codes=CODES, detail="message")
+TOLD, PLAIN = HostErrorRules(codes=CODES), HostErrorRules()
+OPEN = HostErrorRules(codes=CODES, detail="message")
 ENTRY = LedgerEntry(1, "tool", "pay", '{"amount":1}', tool_call_id="outer:tool-1")
 
 
@@ -49,7 +49,7 @@ def hidden(text: str) -> CodeModeToolError:
     return error
 
 
-def fields(error: CodeModeError, told: HostErrors = TOLD, **how: Any) -> dict[str, Any]:
+def fields(error: CodeModeError, told: HostErrorRules = TOLD, **how: Any) -> dict[str, Any]:
     text = make_rejection(ENTRY, error, told, **how).fields_json
     assert text is not None
     return json.loads(text)
@@ -80,12 +80,14 @@ def test_the_code_is_that_of_the_reason_or_the_tools_own(error, is_raised, code)
 @pytest.mark.parametrize("error", [CodeModeToolError("m", code="OWN", details={"a": 1}), hidden("x")])
 def test_a_face_without_codes_tells_what_it_always_told(error):
     for is_raised in (True, False):
-        assert make_rejection(ENTRY, error, PLAIN, is_raised=is_raised) == Rejected(*to_guest_view(error))
+        assert make_rejection(ENTRY, error, PLAIN, is_raised=is_raised) == Rejected(*to_guest_error_fields(error))
 
 
 def test_only_calls_of_tools_have_fields():
     entry = ENTRY._replace(kind="fetch")
-    assert make_rejection(entry, CodeModeToolError("m"), TOLD) == Rejected(*to_guest_view(CodeModeToolError("m")))
+    assert make_rejection(entry, CodeModeToolError("m"), TOLD) == Rejected(
+        *to_guest_error_fields(CodeModeToolError("m"))
+    )
 
 
 def test_what_host_code_raised_is_hidden_unless_the_face_shows_it():
@@ -134,7 +136,7 @@ def test_what_the_end_of_another_invocation_put_there_is_left_out():
 
 def test_the_frame_tells_the_fields_and_nothing_else():
     outcome = make_rejection(ENTRY, CodeModeToolError("m", code="OWN", details={"a": 1}), TOLD, is_raised=True)
-    frame = ENTRY._replace(outcome=outcome, now_ms=5).delivery_message().frame()
+    frame = ENTRY._replace(outcome=outcome, now_ms=5).make_delivery_message().to_frame()
     told = {"code": "OWN", "message": "m", "toolName": "pay", "details": {"a": 1}}
     error = {"name": "Error", "message": "m", "code": "OWN", "fields": told}
     assert json.loads(frame[5:]) == {"id": 1, "now": 5, "error": error}
@@ -143,10 +145,13 @@ def test_the_frame_tells_the_fields_and_nothing_else():
 def test_the_host_knows_the_error_again():
     late = because("timeout", CodeModeToolError("m", code=CALL_TIMEOUT))
     outcome = make_rejection(ENTRY, late, TOLD)
-    assert call_status(outcome, ERROR_STATUSES) == "unknown"
-    assert (type(restore_error(outcome)), restore_error(outcome).code) == (CodeModeToolError, CALL_TIMEOUT)
+    assert get_call_status(outcome, ERROR_STATUSES) == "unknown"
+    assert (type(restore_host_error(outcome)), restore_host_error(outcome).code) == (CodeModeToolError, CALL_TIMEOUT)
     said = make_rejection(ENTRY, CodeModeToolApprovalDeniedError("no", details={"a": 1}), TOLD, is_raised=True)
-    assert (type(restore_error(said)), restore_error(said).details) == (CodeModeToolApprovalDeniedError, {"a": 1})
+    assert (type(restore_host_error(said)), restore_host_error(said).details) == (
+        CodeModeToolApprovalDeniedError,
+        {"a": 1},
+    )
 
 
 @each_row(

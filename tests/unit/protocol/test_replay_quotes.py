@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from codemode.errors import CodeModeProtocolError
-from codemode.protocol.invocation import Replay
+from codemode.protocol.invocation import LedgerReplay
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry
 from codemode.protocol.messages import CallRequested
 
@@ -15,7 +15,7 @@ RECORDED = LedgerEntry(1, "tool", "pay", '{"token":"was"}', tool_call_id="t", ou
 @pytest.mark.parametrize("hides", [False, True])
 @pytest.mark.parametrize("request_id", [1, 2])
 def test_a_replay_that_diverges_quotes_no_hidden_input(hides: bool, request_id: int):
-    replay = Replay(Ledger([RECORDED], [1]), hides_inputs=hides)
+    replay = LedgerReplay(Ledger([RECORDED], [1]), hides_inputs=hides)
     with pytest.raises(CodeModeProtocolError, match=f"replay diverged at request {request_id}: .*tool pay") as caught:
-        replay.find_entry(CallRequested(request_id, "tool", "pay", '{"token":"now"}', None), Ledger())
+        replay.match_recorded_entry(CallRequested(request_id, "tool", "pay", '{"token":"now"}', None), Ledger())
     assert ("token" in caught.value.message) != hides

@@ -20,10 +20,10 @@ from codemode.errors import (
 from codemode.profile import OutputRules
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.events import ContinueRun, OutcomeQueued, Send, Suspend, WaitExpired
+from codemode.protocol.events import CallerWaitExpired, ContinueRun, OutcomeQueued, SendMessage, SuspendProgram
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Rejected
 from codemode.protocol.message_decoder import decode_message
-from codemode.protocol.messages import CallRequested, ConsoleWritten, ItemWritten, RequestWithdrawn, TurnEnded
+from codemode.protocol.messages import CallRequested, ConsoleWritten, OutputItemWritten, RequestWithdrawn, TurnEnded
 from codemode.protocol.suspension import SuspendableInvocation, answer_open_yields
 
 KINDS = SETTINGS.profile.request_kinds | {"timer", "yield"}
@@ -50,7 +50,9 @@ def timer(number: int) -> CallRequested:
 
 
 def sent(effects: list[Any]) -> list[int]:
-    return [effect.message.id for effect in effects if isinstance(effect, Send) and hasattr(effect.message, "id")]
+    return [
+        effect.message.id for effect in effects if isinstance(effect, SendMessage) and hasattr(effect.message, "id")
+    ]
 
 
 def again(invocation: SuspendableInvocation, *received: Any) -> tuple[SuspendableInvocation, list[Any]]:
@@ -71,34 +73,34 @@ def again(invocation: SuspendableInvocation, *received: Any) -> tuple[Suspendabl
 def test_an_idle_guest_that_has_yielded_rests_whatever_is_in_flight(received: tuple[Any, ...]):
     *before, last = received
     invocation = started(*before)
-    assert invocation.receive(last)[-1] == Suspend("yield")
+    assert invocation.receive(last)[-1] == SuspendProgram("yield")
     assert (invocation.suspension_reason, invocation.has_pending_deliveries, invocation.ending) == ("yield", True, None)
 
 
 def test_an_idle_guest_rests_when_the_wait_is_over_and_not_before():
     invocation = started(call(1), TurnEnded(1))
     assert invocation.suspension_reason is None
-    assert invocation.receive(WaitExpired()) == [Suspend("pending_tools")]
-    invocation = started(call(1), WaitExpired())
+    assert invocation.receive(CallerWaitExpired()) == [SuspendProgram("pending_tools")]
+    invocation = started(call(1), CallerWaitExpired())
     assert invocation.suspension_reason is None
-    assert invocation.receive(TurnEnded(1))[-1] == Suspend("pending_tools")
+    assert invocation.receive(TurnEnded(1))[-1] == SuspendProgram("pending_tools")
 
 
 def test_a_timer_is_waited_for_like_a_call():
-    assert started(timer(1), TurnEnded(0), WaitExpired()).suspension_reason == "pending_tools"
+    assert started(timer(1), TurnEnded(0), CallerWaitExpired()).suspension_reason == "pending_tools"
 
 
 def test_a_guest_that_computes_does_not_rest_and_fails_when_its_time_is_up():
-    invocation = started(WaitExpired())
+    invocation = started(CallerWaitExpired())
     assert (invocation.suspension_reason, invocation.ending) == (None, None)
     invocation.receive(events.DeadlinePassed())
     assert type(error_of(invocation)) is CodeModeTimeoutError
 
 
 def test_with_nothing_in_flight_there_is_no_rest():
-    assert error_of(started(WaitExpired(), TurnEnded(0))).code == "CODE_MODE_DEADLOCK"
+    assert error_of(started(CallerWaitExpired(), TurnEnded(0))).code == "CODE_MODE_DEADLOCK"
     assert started(call(1), TurnEnded(1), done(1, WAITING)).ending == events.Interrupted()
-    assert started(call(1), TurnEnded(1), WaitExpired(), done(1, WAITING)).suspension_reason == "pending_tools"
+    assert started(call(1), TurnEnded(1), CallerWaitExpired(), done(1, WAITING)).suspension_reason == "pending_tools"
 
 
 # --- the clocks ---
@@ -106,12 +108,12 @@ def test_with_nothing_in_flight_there_is_no_rest():
 
 def test_the_guests_clock_stands_while_it_is_idle_and_the_wait_while_only_a_person_is_asked():
     invocation = started(call(1), call(2), timer(3))
-    assert events.PauseClock() in invocation.receive(TurnEnded(2))
+    assert events.PauseDeadlineClock() in invocation.receive(TurnEnded(2))
     assert invocation.receive(events.PersonAsked(1)) == []
-    assert events.ResumeClock() in invocation.receive(events.CallSettled(3, Fulfilled(None), 9))
-    assert events.PauseClock() in invocation.receive(TurnEnded(2))
+    assert events.ResumeDeadlineClock() in invocation.receive(events.CallSettled(3, Fulfilled(None), 9))
+    assert events.PauseDeadlineClock() in invocation.receive(TurnEnded(2))
     invocation.receive(done(2))
-    assert invocation.receive(TurnEnded(1)) == [events.PauseClock(), events.PauseWaitClock()]
+    assert invocation.receive(TurnEnded(1)) == [events.PauseDeadlineClock(), events.PauseWaitClock()]
     assert invocation.receive(events.PersonAnswered(1)) == [events.ResumeWaitClock()]
 
 
@@ -119,7 +121,7 @@ def test_the_guests_clock_stands_while_it_is_idle_and_the_wait_while_only_a_pers
 
 
 def test_what_comes_at_rest_is_kept_and_handed_in_behind_one_another():
-    invocation = started(call(1), call(2), call(3), TurnEnded(3), WaitExpired())
+    invocation = started(call(1), call(2), call(3), TurnEnded(3), CallerWaitExpired())
     assert invocation.receive(done(2)) == [OutcomeQueued(2)]
     assert invocation.receive(done(1, Rejected("E", "no", "C"))) == [OutcomeQueued(1)]
     assert (invocation.ledger.deliveries, invocation.has_pending_deliveries) == ([2, 1], True)
@@ -131,13 +133,13 @@ def test_what_comes_at_rest_is_kept_and_handed_in_behind_one_another():
 
 
 def test_what_waits_for_a_person_at_rest_interrupts_when_somebody_goes_on():
-    invocation = started(call(1), TurnEnded(1), WaitExpired(), done(1, WAITING))
+    invocation = started(call(1), TurnEnded(1), CallerWaitExpired(), done(1, WAITING))
     assert (invocation.ending, invocation.has_pending_deliveries, invocation.has_running_requests) == (
         None,
         False,
         False,
     )
-    assert invocation.receive(ContinueRun(9)) == [events.Finish(events.Interrupted())]
+    assert invocation.receive(ContinueRun(9)) == [events.FinishInvocation(events.Interrupted())]
 
 
 def test_yields_are_answered_behind_what_came_meanwhile_at_the_time_of_going_on():
@@ -154,10 +156,10 @@ def test_a_worker_that_speaks_or_ends_at_rest():
 
 
 def test_the_wait_is_over_once_for_each_time_that_somebody_goes_on():
-    invocation = started(call(1), call(2), TurnEnded(2), WaitExpired(), done(1), ContinueRun(9))
+    invocation = started(call(1), call(2), TurnEnded(2), CallerWaitExpired(), done(1), ContinueRun(9))
     invocation.receive(TurnEnded(1))
     assert invocation.suspension_reason is None
-    assert invocation.receive(WaitExpired()) == [Suspend("pending_tools")]
+    assert invocation.receive(CallerWaitExpired()) == [SuspendProgram("pending_tools")]
 
 
 def test_going_on_with_what_does_not_rest_changes_nothing():
@@ -168,16 +170,16 @@ def test_going_on_with_what_does_not_rest_changes_nothing():
 
 
 def test_another_worker_is_sent_all_that_was_delivered_and_no_call_is_made_again():
-    invocation = started(call(1), call(2), timer(3), TurnEnded(2), done(2), TurnEnded(1), WaitExpired(), done(1))
+    invocation = started(call(1), call(2), timer(3), TurnEnded(2), done(2), TurnEnded(1), CallerWaitExpired(), done(1))
     new, effects = again(invocation, call(1), call(2), timer(3), TurnEnded(2), TurnEnded(1), TurnEnded(0))
     assert sent(effects) == [2, 1]
-    assert not [one for one in effects if isinstance(one, events.Invoke | events.SetTimers)]
+    assert not [one for one in effects if isinstance(one, events.PerformRequest | events.StartTimers)]
     assert new.ledger.deliveries == [2, 1]
     assert sent(new.receive(events.CallSettled(3, Fulfilled(None), 9))) == [3]
 
 
 def test_its_replay_ends_where_the_guest_had_come_to():
-    invocation = started(call(1), call(2), TurnEnded(2), done(2), TurnEnded(1), WaitExpired(), done(1))
+    invocation = started(call(1), call(2), TurnEnded(2), done(2), TurnEnded(1), CallerWaitExpired(), done(1))
     assert invocation.turn_count == 2
     new, _ = again(invocation, call(1), call(2))
     assert (new.is_replaying, new.turn_count) == (True, 2)
@@ -187,7 +189,7 @@ def test_its_replay_ends_where_the_guest_had_come_to():
 
 
 def test_what_ends_during_a_replay_is_delivered_behind_what_was_recorded():
-    invocation = started(call(1), call(2), call(3), TurnEnded(3), done(2), TurnEnded(2), WaitExpired())
+    invocation = started(call(1), call(2), call(3), TurnEnded(3), done(2), TurnEnded(2), CallerWaitExpired())
     new, effects = again(invocation)
     assert sent(effects) == [2]
     assert sent(new.receive(done(3))) == [3]  # its request has not been made again yet
@@ -195,25 +197,25 @@ def test_what_ends_during_a_replay_is_delivered_behind_what_was_recorded():
         new.receive(event)
     assert sent(new.receive(done(1))) == [1]  # its turn has not ended yet
     effects = [one for left in (3, 2, 1, 0) for one in new.receive(TurnEnded(left))]
-    assert not [one for one in effects if isinstance(one, events.Invoke | Send)]
+    assert not [one for one in effects if isinstance(one, events.PerformRequest | SendMessage)]
     assert new.ledger.deliveries == [2, 3, 1]
     assert error_of(new).code == "CODE_MODE_DEADLOCK"  # of this guest, which does nothing with its answers
 
 
 def test_what_begins_to_wait_for_a_person_during_a_replay_is_not_made_again():
-    invocation = started(call(1), TurnEnded(1), WaitExpired())
+    invocation = started(call(1), TurnEnded(1), CallerWaitExpired())
     new, _ = again(invocation)
     assert new.receive(done(1, WAITING)) == []
     new.receive(call(1))
-    assert new.receive(TurnEnded(1))[-1] == events.Finish(events.Interrupted())
+    assert new.receive(TurnEnded(1))[-1] == events.FinishInvocation(events.Interrupted())
     assert new.ledger.waiting_entries
 
 
 def test_a_tool_that_begins_at_rest_or_during_a_replay_is_known_to_have_begun():
-    invocation = started(call(1), call(2), TurnEnded(2), WaitExpired())
-    invocation.receive(events.ExecutionStarted(1, None, is_approved=False))
+    invocation = started(call(1), call(2), TurnEnded(2), CallerWaitExpired())
+    invocation.receive(events.ToolStarted(1, None, is_approved=False))
     new, _ = again(invocation)
-    new.receive(events.ExecutionStarted(2, '"shown"', is_approved=True))
+    new.receive(events.ToolStarted(2, '"shown"', is_approved=True))
     assert [new.get_entry(number).is_started for number in (1, 2)] == [True, True]
     for event in (call(1), call(2), TurnEnded(2)):
         new.receive(event)
@@ -222,20 +224,20 @@ def test_a_tool_that_begins_at_rest_or_during_a_replay_is_known_to_have_begun():
 
 def test_a_host_error_that_came_before_a_replay_is_still_the_hosts_own():
     error = CodeModeToolError("no")
-    invocation = started(call(1), TurnEnded(1), WaitExpired())
+    invocation = started(call(1), TurnEnded(1), CallerWaitExpired())
     invocation.receive(events.CallSettled(1, Rejected("E", "no", "C"), 5, error))
     new, _ = again(invocation, call(1), TurnEnded(1), threw(request_id=1))
     assert error_of(new) is error or type(error_of(new)) is CodeModeToolError
 
 
 def test_a_timer_that_runs_meanwhile_can_be_withdrawn():
-    invocation = started(timer(1), call(2), TurnEnded(1), WaitExpired(), done(2))
+    invocation = started(timer(1), call(2), TurnEnded(1), CallerWaitExpired(), done(2))
     new, _ = again(invocation, timer(1), call(2), TurnEnded(1))
     assert new.receive(RequestWithdrawn(1)) == [events.StopTimer(1)]
 
 
 def test_a_program_that_goes_another_way_is_refused():
-    invocation = started(call(1), TurnEnded(1), WaitExpired())
+    invocation = started(call(1), TurnEnded(1), CallerWaitExpired())
     assert_violation(again(invocation, call(1, name="other"))[0])
     assert_violation(again(invocation, TurnEnded(0))[0])
     assert_violation(again(invocation, returned())[0])
@@ -247,11 +249,11 @@ def test_a_run_can_rest_in_the_middle_and_forgets_nothing():
     assert invocation.receive(done(2)) == [OutcomeQueued(2)]
     _, effects = again(invocation, call(1), call(2), TurnEnded(2), call(3), TurnEnded(2), TurnEnded(1))
     assert sent(effects) == [1, 2]
-    assert [one.entry.id for one in effects if isinstance(one, events.Invoke)] == [3]
+    assert [one.entry.id for one in effects if isinstance(one, events.PerformRequest)] == [3]
 
 
 def test_a_run_that_rests_in_the_middle_of_a_replay_forgets_nothing_either():
-    invocation = started(call(1), call(2), TurnEnded(2), done(1), TurnEnded(1), WaitExpired())
+    invocation = started(call(1), call(2), TurnEnded(2), done(1), TurnEnded(1), CallerWaitExpired())
     new, _ = again(invocation, call(1))
     new.suspend_now()
     assert new.receive(done(2)) == [OutcomeQueued(2)]
@@ -266,27 +268,27 @@ def test_answered_requests_are_made_once_however_often_workers_are_given_up():
     invocation = started(call(1), recorded=Ledger([waiting]), answered_ids=[1])
     invocation.suspend_now()
     new, effects = again(invocation, call(1), TurnEnded(1))
-    assert [one.entry.id for one in effects if isinstance(one, events.Invoke)] == [1]
-    new.receive(WaitExpired())
+    assert [one.entry.id for one in effects if isinstance(one, events.PerformRequest)] == [1]
+    new.receive(CallerWaitExpired())
     _, effects = again(new, call(1), TurnEnded(1))
-    assert not [one for one in effects if isinstance(one, events.Invoke)]
+    assert not [one for one in effects if isinstance(one, events.PerformRequest)]
 
 
 # --- output ---
 
 
-def wrote(text: str) -> ItemWritten:
-    return ItemWritten("text", text)
+def wrote(text: str) -> OutputItemWritten:
+    return OutputItemWritten("text", text)
 
 
 def test_what_was_written_is_told_once():
     line = ConsoleWritten("log", "l")
     invocation = started(wrote("a"), line, yielded(1))
-    assert invocation.receive(TurnEnded(0)) == [Suspend("yield")]
+    assert invocation.receive(TurnEnded(0)) == [SuspendProgram("yield")]
     assert invocation.output_count == 2
     new, effects = again(invocation, wrote("a"), line, yielded(1), TurnEnded(0), wrote("b"))
-    assert [one for one in effects if isinstance(one, events.WriteItem | events.WriteConsole)] == [
-        events.WriteItem("text", "b")
+    assert [one for one in effects if isinstance(one, events.WriteOutputItem | events.WriteConsole)] == [
+        events.WriteOutputItem("text", "b")
     ]
     assert new.output_count == 3
 
@@ -346,7 +348,7 @@ def test_how_far_it_has_come_goes_along():
 
 def kept(*entries: LedgerEntry, deliveries: tuple[int, ...] = ()) -> Continuation:
     ledger = Ledger(list(entries), list(deliveries), progress=ProgramProgress(3, 40, 5))
-    return Continuation.of("js", "engine", SETTING, ledger)
+    return Continuation.from_ledger("js", "engine", SETTING, ledger)
 
 
 YIELD = LedgerEntry(1, "yield", "yield_control", '"look"')
@@ -421,4 +423,4 @@ def test_an_item_that_no_kernel_writes_is_refused(body: Any):
 @pytest.mark.parametrize("kind", ["text", "json"])
 def test_an_item_is_read_as_it_is(kind: Any):
     text = "[1" * 5 if kind == "text" else "x" * 100_000  # what is no JSON is refused when it is handed over
-    assert decode_message(b"O" + json.dumps({"kind": kind, "text": text}).encode()) == ItemWritten(kind, text)
+    assert decode_message(b"O" + json.dumps({"kind": kind, "text": text}).encode()) == OutputItemWritten(kind, text)

@@ -9,7 +9,7 @@ from codemode.errors import CodeModeTimeoutError
 from codemode.execution.outcome_texts import failure_text
 from codemode.profile import GuestSettings
 from codemode.protocol import events
-from codemode.protocol.events import Failed, Finish, GrantGracePeriod
+from codemode.protocol.events import Failed, FinishInvocation, GrantGracePeriod
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.messages import EngineFailed, TurnEnded
 
@@ -23,7 +23,7 @@ def running(*, stops_itself: bool) -> Invocation:
 
 
 def ending(effects: list[events.Effect]) -> BaseException:
-    (finish,) = (effect for effect in effects if isinstance(effect, Finish))
+    (finish,) = (effect for effect in effects if isinstance(effect, FinishInvocation))
     assert isinstance(finish.ending, Failed)
     return finish.ending.error
 

@@ -15,7 +15,7 @@ from codemode.errors import CodeModeBridgeLimitError, CodeModeDetachedBridgeRequ
 from codemode.protocol import events
 from codemode.protocol.call_status import summarize_calls
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.events import Interrupted, Invoke, Send, SetTimers, StopTimer
+from codemode.protocol.events import Interrupted, PerformRequest, SendMessage, StartTimers, StopTimer
 from codemode.protocol.guest_output import MAX_TIMERS
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, build_recovery_ledger
@@ -44,15 +44,15 @@ def last_effects(*received: Any, **more: Any) -> list[Any]:
 
 def test_the_timers_of_a_turn_are_set_together_when_it_has_ended():
     effects = last_effects(timer(1), call(2), timer(3, "0"), TurnEnded(1))
-    invoked = [effect.entry.id for effect in effects if isinstance(effect, Invoke)]
-    ((first, third),) = [effect.entries for effect in effects if isinstance(effect, SetTimers)]
+    invoked = [effect.entry.id for effect in effects if isinstance(effect, PerformRequest)]
+    ((first, third),) = [effect.entries for effect in effects if isinstance(effect, StartTimers)]
     assert (invoked, first.id, third.id) == ([2], 1, 3)
 
 
 def test_a_timer_is_delivered_like_any_other_answer_and_counts_as_no_call():
     invocation = timed(timer(1), TurnEnded(0))
     (effect,) = invocation.receive(fired(1))
-    assert effect == Send(invocation.ledger[1].delivery_message())
+    assert effect == SendMessage(invocation.ledger[1].make_delivery_message())
     assert invocation.ledger.deliveries == [1]
     invocation.receive(TurnEnded(0))
     assert error_of(invocation).code == "CODE_MODE_DEADLOCK"
@@ -116,11 +116,11 @@ def test_the_clock_goes_on_while_a_timer_runs(kind: Any):
     settings = limited(TIMED, timeout_includes_tools=kind)
     invocation = timed(call(1), timer(2), timer(3), settings=settings)
     told = [invocation.receive(event) for event in (TurnEnded(1), events.PersonAsked(1))]
-    assert not [one for effects in told for one in effects if isinstance(one, events.PauseClock)]
+    assert not [one for effects in told for one in effects if isinstance(one, events.PauseDeadlineClock)]
     invocation.receive(fired(2))
     assert invocation.receive(TurnEnded(1)) == []
     invocation.receive(fired(3))
-    assert invocation.receive(TurnEnded(1)) == [events.PauseClock()]
+    assert invocation.receive(TurnEnded(1)) == [events.PauseDeadlineClock()]
 
 
 @pytest.mark.parametrize("kind", [True, False])
@@ -128,7 +128,7 @@ def test_the_clock_stands_still_again_when_the_last_timer_is_withdrawn(kind: Any
     settings = limited(TIMED, timeout_includes_tools=kind)
     invocation = timed(call(1), call(2), timer(3), TurnEnded(2), events.PersonAsked(1), done(2), settings=settings)
     effects = [*invocation.receive(RequestWithdrawn(3)), *invocation.receive(TurnEnded(1))]
-    assert effects == [StopTimer(3), events.PauseClock()]
+    assert effects == [StopTimer(3), events.PauseDeadlineClock()]
 
 
 # --- withdrawal ---
@@ -136,7 +136,7 @@ def test_the_clock_stands_still_again_when_the_last_timer_is_withdrawn(kind: Any
 
 def test_a_timer_that_is_withdrawn_in_its_own_turn_is_never_set():
     invocation = timed(call(1), timer(2), RequestWithdrawn(2))
-    assert not [effect for effect in invocation.receive(TurnEnded(1)) if isinstance(effect, SetTimers | StopTimer)]
+    assert not [effect for effect in invocation.receive(TurnEnded(1)) if isinstance(effect, StartTimers | StopTimer)]
     assert invocation.ledger[2].is_withdrawn
 
 
@@ -204,13 +204,13 @@ FIRED = {"outcome": Fulfilled(None), "now_ms": 7}
 def test_a_timer_that_had_fired_is_answered_from_the_ledger_and_one_that_had_not_waits_anew():
     recorded = Ledger([entry(1, **FIRED), entry(2)], [1])
     effects = last_effects(timer(1), timer(2), TurnEnded(0), recorded=recorded)
-    assert effects == [events.ReportReplay(recorded[1]), SetTimers((recorded[2],))]
+    assert effects == [events.ReportReplayedRequest(recorded[1]), StartTimers((recorded[2],))]
 
 
 def test_a_timer_that_was_withdrawn_is_not_set_again_before_the_program_withdraws_it_again():
     recorded = Ledger([entry(1, is_withdrawn=True), entry(2, **FIRED)], [2])
     invocation = timed(timer(1), timer(2), recorded=recorded)
-    assert not [effect for effect in invocation.receive(TurnEnded(0)) if isinstance(effect, SetTimers)]
+    assert not [effect for effect in invocation.receive(TurnEnded(0)) if isinstance(effect, StartTimers)]
     assert invocation.receive(RequestWithdrawn(1)) == []
     invocation.receive(TurnEnded(0))
     assert error_of(invocation).code == "CODE_MODE_DEADLOCK"
@@ -229,14 +229,14 @@ def test_a_recovery_asks_nobody_about_a_timer():
 def test_a_full_ledger_lets_timers_fire():
     settings = limited(TIMED, max_ledger_bytes=1)
     invocation = timed(timer(1, "1234567890"), TurnEnded(0), settings=settings)
-    assert invocation.admit(fired(1)) == fired(1)
+    assert invocation.admit_outcome(fired(1)) == fired(1)
 
 
 # --- continuations ---
 
 
 def kept(*entries: LedgerEntry, deliveries: list[int]) -> dict[str, Any]:
-    return Continuation.of("1", "engine", TIMED, Ledger(list(entries), deliveries)).to_dict()
+    return Continuation.from_ledger("1", "engine", TIMED, Ledger(list(entries), deliveries)).to_dict()
 
 
 def test_a_continuation_keeps_timers_as_they_stand():

@@ -22,7 +22,7 @@ seeds = st.integers(0, 2**32)
 
 def kept(ledger: Ledger) -> Ledger:
     """What a continuation makes of a ledger."""
-    plain = Continuation.of("program", "engine", TIMED, ledger).to_dict()
+    plain = Continuation.from_ledger("program", "engine", TIMED, ledger).to_dict()
     return Continuation.from_dict(json.loads(json.dumps(plain))).ledger
 
 

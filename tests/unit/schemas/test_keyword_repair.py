@@ -15,7 +15,7 @@ from suite import rounds
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatchError
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.schemas.keyword_repair import repair_keywords
 from codemode.signatures.declarations import declare_tools
 from codemode.tools.prepared import prepare_tool
@@ -66,7 +66,7 @@ PLACES: dict[str, Any] = {
 
 def takes(schema: Any, value: Any) -> bool:
     try:
-        DictSchema(schema).validate_input(value)
+        CompiledJsonSchema(schema).validate_input(value)
     except SchemaMismatchError:
         return False
     return True
@@ -80,7 +80,7 @@ def test_the_rest_of_a_schema_counts_where_one_keyword_is_malformed():
     for malformed in MALFORMED:
         kept = {key: rule for key, rule in REST.items() if key not in malformed}
         schema = {**kept, **malformed}
-        found = DictSchema(schema)
+        found = CompiledJsonSchema(schema)
         assert Draft202012Validator(Draft202012Validator.META_SCHEMA).is_valid(found.json_schema), malformed
         assert found.notes, malformed
         assert next(iter(malformed)) in found.notes[0], malformed
@@ -93,7 +93,7 @@ def test_it_is_left_out_alone_at_every_place():
     for name, place in PLACES.items():
         for malformed in MALFORMED:
             schema = place(malformed)
-            found = DictSchema(schema)
+            found = CompiledJsonSchema(schema)
             assert found.notes, (name, malformed)
             assert not takes(schema, {"city": 1}), (name, malformed)
             assert takes(schema, {"city": "Oslo"}), (name, malformed)
@@ -149,7 +149,9 @@ def test_what_is_no_json_in_a_schema_costs_its_keyword():
     schema = object_with(a={"type": "integer", "default": float("nan")}, b={"enum": [object()]}, c={"default": b"x"})
     assert takes(schema, {"a": 1, "b": 2})
     assert not takes(schema, {"a": "x"})
-    assert [one.partition(" at ")[2] for one in DictSchema(schema).notes] == [f"properties.{name}" for name in "abc"]
+    assert [one.partition(" at ")[2] for one in CompiledJsonSchema(schema).notes] == [
+        f"properties.{name}" for name in "abc"
+    ]
 
 
 def test_what_is_too_deep_takes_anything():

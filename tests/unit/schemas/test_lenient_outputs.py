@@ -168,7 +168,7 @@ def test_plain_json_loses_only_what_a_type_excludes():
     assert schema.excludes_fields
     assert not TypeSchema(TypeAdapter(list[int]), "output").excludes_fields
     given = [{"n": "7", "hidden": "SECRET", "more": [1]}]
-    assert schema.without_excluded(given) == [{"n": "7", "more": [1]}]
+    assert schema.drop_excluded_fields(given) == [{"n": "7", "more": [1]}]
 
 
 def test_decimals_are_numbers_where_a_json_schema_wants_numbers():

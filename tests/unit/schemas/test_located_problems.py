@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suite import each_row
 
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 
 SCHEMA = {
     "type": "object",
@@ -31,16 +31,16 @@ SCHEMA = {
     ],
 )
 def test_problems_are_at_whole_paths(value: object, places: list[tuple[str | int, ...]]):
-    assert [path for path, _ in DictSchema(SCHEMA).locate_failures(value, 64)] == places
+    assert [path for path, _ in CompiledJsonSchema(SCHEMA).locate_failures(value, 64)] == places
 
 
 def test_no_more_problems_are_said_than_were_asked_for():
     value = {"a": 1, "z": 1, "x" * 500: list(range(1000))}
-    assert len(DictSchema(SCHEMA).locate_failures(value, 64)) == 64
+    assert len(CompiledJsonSchema(SCHEMA).locate_failures(value, 64)) == 64
 
 
 def test_a_part_of_a_schema_is_asked_with_its_references():
-    schema = DictSchema(SCHEMA)
+    schema = CompiledJsonSchema(SCHEMA)
     assert isinstance(schema.json_schema, dict)
     text, other = schema.json_schema["properties"]["b"]["anyOf"]
     for part, value, fits in [
@@ -49,14 +49,14 @@ def test_a_part_of_a_schema_is_asked_with_its_references():
         (other, {"k": 1}, True),
         (other, {"k": "1"}, False),
     ]:
-        assert schema.create_fit_check({"b": value})(part, value) is fits
+        assert schema.create_subschema_check({"b": value})(part, value) is fits
 
 
 def test_all_parts_together_take_no_more_steps_than_one_check():
     parts = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 8} for n in range(8)}
-    schema = DictSchema({"$defs": {**parts, "d8": False, "one": {"type": "integer"}}, "$ref": "#/$defs/d0"})
+    schema = CompiledJsonSchema({"$defs": {**parts, "d8": False, "one": {"type": "integer"}}, "$ref": "#/$defs/d0"})
     assert isinstance(schema.json_schema, dict)
-    fits = schema.create_fit_check(1)
+    fits = schema.create_subschema_check(1)
     assert fits(schema.json_schema["$defs"]["one"], 1) is True
     assert fits(schema.json_schema["$defs"]["d0"], 1) is None
     assert fits(schema.json_schema["$defs"]["one"], 1) is None

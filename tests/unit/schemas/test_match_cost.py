@@ -17,10 +17,10 @@ from codemode.schemas.match_cost import (
     MAX_NODES,
     MAX_UNITS_PER_MATCH,
     UnreadablePatternError,
-    find_match,
     parse_pattern,
+    search_within_budget,
 )
-from codemode.schemas.patterns import compile_linear
+from codemode.schemas.patterns import compile_linear_matcher
 
 SINGLE = [
     "a",
@@ -67,7 +67,7 @@ def taken() -> tuple[list[int], Any]:
 
 
 def automaton_of(pattern: str) -> Any:
-    made = match_cost._get_automaton(pattern, lambda _count: None)
+    made = match_cost._get_or_create_automaton(pattern, lambda _count: None)
     assert made is not None
     return made
 
@@ -75,20 +75,20 @@ def automaton_of(pattern: str) -> Any:
 def comes_to_the_end(pattern: str, text: str) -> bool:
     automaton = automaton_of(pattern)
     places, _ = automaton.follow_empty_moves([0], is_start=True)
-    found = automaton.is_matched(places)
+    found = automaton.has_reached_match(places)
     for character in text:
         state = match_cost._MatchState(tuple(place for place in places if place >= 0), 1)
         places, _ = automaton.follow_empty_moves(
-            automaton.next_places(state, automaton.find_matching_atoms(character)), is_start=False
+            automaton.compute_next_places(state, automaton.find_matching_atoms(character)), is_start=False
         )
-        found |= automaton.is_matched(places)
+        found |= automaton.has_reached_match(places)
     return found
 
 
 @settings(deadline=None, max_examples=rounds(150, 2000))
 @given(EXACT, TEXTS)
 def test_the_end_of_a_program_is_come_to_where_the_engine_finds_its_pattern(pattern, text):
-    assert comes_to_the_end(pattern, text) == compile_linear(pattern, is_rust_syntax=True)(text)
+    assert comes_to_the_end(pattern, text) == compile_linear_matcher(pattern, is_rust_syntax=True)(text)
 
 
 @settings(deadline=None, max_examples=rounds(150, 2000))
@@ -98,9 +98,9 @@ def test_what_is_weighed_is_found_as_what_is_not(pattern, texts):
         patch.setattr(match_cost, "_MAX_UNITS_WITHOUT_ESTIMATE", -1)
         for text in texts:
             counts, take = taken()
-            assert find_match(pattern, text, take, is_rust_syntax=True) == compile_linear(pattern, is_rust_syntax=True)(
-                text
-            )
+            assert search_within_budget(pattern, text, take, is_rust_syntax=True) == compile_linear_matcher(
+                pattern, is_rust_syntax=True
+            )(text)
             assert sum(counts) > 0
 
 
@@ -127,7 +127,7 @@ def test_no_program_is_longer_than_may_be():
 
 
 def units(pattern: str, text: str) -> int:
-    return automaton_of(pattern).estimate_units(text, lambda _count: None)
+    return automaton_of(pattern).estimate_match_units(text, lambda _count: None)
 
 
 @pytest.mark.parametrize("size", [4, 8, 14])
@@ -152,16 +152,16 @@ def test_units_grow_with_the_places_at_which_a_match_may_be(size, monkeypatch):
 def test_a_match_that_may_take_too_long_is_refused_before_it_is_made(pattern, text, monkeypatch):
     automaton = automaton_of(pattern)
     monkeypatch.setattr(automaton, "match", lambda _text: pytest.fail("it was made"))
-    monkeypatch.setattr(match_cost, "_get_automaton", lambda *_: automaton)
+    monkeypatch.setattr(match_cost, "_get_or_create_automaton", lambda *_: automaton)
     with pytest.raises(WorkLimitError):
-        find_match(pattern, text, lambda _count: None)
+        search_within_budget(pattern, text, lambda _count: None)
 
 
 def test_a_pattern_that_cannot_be_read_is_weighed_by_its_size():
     pattern = "(?x) [ab]{100} # and then\n c"
-    assert not find_match(pattern, "ab" * 20, lambda _count: None, is_rust_syntax=True)
+    assert not search_within_budget(pattern, "ab" * 20, lambda _count: None, is_rust_syntax=True)
     with pytest.raises(WorkLimitError):
-        find_match(pattern, "ab" * (MAX_UNITS_PER_MATCH // 100), lambda _count: None, is_rust_syntax=True)
+        search_within_budget(pattern, "ab" * (MAX_UNITS_PER_MATCH // 100), lambda _count: None, is_rust_syntax=True)
 
 
 def test_a_look_stops_at_its_next_step():
@@ -173,20 +173,20 @@ def test_a_look_stops_at_its_next_step():
             raise steps.WorkStopped
 
     left = [1 << 40]
-    assert find_match(pattern, text, stop)
+    assert search_within_budget(pattern, text, stop)
     needed = (1 << 40) - left[0]
     match_cost._automata.after_fork()  # and nothing is known any more
     for share in (0, 3, 7):
         left = [needed * share // 10]
         with pytest.raises(steps.WorkStopped):
-            find_match(pattern, text, stop)
+            search_within_budget(pattern, text, stop)
 
 
 def test_what_is_kept_of_patterns_is_bounded():
     for number in range(40):
         pattern = f"^(?:[a-z]{{0,90}}{number},){{1,9}}$"
         for width in range(1, 90, 7):
-            find_match(pattern, ("b" * width + f"{number},") * 40, lambda _count: None)
+            search_within_budget(pattern, ("b" * width + f"{number},") * 40, lambda _count: None)
     assert len(match_cost._automata) <= 64
     assert match_cost._automata._size <= 64 << 20
     assert all(one._memo.size <= 150_000 for one, _ in match_cost._automata._entries.values())
@@ -196,7 +196,7 @@ def test_what_is_kept_of_patterns_is_bounded():
 def test_what_fits_at_the_end_of_a_text_alone_is_looked_for_all_the_way(pattern):
     assert units(pattern, "\xe9" * 50_000) > 10_000
     with pytest.raises(WorkLimitError):
-        find_match(pattern, "\xe9" * 3_000_000, lambda _count: None)
+        search_within_budget(pattern, "\xe9" * 3_000_000, lambda _count: None)
 
 
 @pytest.mark.parametrize("pattern", ["^a", r"\Aa$", "^$", "(?:^a|^b)$"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 
 SUITE = Path(__file__).parents[2] / "data" / "json_schema_suite"
 URIS = {
@@ -43,7 +43,7 @@ OTHERWISE = AS_A_UNION | MALFORMED | FETCHES_NOTHING
 
 
 def failed_tests(schema: Any, tests: list[Any]) -> list[str]:
-    checked = DictSchema(schema)
+    checked = CompiledJsonSchema(schema)
     return [said for said, value, is_valid in tests if (not checked._find_problems(value)) != is_valid]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatchError
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.signatures.declarations import declare_tools
 from codemode.tools.prepared import prepare_tool
 
@@ -15,7 +15,7 @@ PET = {"$defs": {"Pet": {"type": "object", "properties": {"name": {"type": "stri
 
 def takes(schema: dict[str, Any], value: Any) -> bool:
     try:
-        DictSchema(schema).validate_input(value)
+        CompiledJsonSchema(schema).validate_input(value)
     except SchemaMismatchError:
         return False
     return True

@@ -198,11 +198,11 @@ def test_pydantic_is_imported_off_the_event_loop():
     plain = find_plain_type(int)
     assert plain is not None
     schema = PlainSchema(plain, lambda: TypeSchema(int, "input"))
-    assert steps.run_metered(lambda: schema.validate_input(1)).value == 1
+    assert steps.run_with_step_budget(lambda: schema.validate_input(1)).value == 1
     with pytest.raises(steps.LoopBudgetExceeded):
-        steps.run_metered(lambda: schema.validate_input("1"))
+        steps.run_with_step_budget(lambda: schema.validate_input("1"))
     assert schema.validate_input("1").value == 1
-    assert steps.run_metered(lambda: schema.validate_input("2")).value == 2
+    assert steps.run_with_step_budget(lambda: schema.validate_input("2")).value == 2
 
 
 _SCRIPT = """

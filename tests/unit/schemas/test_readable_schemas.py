@@ -12,7 +12,7 @@ from suite import each_row, rounds
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatchError
-from codemode.schemas.json_schemas import DictSchema, repair_schema
+from codemode.schemas.json_schemas import CompiledJsonSchema, repair_schema
 from codemode.tools.prepared import prepare_tool
 
 
@@ -31,7 +31,7 @@ def cyclic() -> Any:
 
 def takes(schema: Any, value: Any) -> bool:
     try:
-        DictSchema(schema).validate_input(value)
+        CompiledJsonSchema(schema).validate_input(value)
     except SchemaMismatchError:
         return False
     return True

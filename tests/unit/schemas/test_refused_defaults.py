@@ -6,7 +6,7 @@ from typing import Any
 
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatchError
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.signatures.declarations import declare_tools
 from codemode.tools.prepared import prepare_tool
 
@@ -32,7 +32,7 @@ def of(properties: dict[str, Any], more: dict[str, Any] | None = None) -> dict[s
 
 
 def filled(schema: dict[str, Any], value: Any) -> Any:
-    return DictSchema(schema).validate_input(value).value
+    return CompiledJsonSchema(schema).validate_input(value).value
 
 
 def declared(schema: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def test_a_sound_default_is_filled_in_and_declared():
 
 def test_only_one_that_is_not_null_is_told_of():
     for default, notes in [(None, ()), (7, ('"default": 7 at properties.a',))]:
-        assert DictSchema(of({"a": {"type": "string", "default": default}})).notes == notes
+        assert CompiledJsonSchema(of({"a": {"type": "string", "default": default}})).notes == notes
 
 
 def test_a_default_that_the_rest_of_the_schema_refuses_costs_no_call():

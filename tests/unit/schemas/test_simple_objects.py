@@ -21,8 +21,8 @@ def test_the_check_of_simple_objects_agrees_with_that_of_each_keyword():
         schema = {"type": "object", "properties": properties, "required": required, **rows.choice(DRAFTS)}
         value = {name: rows.choice(VALUES) for name in rows.sample("abc", rows.randint(0, 3))}
         document = SchemaDocument(schema, "")
-        expected = list(document.check(value).failures(document.root, value, None))
-        found = document.failures(value, 8)
+        expected = list(document.create_check(value).iterate_failures(document.root, value, None))
+        found = document.find_failures(value, 8)
         assert [one.to_problem() for one in found] == [one.to_problem() for one in expected], (schema, value)
-        simple += not found and document._simple_object is not None
+        simple += not found and document._simple_object_rules is not None
     assert simple > 50

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from codemode.schemas.compiled import SchemaMismatchError
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.schemas.python_types import TypeSchema
 
 A = {"type": "object", "properties": {"k": {"const": "a"}, "n": {"type": "integer"}}, "required": ["k", "n"]}
@@ -25,7 +25,7 @@ MAPPED = {
 
 
 def problems(schema: Any, value: Any) -> list[tuple[str, str]]:
-    compiled = DictSchema(schema) if isinstance(schema, dict | bool) else TypeSchema(schema, "input")
+    compiled = CompiledJsonSchema(schema) if isinstance(schema, dict | bool) else TypeSchema(schema, "input")
     try:
         compiled.validate_input(value)
     except SchemaMismatchError as mismatch:

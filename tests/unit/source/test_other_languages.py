@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codemode.source.program_input import detect_language, language_hint
+from codemode.source.program_input import detect_language, make_language_hint
 
 OTHERS = {
     "Python": [
@@ -59,10 +59,10 @@ def test_each_language_is_named():
     for language, texts in [*OTHERS.items(), *MORE.items()]:
         for text in texts:
             assert detect_language(text) == language, text
-            assert language in (language_hint(text) or ""), text
+            assert language in (make_language_hint(text) or ""), text
 
 
 def test_javascript_with_a_mistake_is_none_of_them():
     for text in JAVASCRIPT:
         assert detect_language(text) is None, text
-        assert language_hint(text) is None
+        assert make_language_hint(text) is None

@@ -17,7 +17,7 @@ from suite import each_row, rounds
 
 from codemode.guest.analysis import analyse
 from codemode.schemas.python_types import TypeSchema
-from codemode.source.checks import MAX_PROBLEMS, check_program
+from codemode.source.checks import MAX_PROBLEMS, find_program_problems
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 _analyser = analyse.load_analyser(SITE_PATHS)
@@ -45,7 +45,7 @@ TOOLS: dict[str, Any] = {"search_files": SEARCH, "read-file": None, "a.b": {"typ
 def problems(source, tools=TOOLS, conversion="unknown"):
     facts = _analyser(source, 60_000)["facts"]
     assert facts is not None
-    return check_program(facts, list(tools), tools.get, lambda _name: conversion)
+    return find_program_problems(facts, list(tools), tools.get, lambda _name: conversion)
 
 
 def messages(source, tools=TOOLS, conversion="unknown"):
@@ -248,7 +248,7 @@ LOOSE_SCHEMA = st.recursive(
 def test_hostile_facts_are_harmless(facts, schema):
     call = {"name": "known", "line": 1, "column": 1, "input": facts}
     for given_facts in (facts, {"calls": facts, "modules": facts}, {"calls": [call, facts], "modules": [facts]}):
-        found = check_program(given_facts, ["known"], lambda _name: schema)
+        found = find_program_problems(given_facts, ["known"], lambda _name: schema)
         assert len(found) <= MAX_PROBLEMS
         for problem in found:
             assert set(problem) == {"message", "line", "column"}
@@ -257,7 +257,7 @@ def test_hostile_facts_are_harmless(facts, schema):
 
 def test_many_hostile_facts_are_cheap():
     calls = [{"name": f"unknown_{index}", "line": index + 1, "column": 1} for index in range(100_000)]
-    found = check_program({"calls": calls}, [f"tool_{index}" for index in range(1000)], lambda _name: None)
+    found = find_program_problems({"calls": calls}, [f"tool_{index}" for index in range(1000)], lambda _name: None)
     assert len(found) == MAX_PROBLEMS
 
 

@@ -26,7 +26,7 @@ from codemode.stores.agent_runs import hold_agent_run
 class MovedClock(Clock):
     """A guard's time that a test moves."""
 
-    def seconds(self):
+    def monotonic_seconds(self):
         return self.moved_ms / 1000
 
     async def sleep(self, seconds):

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 
 from codemode.stores import sqlite_file
-from codemode.stores.sqlite_file import connect_with_wal
+from codemode.stores.sqlite_file import open_wal_connection
 
 
 def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, monkeypatch):
@@ -24,7 +24,7 @@ def test_a_file_whose_log_another_host_is_turning_on_is_waited_for(tmp_path, mon
 
     monkeypatch.setattr(sqlite_file, "BUSY_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr(sqlite_file, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
-    connection = connect_with_wal(path)
+    connection = open_wal_connection(path)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert tries >= 3
     connection.close()
@@ -38,7 +38,7 @@ def test_all_who_open_it_at_once_have_it(tmp_path):
         for number in range(20):
             barrier.wait()
             try:
-                connect_with_wal(str(tmp_path / f"store{number}")).close()
+                open_wal_connection(str(tmp_path / f"store{number}")).close()
             except sqlite3.Error as error:
                 failures.append(error)
 

@@ -15,7 +15,7 @@ from codemode import CodeModeError, CodeModeProtocolError, CodeModeToolError
 from codemode.errors import CodeModeSerializationError
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import ALL_TENANTS, AlreadyDecidedError, AnswerRefusedError, verify_audit
-from codemode.stores.answers import MAX_DIFFERENCES, differences
+from codemode.stores.answers import MAX_DIFFERENCES, list_differences
 from codemode.stores.audit import STORE_KINDS
 
 
@@ -354,13 +354,13 @@ def test_what_is_kept_of_a_huge_edit_is_bounded(make):
         ({"b": 1}, {"c": 1}, [{"path": "/b", "from": 1}, {"path": "/c", "to": 1}]),
     ])  # fmt: skip
 def test_differences_are_told_by_place(before, after, found):
-    assert differences(before, after) == found
+    assert list_differences(before, after) == found
 
 
 def test_differences_of_deep_values_are_found():
     before, after = 1, 2
     for _ in range(400):
         before, after = [before], {"k": [after]}["k"]
-    (one,) = differences(before, after)
+    (one,) = list_differences(before, after)
     assert (one["from"], one["to"]) == (1, 2)
     assert len(one["path"]) <= 200

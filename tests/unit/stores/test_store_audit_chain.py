@@ -33,7 +33,14 @@ from codemode.stores import (
     tables,
     verify_audit,
 )
-from codemode.stores.audit import FIELD_NAMES, GENESIS_HASH, INDEXED_COLUMNS, compute_hash, decode_line, encode_body
+from codemode.stores.audit import (
+    FIELD_NAMES,
+    GENESIS_HASH,
+    INDEXED_COLUMNS,
+    compute_line_hash,
+    decode_audit_line,
+    encode_line_body,
+)
 
 _TRIGGERS = ("codemode_audit_is_not_changed", "codemode_audit_is_not_deleted", "codemode_audit_is_not_replaced")
 _COUNT = 8
@@ -116,12 +123,12 @@ def rewritten(connection, first):
     connection.execute("DELETE FROM codemode_audit")
     previous = GENESIS_HASH
     for number, row in enumerate(found, start=1):
-        line = decode_line(*row.values())
+        line = decode_audit_line(*row.values())
         if number >= first:
             line = dataclasses.replace(line, sequence=number, previous=previous)
-            line = dataclasses.replace(line, hash=compute_hash(line))
+            line = dataclasses.replace(line, hash=compute_line_hash(line))
         previous = line.hash
-        values = (*(getattr(line, name) for name in _ROW[:-1]), encode_body(line))
+        values = (*(getattr(line, name) for name in _ROW[:-1]), encode_line_body(line))
         connection.execute("INSERT INTO codemode_audit VALUES (?, ?, ?, ?, ?, ?)", values)
     connection.execute("UPDATE codemode_store SET audit_sequence = ?, audit_hash = ?", (len(found), previous))
 
@@ -206,8 +213,8 @@ def test_a_line_whose_hash_was_made_anew_is_told_itself(tampered, number):
         body = json.loads(read(connection)[number]["body"])
         text = json.dumps({**body, "actor": "mallory"}, sort_keys=True, separators=(",", ":"))
         connection.execute("UPDATE codemode_audit SET body = ? WHERE sequence = ?", (text, number))
-        line = decode_line(*read(connection)[number].values())
-        connection.execute("UPDATE codemode_audit SET hash = ? WHERE sequence = ?", (compute_hash(line), number))
+        line = decode_audit_line(*read(connection)[number].values())
+        connection.execute("UPDATE codemode_audit SET hash = ? WHERE sequence = ?", (compute_line_hash(line), number))
 
     for bad in tampered(work):
         assert (bad.sequence, bad.line.actor) == (number, "mallory")
@@ -319,7 +326,7 @@ def test_what_fails_leaves_no_line(make):
             raise LookupError
 
         with pytest.raises(LookupError):
-            await store._write(work)
+            await store._run_write(work)
         assert await store.audit_head() == head
         await decided(store, "a", answer=OK)
         assert await verify_audit(store, head) is None
@@ -343,7 +350,7 @@ def test_the_database_itself_refuses_to_change_a_line(make, statement):
     async def scenario(store):
         head = await filled(store)
         with pytest.raises(StoreUnavailableError):
-            await store._write(lambda session: session.run(statement))
+            await store._run_write(lambda session: session.run(statement))
         assert await verify_audit(store, head) is None
         assert len(await lines(store)) == _COUNT
 
@@ -423,7 +430,7 @@ def test_a_role_that_may_only_add_lines_is_enough(kind, make):
                 "TRUNCATE codemode_audit",
             ):
                 with pytest.raises(StoreUnavailableError, match="permission denied"):
-                    await store._write(lambda session, statement=statement: session.run(statement))
+                    await store._run_write(lambda session, statement=statement: session.run(statement))
 
     within(scenario())
 

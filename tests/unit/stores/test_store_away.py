@@ -12,7 +12,7 @@ import pytest
 
 from codemode.stores import ALL_TENANTS, Lease, MemoryInterruptStore, Resumer, StoreUnavailableError
 from codemode.stores import resumer as resumers
-from codemode.stores.resume_outcome import renewing_lease
+from codemode.stores.resume_outcome import keep_lease_renewed
 
 TRIES = 5
 
@@ -100,7 +100,7 @@ def test_a_lease_that_cannot_be_renewed_for_long_is_one_line(caplog: pytest.LogC
 
     async def scenario() -> None:
         store, lease = Store(), SimpleNamespace(lease_ms=3)
-        async with renewing_lease(store.renew, lease), asyncio.timeout(60):  # type: ignore[arg-type]
+        async with keep_lease_renewed(store.renew, lease), asyncio.timeout(60):  # type: ignore[arg-type]
             await store.is_done.wait()
 
     with caplog.at_level(logging.WARNING, "codemode.stores"):

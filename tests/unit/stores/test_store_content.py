@@ -138,7 +138,7 @@ def test_a_journal_has_its_content_until_it_is_purged(make, clock):
 class Moved(Clock):
     """One by which leases are over too."""
 
-    def seconds(self):
+    def monotonic_seconds(self):
         return self.now_ms() / 1000
 
 

@@ -23,7 +23,7 @@ def journal_of(store):
 
 
 async def execute(store, statement):
-    await store._write(lambda session: session.run(statement))
+    await store._run_write(lambda session: session.run(statement))
 
 
 async def written(store, *groups, key="k"):

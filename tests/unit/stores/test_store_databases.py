@@ -47,7 +47,7 @@ def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make
             assert go_on.wait(60)
             return record_id
 
-        slow = asyncio.create_task(store._write(slowly))
+        slow = asyncio.create_task(store._run_write(slowly))
         await asyncio.to_thread(begun.wait, 60)
         quick = asyncio.create_task(other.put(paused("quick")))
         reader = make().changes(tenant=ALL_TENANTS)
@@ -67,7 +67,7 @@ def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date
         pytest.skip("it does not outlive its version")
 
     async def version(store):
-        return await store._read(lambda session: session.fetch_one("SELECT version, sequence FROM codemode_store"))
+        return await store._run_read(lambda session: session.fetch_one("SELECT version, sequence FROM codemode_store"))
 
     async def scenario():
         async with make() as store:
@@ -151,7 +151,7 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
     """It comes back when the store has been closed, and is not kept for a next time that may never come."""
     began, may_end, made = threading.Event(), threading.Event(), []
 
-    def connected(*arguments, real=sqlite_file.connect, **more):
+    def connected(*arguments, real=sqlite_file.open_sqlite_connection, **more):
         connection = ToldConnection(real(*arguments, **more))
         if more.get("is_waiting", True):  # the others are for looks alone
             made.append(connection)
@@ -166,10 +166,10 @@ def test_what_a_cancelled_caller_has_left_open_is_closed_with_its_store(tmp_path
         return all(one.is_closed.is_set() for one in made)
 
     async def scenario():
-        monkeypatch.setattr(sqlite_file, "connect", connected)
+        monkeypatch.setattr(sqlite_file, "open_sqlite_connection", connected)
         store = SqliteInterruptStore(tmp_path / "pauses.sqlite")
         record_id = await store.put(paused("a"))
-        reading = asyncio.create_task(store._read(work))
+        reading = asyncio.create_task(store._run_read(work))
         await until(began.is_set)
         reading.cancel()
         await asyncio.wait([reading])
@@ -208,7 +208,7 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
         record_id = await store.put(paused("a"))
         store._database._pool.getconn().close()  # what was open breaks
         with pytest.raises(StoreUnavailableError):
-            await store._write(
+            await store._run_write(
                 lambda session: (
                     record_writes.put_pause(session, record_writes.encode_pause(paused("b"))),
                     session.fetch_all("SELECT pg_terminate_backend(pg_backend_pid())"),

@@ -45,7 +45,7 @@ def test_an_answer_to_what_waits_again_meanwhile_is_looked_at_anew(make, monkeyp
 
     async def scenario(store):
         record_id = await store.put(paused("a"), tool=Catalog(SCHEMA))
-        lease, looked = None, store._check_decisions
+        lease, looked = None, store._validate_and_encode_decisions
 
         async def before_it_waits_again(*asked):
             nonlocal lease
@@ -55,7 +55,7 @@ def test_an_answer_to_what_waits_again_meanwhile_is_looked_at_anew(make, monkeyp
                 await store.release(given_back, refusals={"a": "no"})
             return found
 
-        monkeypatch.setattr(store, "_check_decisions", before_it_waits_again)
+        monkeypatch.setattr(store, "_validate_and_encode_decisions", before_it_waits_again)
         for decide in (
             lambda: store.decide({"a": wrong}, actor="bob", tenant=ALL_TENANTS),
             lambda: store.answer("a", wrong, lambda *_: None, actor="bob"),

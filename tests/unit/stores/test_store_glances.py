@@ -25,7 +25,7 @@ OPEN = ("pending", "resuming", "resting")
 
 
 class Tool:
-    def program_digest(self, code):
+    def compute_program_digest(self, code):
         return code
 
 

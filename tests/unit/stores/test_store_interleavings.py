@@ -145,7 +145,7 @@ async def kept(store):
     async with store:
         assert await verify_audit(store) is None
         changes, after = [], 0
-        while found := await store._read(lambda session, after=after: _changes(session, after)):
+        while found := await store._run_read(lambda session, after=after: _changes(session, after)):
             changes += found
             after = found[-1].sequence
         return [

@@ -39,7 +39,7 @@ def journal_of(store, **settings):
 
 
 async def rows(store, table="journal_lines"):
-    return (await store._read(lambda session: session.fetch_one(f"SELECT count(*) FROM codemode_{table}")))[0]
+    return (await store._run_read(lambda session: session.fetch_one(f"SELECT count(*) FROM codemode_{table}")))[0]
 
 
 def test_what_was_written_is_what_the_next_owner_finds(make):
@@ -244,7 +244,7 @@ COMMANDS = st.lists(
 
 
 class BothClocks(Clock):
-    def seconds(self):
+    def monotonic_seconds(self):
         return self.moved_ms / 1000
 
     def now_ms(self):
@@ -272,7 +272,7 @@ async def played(store, model, clock, commands):
                 clock.moved_ms += which * 11_000
             elif command in ("open", "again"):
                 kept = model._rows.get("k")
-                if kept is not None and kept.lease_until is not None and kept.lease_until > clock.seconds():
+                if kept is not None and kept.lease_until is not None and kept.lease_until > clock.monotonic_seconds():
                     continue  # it would wait
                 pair = [await one.open("k", f"{number}", again=command == "again") for one in (journal, model)]
                 said = [(one.head, one.lines, one.outcome, one.is_takeover, bool(one.number)) for one in pair]

@@ -26,7 +26,7 @@ def test_a_file_that_cannot_be_used_is_told_of(tmp_path):
 
     async def scenario():
         opened = await journal_of(store).open("k", "h")
-        await store._write(lambda session: session.run("DROP TABLE codemode_journal_lines"))
+        await store._run_write(lambda session: session.run("DROP TABLE codemode_journal_lines"))
         for size in (1, 1 << 20):
             with pytest.raises(StoreUnavailableError):
                 await journal_of(store).write(opened, ["x" * size])
@@ -77,10 +77,10 @@ def test_after_a_slow_disk_lines_are_written_off_the_event_loop(tmp_path, monkey
             monkeypatch.setattr(sqlite_file, "count_thread_waits", lambda: next(waits))
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
-            assert connections.run_nowait(statement, ()) == 1  # it took 0.1 seconds
-            assert connections.run_nowait(statement, ()) is None
-            assert connections.run_nowait(statement, ()) is None
-            assert connections.run_nowait(statement, ()) == 1
+            assert connections.run_statement_nowait(statement, ()) == 1  # it took 0.1 seconds
+            assert connections.run_statement_nowait(statement, ()) is None
+            assert connections.run_statement_nowait(statement, ()) is None
+            assert connections.run_statement_nowait(statement, ()) == 1
             monkeypatch.undo()
             assert await journal_of(store).write(opened, ["l"])
 
@@ -95,8 +95,8 @@ def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(t
             monkeypatch.setattr(sqlite_file, "count_thread_waits", lambda: 7)
             connections = store._database._journals
             statement = "UPDATE codemode_journals SET is_awaited = 0"
-            assert connections.run_nowait(statement, ()) == 1  # it took 0.1 seconds, and waited for nothing
-            assert connections.run_nowait(statement, ()) == 1
+            assert connections.run_statement_nowait(statement, ()) == 1  # it took 0.1 seconds, and waited for nothing
+            assert connections.run_statement_nowait(statement, ()) == 1
             monkeypatch.undo()
             assert await journal_of(store).write(opened, ["l"])
 
@@ -156,7 +156,9 @@ def test_a_connection_that_comes_back_to_a_closed_store_is_closed(tmp_path, monk
             assert await journal_of(store).write(await journal_of(store).open("k", "h"), ["l"])
             connections = store._database._journals
             lent = []
-            assert connections.write_nowait(lambda connection: lent.append(connection) or store._database.close() or 1)
+            assert connections.run_write_nowait(
+                lambda connection: lent.append(connection) or store._database.close() or 1
+            )
             assert not connections.idle
             with pytest.raises(sqlite3.ProgrammingError):
                 lent[0].execute("SELECT 1")

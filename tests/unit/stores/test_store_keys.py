@@ -13,8 +13,8 @@ from test_store_contract import through
 
 from codemode import CodeModeProtocolError, Interrupt, set_continuation_signing_key
 from codemode.continuations import keys
-from codemode.continuations.keys import get_process_keys
-from codemode.continuations.signing import KeyRing, key_id
+from codemode.continuations.keys import get_or_create_process_keys
+from codemode.continuations.signing import KeyRing, compute_key_id
 from codemode.stores import ALL_TENANTS
 
 OTHER = b"a key that every process has"
@@ -30,7 +30,7 @@ def unwarned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def signed(name: str, key: bytes) -> Interrupt:
     one = paused(name)
-    auth = {**one.continuation["auth"], "keyId": key_id(key)}
+    auth = {**one.continuation["auth"], "keyId": compute_key_id(key)}
     return replace(one, continuation={**one.continuation, "auth": auth})
 
 
@@ -42,7 +42,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> int:
 
 def test_a_pause_under_a_key_that_dies_with_the_process_is_warned_of_once(kind: str, make: Any, caplog: Any) -> None:
     async def scenario(store: Any) -> None:
-        key = get_process_keys()[-1]
+        key = get_or_create_process_keys()[-1]
         await store.put(signed("a", OTHER))
         assert warned(caplog) == 0
         await store.put(signed("b", key))
@@ -54,7 +54,7 @@ def test_a_pause_under_a_key_that_dies_with_the_process_is_warned_of_once(kind: 
 
 def test_one_within_the_payload_of_an_agents_record_counts(kind: str, make: Any, caplog: Any) -> None:
     async def scenario(store: Any) -> None:
-        within = {"calls": {"a": {"continuation": signed("a", get_process_keys()[-1]).continuation}}}
+        within = {"calls": {"a": {"continuation": signed("a", get_or_create_process_keys()[-1]).continuation}}}
         await store.put(paused("b"), payload=within)
         assert warned(caplog) == (0 if kind == "memory" else 1)
 
@@ -72,7 +72,7 @@ def test_nothing_is_said_where_a_key_was_set(make: Any, caplog: Any) -> None:
 
 def test_an_unknown_key_is_told_with_what_to_do_about_it() -> None:
     with pytest.raises(CodeModeProtocolError) as caught:
-        KeyRing((OTHER,), purpose="tests").secret("another")
+        KeyRing((OTHER,), purpose="tests").get_secret("another")
     assert caught.value.message.startswith("the continuation was signed with a key that is not known here")
     for way in ("set_continuation_signing_key", "continuation={'keys': ...}", "CODEMODE_SIGNING_KEY"):
         assert way in caught.value.message

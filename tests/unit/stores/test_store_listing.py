@@ -15,7 +15,7 @@ from test_store_contract import claimed, decided, through
 from waiting import within
 
 from codemode.stores import ALL_TENANTS, tables
-from codemode.stores.queries import MAX_COUNTED_TOOLS, MAX_LABELS, create_filter
+from codemode.stores.queries import MAX_COUNTED_TOOLS, MAX_LABELS, create_record_filter
 from codemode.stores.rows import MAX_TENANTS
 
 TENANTS = ("acme", "globex", "initech")
@@ -224,12 +224,12 @@ def test_a_cursor_that_no_page_has_given_is_a_wrong_value_or_a_place(cursor):
     for order, parts in (("newest", 1), ("expiring", 2)):
         numbers = cursor.split("-")
         if len(numbers) == parts and all(one.isascii() and one.isdigit() and len(one) < 19 for one in numbers):
-            place = create_filter("", order=order, after=cursor, **asked).after
+            place = create_record_filter("", order=order, after=cursor, **asked).after
             assert place is not None
             assert all(0 <= one < 1 << 63 for one in place)
         else:
             with pytest.raises(ValueError, match="after must be"):
-                create_filter("", order=order, after=cursor, **asked)
+                create_record_filter("", order=order, after=cursor, **asked)
 
 
 def test_what_no_list_has_is_a_wrong_value(make):
@@ -253,7 +253,7 @@ def test_what_is_purged_is_found_by_no_label(make):
         record_id = await store.put(paused("a"), labels={"a": "b"})
         await store.withdraw(record_id, actor="ana")
         await store.purge(timedelta(0))
-        count = await store._read(lambda session: session.fetch_one("SELECT COUNT(*) FROM codemode_labels"))
+        count = await store._run_read(lambda session: session.fetch_one("SELECT COUNT(*) FROM codemode_labels"))
         assert count == (0,)
 
     through(make, scenario)

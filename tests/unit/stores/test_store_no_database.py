@@ -31,7 +31,7 @@ def test_a_file_that_is_no_database_is_left_closed(tmp_path: Path, monkeypatch: 
     with pytest.raises(StoreUnavailableError, match="not a database"):
         asyncio.run(main())
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        sqlite_file.connect(str(path), "journal_mode = WAL")
+        sqlite_file.open_sqlite_connection(str(path), "journal_mode = WAL")
     assert len(opened) >= 2
     for one in opened:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):

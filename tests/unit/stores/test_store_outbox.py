@@ -239,7 +239,7 @@ def test_notices_go_with_their_record(make, clock):
         clock.moved_ms += HOUR_MS
         await store.purge(timedelta(minutes=1))
         assert await store.failed_notices([record_id], tenant=ALL_TENANTS) == ()
-        assert await store._read(lambda session: session.fetch_all("SELECT * FROM codemode_notices")) == []
+        assert await store._run_read(lambda session: session.fetch_all("SELECT * FROM codemode_notices")) == []
         assert not await store.outbox("t").settle(notice)
 
     through(make, scenario)

@@ -14,7 +14,7 @@ from suite import full_only, rounds
 from waiting import within
 
 from codemode.stores import ALL_TENANTS, SqliteInterruptStore, verify_audit
-from codemode.stores.tables import label_key
+from codemode.stores.tables import compute_label_key
 from codemode.stores.transaction import Session
 
 MANY = rounds(20_000, 100_000)
@@ -81,7 +81,7 @@ class Asked:
 
         monkeypatch.setattr(Session, "_execute", executed)
         monkeypatch.setattr(Session, "execute_many", done_for_each)
-        for name in ("run_nowait", "run_statement"):
+        for name in ("run_statement_nowait", "run_statement"):
             monkeypatch.setattr(type(database), name, self._alone(getattr(type(database), name)))
 
     def _alone(self, run):
@@ -299,7 +299,7 @@ def filled(run, now):
                 state=STATE,
                 now=now,
                 interrupt=json.dumps(paused("of many").to_dict()),
-                label=label_key("agent", "refunds"),
+                label=compute_label_key("agent", "refunds"),
             )
         )
 

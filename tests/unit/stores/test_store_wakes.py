@@ -105,7 +105,7 @@ def test_a_host_that_stands_still_in_a_transaction_does_not_keep_others_from_wri
             assert go_on.wait(60)
             return record_writes.put_pause(session, record_writes.encode_pause(paused("slow")))
 
-        still = asyncio.create_task(store._write(stand_still))
+        still = asyncio.create_task(store._run_write(stand_still))
         still.add_done_callback(lambda _: begun.set())  # a slow machine may stand still sooner
         await asyncio.to_thread(begun.wait, 60)
         monkeypatch.setattr(postgres, "_MAX_IDLE_TRANSACTION_MS", 60_000)  # the others do not stand still
@@ -125,7 +125,11 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
 ):
     from codemode.stores import postgres
 
-    bring_up_to_date, begun, go_on = postgres.migrate_tables, threading.Event(), threading.Event()
+    bring_up_to_date, begun, go_on = (
+        postgres.create_or_migrate_tables,
+        threading.Event(),
+        threading.Event(),
+    )
 
     def stand_still(session):
         begun.set()
@@ -133,7 +137,7 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
         bring_up_to_date(session)
 
     monkeypatch.setattr(postgres, "_MAX_IDLE_TRANSACTION_MS", 200)
-    monkeypatch.setattr(postgres, "migrate_tables", stand_still)
+    monkeypatch.setattr(postgres, "create_or_migrate_tables", stand_still)
 
     async def scenario():
         store, other = make(), make()
@@ -141,7 +145,7 @@ def test_a_host_that_stands_still_while_it_opens_the_store_does_not_keep_others_
         still.add_done_callback(lambda _: begun.set())  # likewise
         await asyncio.to_thread(begun.wait, 60)
         monkeypatch.setattr(postgres, "_MAX_IDLE_TRANSACTION_MS", 60_000)  # the others do not stand still
-        monkeypatch.setattr(postgres, "migrate_tables", bring_up_to_date)
+        monkeypatch.setattr(postgres, "create_or_migrate_tables", bring_up_to_date)
         await other.put(paused("quick"))
         go_on.set()
         with pytest.raises(StoreUnavailableError, match="cannot be used"):

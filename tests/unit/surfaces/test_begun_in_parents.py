@@ -14,7 +14,7 @@ from waiting import until, within
 
 from codemode import Tool
 from codemode.options.parts import ModelOutput
-from codemode.surfaces.code_call.index import ChangeListeners
+from codemode.surfaces.code_call.index import ToolChangeListeners
 from codemode.surfaces.code_mode.model_output import ModelOutputFormatter
 from codemode.surfaces.exec_wait.mcp_server import SingleFlight
 from codemode.surfaces.exec_wait.namespaces import NamespaceRegistry
@@ -76,7 +76,7 @@ def test_a_server_that_is_being_listed_is_listed_in_the_child():
 
     def listed() -> None:
         within(servers.refresh(), 30)
-        assert [one.tool_name for one in servers.catalog().servers[0].tools] == ["one"]
+        assert [one.tool_name for one in servers.get_or_build_catalog().servers[0].tools] == ["one"]
 
     with under_way(servers.refresh(), hangs.begun):
         in_a_child(listed)
@@ -94,9 +94,9 @@ def test_texts_that_are_being_embedded_in_a_thread_are_embedded_in_the_child():
     meanings = Embeddings(embed)
 
     async def made() -> None:
-        await until(lambda: meanings.prepare(texts) or meanings.get_vectors([*texts]))
+        await until(lambda: meanings.start_embedding(texts) or meanings.get_vectors([*texts]))
 
-    meanings.prepare(texts)
+    meanings.start_embedding(texts)
     assert begun.wait(60)
     try:
         in_a_child(lambda: within(made(), 30))
@@ -115,11 +115,11 @@ def test_texts_that_are_being_embedded_on_a_loop_are_embedded_in_the_child():
     meanings = Embeddings(embed)
 
     async def begin() -> None:
-        meanings.prepare(texts)
+        meanings.start_embedding(texts)
         await asyncio.Event().wait()
 
     async def made() -> None:
-        await until(lambda: meanings.prepare(texts) or meanings.get_vectors([*texts]))
+        await until(lambda: meanings.start_embedding(texts) or meanings.get_vectors([*texts]))
 
     with under_way(begin(), hangs.begun):
         in_a_child(lambda: within(made(), 30))
@@ -127,7 +127,7 @@ def test_texts_that_are_being_embedded_on_a_loop_are_embedded_in_the_child():
 
 def test_changes_are_told_in_the_child_while_its_parent_tells():
     begun, release = threading.Event(), threading.Event()
-    listeners, heard = ChangeListeners(), []
+    listeners, heard = ToolChangeListeners(), []
 
     def listen(change: dict[str, Any]) -> None:
         heard.append(change)
@@ -136,13 +136,13 @@ def test_changes_are_told_in_the_child_while_its_parent_tells():
             release.wait(60)
 
     listeners.add(listen)
-    listeners.enqueue({"version": 1})
+    listeners.enqueue_change({"version": 1})
     thread = threading.Thread(target=listeners.notify_all)
     thread.start()
     assert begun.wait(60)
 
     def tell() -> None:
-        listeners.enqueue({"version": 2})
+        listeners.enqueue_change({"version": 2})
         listeners.notify_all()
         assert heard == [{"version": 1}, {"version": 2}]
 
@@ -155,7 +155,7 @@ def test_changes_are_told_in_the_child_while_its_parent_tells():
 
 def test_what_is_kept_is_counted_anew_in_the_child():
     outputs = ModelOutputFormatter(ModelOutput(max_model_characters=1000), lambda _name: None)
-    outputs.remember("call", "result", None, "said")
+    outputs.remember_run("call", "result", None, "said")
     counted = outputs._retained_bytes
     outputs._retained_bytes -= 3  # as by a thread that was in the middle of it
 

@@ -45,14 +45,14 @@ def names(query: str, limit: int = 10) -> list[str]:
     ],
 )
 def test_a_program_that_may_list_them_is_given_the_names(facts, is_told) -> None:
-    assert ISSUES.invocation_data_for(facts) == ({"toolNames": list(ISSUES.names())} if is_told else None)
-    assert catalog().invocation_data_for(facts) is None
+    assert ISSUES.build_invocation_data(facts) == ({"toolNames": list(ISSUES.names())} if is_told else None)
+    assert catalog().build_invocation_data(facts) is None
 
 
 def test_names_keep_their_order() -> None:
     assert ISSUES.names() == ("create_issue", "listIssues", "read_file", "HTTPFetch", "größe-messen", "mute")
     assert list(ISSUES) == list(ISSUES.names())
-    assert [tool.name for tool in ISSUES.tools()] == list(ISSUES.names())
+    assert [tool.name for tool in ISSUES.list_tools()] == list(ISSUES.names())
     assert len(ISSUES) == 6
 
 
@@ -79,12 +79,12 @@ def test_later_changes_of_the_mapping_change_nothing() -> None:
     ],
 )
 def test_nearest(name: str, first: str) -> None:
-    assert ISSUES.nearest(name)[0] == first
+    assert ISSUES.find_nearest_names(name)[0] == first
 
 
 def test_nothing_is_near_nonsense() -> None:
-    assert ISSUES.nearest("zzzzzz") == []
-    assert ISSUES.nearest("x" * 1_000_000) == []
+    assert ISSUES.find_nearest_names("zzzzzz") == []
+    assert ISSUES.find_nearest_names("x" * 1_000_000) == []
 
 
 def test_unknown_tool_error_names_the_nearest() -> None:
@@ -181,7 +181,7 @@ def test_hostile_tool_texts_can_be_indexed() -> None:
 
 def test_an_empty_catalog_finds_nothing() -> None:
     assert catalog().search("anything") == []
-    assert catalog().nearest("anything") == []
+    assert catalog().find_nearest_names("anything") == []
 
 
 def test_first_searches_from_many_threads_agree() -> None:

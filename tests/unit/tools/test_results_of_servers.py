@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from suite import each_row
 
-from codemode.tools.tool_result import ToolResult, describe_failure, parse_server_result, unwrap_result
+from codemode.tools.tool_result import ToolResult, format_failure_message, parse_server_result, to_program_value
 
 TEXT = {"type": "text", "text": "x"}
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
@@ -50,7 +50,7 @@ MAYBE = {"anyOf": [OBJECT, {"type": "null"}]}
     ],
 )  # fmt: skip
 def test_a_program_gets_what_came(raw: dict[str, Any], schema: Any, value: Any):
-    assert unwrap_result(parse_server_result(raw, schema)) == value, raw
+    assert to_program_value(parse_server_result(raw, schema)) == value, raw
 
 
 @each_row(
@@ -77,7 +77,7 @@ def test_a_program_gets_what_came(raw: dict[str, Any], schema: Any, value: Any):
 def test_a_failure_says_its_reason_wherever_it_is(raw: dict[str, Any], words: str):
     result = parse_server_result({**raw, "isError": True})
     assert result.is_error
-    assert describe_failure(result, "t") == words, raw
+    assert format_failure_message(result, "t") == words, raw
 
 
 @pytest.mark.parametrize("said", [True, "true", "True", 1])
@@ -92,7 +92,7 @@ def test_what_does_not_say_true_is_no_failure(said: Any):
 
 def test_a_large_reason_is_cut_and_keeps_its_small_members():
     reason = {"message": "because", "rows": [*range(100_000)], "text": "y" * 50_000}
-    text = describe_failure(ToolResult((), reason, is_error=True), "t")
+    text = format_failure_message(ToolResult((), reason, is_error=True), "t")
     assert '"message": "because"' in text
     assert len(text) < 20_000
 
@@ -101,4 +101,4 @@ def test_a_deep_reason_is_no_reason_to_fail():
     deep: dict[str, Any] = {"why": "because"}
     for _ in range(400):
         deep = {"in": deep}
-    assert "because" in describe_failure(ToolResult((), deep, is_error=True), "t")
+    assert "because" in format_failure_message(ToolResult((), deep, is_error=True), "t")

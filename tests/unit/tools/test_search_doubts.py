@@ -9,7 +9,7 @@ from suite import each_row, rounds
 
 from codemode.tools.search import query as forms_of_values
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.query import forms_of_parameter, split_values
+from codemode.tools.search.query import extract_values, list_parameter_forms
 
 
 def takes(name: str, **parameters: dict[str, str]) -> PlainTool:
@@ -35,11 +35,11 @@ INDEX = ToolIndex((tool.name, tool) for tool in TOOLS)
 
 
 def names(query: str) -> list[str]:
-    return [TOOLS[one.position].name for one in INDEX.answer(query, 8).found]
+    return [TOOLS[one.position].name for one in INDEX.search_with_warnings(query, 8).found]
 
 
 def warning(query: str) -> str:
-    return " ".join(INDEX.answer(query, 8).warnings)
+    return " ".join(INDEX.search_with_warnings(query, 8).warnings)
 
 
 @each_row("query", ["list tables", "serch fiels", "list the tables", "create_issue", "make an issue"])
@@ -66,16 +66,16 @@ def test_a_query_without_a_word(query):
 
 @each_row("query", ["水豚", "カピバラ", "бармаглот", "عنقاء", "คาปิบารา", "ოცნება", "όνειρο", "חלום"])
 def test_no_query_in_any_script_finds_nothing(query):
-    answer = INDEX.answer(query, 3)
+    answer = INDEX.search_with_warnings(query, 3)
     assert [(one.position, one.score) for one in answer.found] == [(0, 0.0), (1, 0.0), (2, 0.0)]
     assert "These are the first tools only" in answer.warnings[0]
-    assert [one.position for one in INDEX.answer(query, 3, {7, 5}).found] == [5, 7]
+    assert [one.position for one in INDEX.search_with_warnings(query, 3, {7, 5}).found] == [5, 7]
 
 
 @settings(max_examples=rounds(40, 200), deadline=None)
 @given(st.text(max_size=60), st.integers(-1, 9))
 def test_any_query_gets_tools_or_is_told_why_not(query, limit):
-    answer = INDEX.answer(query, limit)
+    answer = INDEX.search_with_warnings(query, limit)
     assert len(answer.found) <= max(limit, 0)
     assert answer.found or answer.warnings or limit <= 0
     assert all(0 < len(one) < 600 for one in answer.warnings)
@@ -107,7 +107,7 @@ def test_values_speak_for_parameters_of_their_form(query, name):
 
 @given(st.text() | st.text("0123456789abcdef-./:@#,+ ", max_size=80))
 def test_any_query_is_taken_apart(query):
-    rest, forms, values = split_values(query)
+    rest, forms, values = extract_values(query)
     assert bool(forms) == bool(values.strip()) or not forms
     assert len(rest) <= len(query) + 100
     assert len(set(forms)) == len(forms)
@@ -115,6 +115,6 @@ def test_any_query_is_taken_apart(query):
 
 
 def test_a_form_is_read_from_a_name_or_a_format():
-    assert set(forms_of_parameter("fileUrl", {})) == {"=url", "=path"}
-    assert set(forms_of_parameter("x", {"format": "uuid"})) == {"=id"}
-    assert set(forms_of_parameter("x", {"format": ["uri"]})) == set()
+    assert set(list_parameter_forms("fileUrl", {})) == {"=url", "=path"}
+    assert set(list_parameter_forms("x", {"format": "uuid"})) == {"=id"}
+    assert set(list_parameter_forms("x", {"format": ["uri"]})) == set()

@@ -63,7 +63,7 @@ def test_what_is_updated_answers_like_what_is_made_afresh(stock, data):
     index = ToolIndex(pairs(versions[0]))
     for before, tools in itertools.pairwise(versions):
         if data.draw(st.booleans()):
-            index.prepare()
+            index.build_index()
         new = index.with_tools(pairs(tools))
         assert answers(new) == answers(ToolIndex(pairs(tools)))
         assert answers(index) == answers(ToolIndex(pairs(before)))
@@ -73,16 +73,16 @@ def test_what_is_updated_answers_like_what_is_made_afresh(stock, data):
 def test_only_what_changed_is_indexed_again(monkeypatch):
     tools = [PlainTool(f"tool{n}", f"Number {n}.") for n in range(20)]
     indexed: Counter[str] = Counter()
-    real = postings.create_entry
-    monkeypatch.setattr(postings, "create_entry", lambda columns: indexed.update([columns.name]) or real(columns))
+    real = postings.create_index_entry
+    monkeypatch.setattr(postings, "create_index_entry", lambda columns: indexed.update([columns.name]) or real(columns))
     index = ToolIndex(pairs(tools))
-    index.prepare()
+    index.build_index()
     assert (len(indexed), indexed.total()) == (20, 20)
     indexed.clear()
     equal = [replace(tool) for tool in tools]
     changed = [replace(equal[3], description="Walrus."), *equal[4:], PlainTool("new"), *equal[:2]]
     new = index.with_tools(pairs(changed))
-    new.prepare()
+    new.build_index()
     assert set(indexed) == {"tool3", "new"}
     assert [one.position for one in new.search("walrus", 5)] == [0]
     assert index.search("walrus", 5) == []
@@ -104,13 +104,13 @@ def test_an_example_that_a_surface_is_told_of_belongs_to_what_is_indexed():
 def test_earlier_versions_are_let_go_of():
     tools = [PlainTool(f"tool{n}", "Same.") for n in range(5)]
     index = ToolIndex(pairs(tools))
-    index.prepare()
+    index.build_index()
     earlier = []
     for n in range(20):
         earlier.append(weakref.ref(index))
         index = index.with_tools(pairs([*tools, PlainTool(f"new{n}")]))
         if n % 3 == 0:
-            index.prepare()
+            index.build_index()
     gc.collect()
     assert [one() for one in earlier] == [None] * 20
     assert [one.position for one in index.search("new19", 1)] == [5]
@@ -153,7 +153,7 @@ def test_updates_during_searches_from_several_threads_tear_no_answer():
         for n in changed:
             tools[n % count] = PlainTool(f"tool{n % count}", f"A walrus of version {version}.")
         current[0] = current[0].with_tools(pairs(tools))
-        current[0].prepare()
+        current[0].build_index()
     done.set()
     for thread in searching:
         thread.join(60)

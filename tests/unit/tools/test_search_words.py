@@ -12,8 +12,14 @@ from suite import each_row
 from codemode.tools.search import text_index, vocabulary
 from codemode.tools.search import tokenizer as stems
 from codemode.tools.search.postings import MAX_CORRECTIONS, KnownWords
-from codemode.tools.search.text_index import PREFIX_WEIGHT, SYNONYM_WEIGHT, find_corrected_readings, find_readings
-from codemode.tools.search.tokenizer import MAX_QUERY_WORDS, get_stem, query_terms, split_indexed_terms, split_terms
+from codemode.tools.search.text_index import PREFIX_WEIGHT, SYNONYM_WEIGHT, find_corrected_readings, iterate_readings
+from codemode.tools.search.tokenizer import (
+    MAX_QUERY_WORDS,
+    get_stem,
+    split_indexed_terms,
+    split_query_terms,
+    split_terms,
+)
 
 
 def known(*words: str) -> KnownWords:
@@ -56,12 +62,12 @@ def test_words_without_spaces_are_indexed_in_pairs():
     ],
 )
 def test_asked_words(query, words):
-    assert query_terms(query) == words
+    assert split_query_terms(query) == words
 
 
 @given(st.text() | st.text("a文件を创建一 "))
 def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
-    words = query_terms(query)
+    words = split_query_terms(query)
     assert len(words) == len(set(words)) <= MAX_QUERY_WORDS
     assert all(word and not set(word) & set('" *():^{}-+') for word in words)
 
@@ -69,7 +75,7 @@ def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
 @pytest.mark.parametrize(("word", "longer"), [("al", []), ("ord", ["order"]), ("zzz", []), ("orders", [])])
 def test_only_a_beginning_of_three_letters_that_a_word_has_is_searched_as_one(word, longer):
     words = known("order", "orders", "alpha", "ordinary"[:3] + "er")
-    found = [reading for reading in find_readings(word, (), words) if reading.weight == PREFIX_WEIGHT]
+    found = [reading for reading in iterate_readings(word, (), words) if reading.weight == PREFIX_WEIGHT]
     assert found == ([([(stem,) for stem in longer], PREFIX_WEIGHT)] if longer else [])
 
 
@@ -107,7 +113,7 @@ def test_what_means_something_is_not_corrected():
 
 def test_tables_of_meanings_hold_words_as_they_are_asked_for():
     """An entry with an accent or a capital would never be met."""
-    for word, others in vocabulary.synonyms().items():
+    for word, others in vocabulary.get_synonyms().items():
         assert split_terms(word) == [word]
         assert word not in others
     assert all(split_terms(word) == [word] for word in vocabulary.GENERIC_VERBS)
@@ -115,7 +121,7 @@ def test_tables_of_meanings_hold_words_as_they_are_asked_for():
         assert split_terms(word) == [word]
         assert split_terms(meant) == meant.split()
     assert all(split_terms(word) == [word] for word in vocabulary.STOP_WORDS)
-    assert not vocabulary.STOP_WORDS & (vocabulary.ABBREVIATIONS.keys() | vocabulary.synonyms().keys())
+    assert not vocabulary.STOP_WORDS & (vocabulary.ABBREVIATIONS.keys() | vocabulary.get_synonyms().keys())
     # By its weight a reading is known for a synonym.
     assert SYNONYM_WEIGHT not in {
         text_index.EXACT_WEIGHT,
@@ -131,7 +137,7 @@ def test_forms_of_a_word_have_one_stem():
 
 
 def test_a_long_word_is_its_own_stem_and_is_not_kept():
-    kept: Any = vars(stems)["_stem"].cache_info
+    kept: Any = vars(stems)["_compute_stem"].cache_info
     before = kept().currsize
     words = [str(number) + "x" * 10_000 for number in range(3)]
     assert [stems.get_stem(word) for word in words] == words

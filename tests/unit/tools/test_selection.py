@@ -8,7 +8,7 @@ import pytest
 from suite import each_row
 from waiting import within
 
-from codemode.tools.selection import CallRoutes, Selection, ToolSelection
+from codemode.tools.selection import CallRoutes, ToolSelection, ToolSelectionOption
 
 
 @each_row(
@@ -27,36 +27,36 @@ from codemode.tools.selection import CallRoutes, Selection, ToolSelection
 )
 def test_names_and_metadata(given: Any, expected: list[str]) -> None:
     tools = {"stock": None, "refund": {"team": "desk", "annotations": {"destructiveHint": True, "title": "Refund"}}}
-    chosen = Selection(given, "keep")
-    assert [name for name, metadata in tools.items() if chosen.has(name, metadata)] == expected
+    chosen = ToolSelectionOption(given, "keep")
+    assert [name for name, metadata in tools.items() if chosen.selects_tool(name, metadata)] == expected
     assert chosen.predicate is None
 
 
 def test_a_function_is_for_the_plugin_to_ask() -> None:
-    assert Selection(len, "tools").predicate is len
+    assert ToolSelectionOption(len, "tools").predicate is len
 
 
 def test_all_is_a_word_where_it_may_be() -> None:
-    assert Selection("all", "tools", may_be_all=True).has("anything", None)
+    assert ToolSelectionOption("all", "tools", may_be_all=True).selects_tool("anything", None)
     with pytest.raises(ValueError, match=r"keep must be a list of tool names, got 'all': write keep=\['all'\]"):
-        Selection("all", "keep")
+        ToolSelectionOption("all", "keep")
 
 
 @each_row("wrong", ["stock", "", b"ab", 1, [1], ["a", None], {}, object(), iter(["a"])])
 def test_what_means_nothing_is_refused_with_what_is_taken(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"^tools .*(write tools=\[|a list of names, a mapping|names of tools)"):
-        Selection(wrong, "tools", may_be_all=True)
+        ToolSelectionOption(wrong, "tools", may_be_all=True)
 
 
 def test_a_name_that_fits_nothing_is_told_with_the_nearest() -> None:
-    Selection(["stock"], "keep").require_known(["stock", "refund"])
-    Selection({"a": 1}, "keep").require_known([])
+    ToolSelectionOption(["stock"], "keep").require_known(["stock", "refund"])
+    ToolSelectionOption({"a": 1}, "keep").require_known([])
     with pytest.raises(ValueError, match=r"keep names 'stok', which is not among the tools. Did you mean 'stock'\?"):
-        Selection(["stok"], "keep").require_known(["stock", "refund"])
+        ToolSelectionOption(["stok"], "keep").require_known(["stock", "refund"])
     with pytest.raises(ValueError, match=r"tools names 'zzz', which is not among the tools. There is a, b\."):
-        Selection(["zzz"], "tools").require_known({"b", "a"})
+        ToolSelectionOption(["zzz"], "tools").require_known({"b", "a"})
     with pytest.raises(ValueError, match=r"There is none\.$"):
-        Selection(["zzz"], "tools").require_known([])
+        ToolSelectionOption(["zzz"], "tools").require_known([])
 
 
 TOOLS = ["both", "kept", "named", "neither"]

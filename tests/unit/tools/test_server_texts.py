@@ -18,9 +18,9 @@ from codemode.tools.server_lists import (
     MAX_CAPABILITIES,
     MAX_DESCRIPTION_CHARACTERS,
     MAX_NAME_CHARACTERS,
-    to_plain_annotations,
-    to_plain_text,
-    to_plain_texts,
+    to_bounded_annotations,
+    to_bounded_text,
+    to_bounded_texts,
 )
 
 
@@ -120,16 +120,18 @@ def test_whatever_a_server_says_costs_nobody_anything(make: Callable[[], Any]):
     )
 )
 def test_small_json_is_kept_as_it_is(value: Any):
-    kept = to_plain_annotations({"title": value, "bad": object()})
+    kept = to_bounded_annotations({"title": value, "bad": object()})
     assert "bad" not in kept
     assert set(kept) <= {"title"}
     json.dumps(kept, allow_nan=False)
 
 
 def test_bounds():
-    assert to_plain_annotations({f"k{at}": at for at in range(500)}) == {f"k{at}": at for at in range(MAX_ANNOTATIONS)}
-    assert len(to_plain_texts(map(str, range(500)))) == MAX_CAPABILITIES
-    assert len(to_plain_text(HUGE) or "") == MAX_NAME_CHARACTERS
-    assert len(to_plain_text(HUGE, MAX_DESCRIPTION_CHARACTERS) or "") == MAX_DESCRIPTION_CHARACTERS
-    assert type(to_plain_text(Text("said"))) is str
-    assert [to_plain_text(one) for one in ("", 5, None)] == [None] * 3
+    assert to_bounded_annotations({f"k{at}": at for at in range(500)}) == {
+        f"k{at}": at for at in range(MAX_ANNOTATIONS)
+    }
+    assert len(to_bounded_texts(map(str, range(500)))) == MAX_CAPABILITIES
+    assert len(to_bounded_text(HUGE) or "") == MAX_NAME_CHARACTERS
+    assert len(to_bounded_text(HUGE, MAX_DESCRIPTION_CHARACTERS) or "") == MAX_DESCRIPTION_CHARACTERS
+    assert type(to_bounded_text(Text("said"))) is str
+    assert [to_bounded_text(one) for one in ("", 5, None)] == [None] * 3

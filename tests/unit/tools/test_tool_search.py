@@ -14,7 +14,7 @@ from suite import each_row, rounds
 
 from codemode.tools.catalog import Catalog
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.postings import collect_texts, create_entry
+from codemode.tools.search.postings import collect_searched_texts, create_index_entry
 
 SAMPLE = Path(__file__).parents[2] / "data" / "mcp_tools_sample.json"
 
@@ -324,7 +324,7 @@ def endless() -> dict[str, Any]:
 )
 def test_hostile_tools_take_a_bounded_part_of_the_index(tool):
     assert found("huge walrus", PlainTool("walrus"), tool, *OTHERS)
-    entry = create_entry(collect_texts(tool.name, tool))
+    entry = create_index_entry(collect_searched_texts(tool.name, tool))
     assert entry.length < 25_000
     assert sum(map(len, entry.terms)) < 60_000
     assert len(found("huge", tool)) == 1

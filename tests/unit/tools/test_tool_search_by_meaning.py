@@ -22,8 +22,8 @@ from waiting import until, within
 
 from codemode.host.sync import run_sync
 from codemode.tools.search import embeddings, tool_search
-from codemode.tools.search.embeddings import find_nearest, parse_vectors
-from codemode.tools.search.index import ScoredTool, SearchAnswer
+from codemode.tools.search.embeddings import find_nearest_vectors, parse_vectors
+from codemode.tools.search.index import ScoredTool, SearchResults
 from codemode.tools.search.tool_search import ToolSearch, fuse_results
 
 TOOLS = [
@@ -46,7 +46,7 @@ def search_of(tools: list[PlainTool] = TOOLS, **given: Any) -> ToolSearch:
     return ToolSearch([(tool.name, tool) for tool in tools], **given)
 
 
-def names(answer: SearchAnswer, tools: list[PlainTool] = TOOLS) -> list[str]:
+def names(answer: SearchResults, tools: list[PlainTool] = TOOLS) -> list[str]:
     return [tools[one.position].name for one in answer.found]
 
 
@@ -73,7 +73,7 @@ async def ready(search: ToolSearch) -> None:
     """Ask until every text has its vector."""
     async with asyncio.timeout(60):
         while search._vectors is None:
-            await search.answer("anything", 1)
+            await search.search_with_warnings("anything", 1)
             await asyncio.sleep(0)
 
 
@@ -82,24 +82,26 @@ async def ready(search: ToolSearch) -> None:
 
 @pytest.mark.parametrize("embed", [real, real_async, lambda texts: real_async(texts)], ids=["sync", "async", "gives"])
 def test_meaning_finds_what_no_word_does(embed):
-    async def asked() -> tuple[SearchAnswer, SearchAnswer]:
+    async def asked() -> tuple[SearchResults, SearchResults]:
         search = search_of(embed=embed)
         await ready(search)
-        return await search.answer("do I need an umbrella outdoors", 3), await search.answer("rain", 3, {0, 1, 5})
+        return await search.search_with_warnings(
+            "do I need an umbrella outdoors", 3
+        ), await search.search_with_warnings("rain", 3, {0, 1, 5})
 
     answer, narrowed = within(asked())
     assert names(answer)[0] == "get_forecast"
     assert answer.warnings == ()
     assert {one.position for one in narrowed.found} <= {0, 1, 5}
     assert narrowed.found
-    assert names(within(search_of().answer("do I need an umbrella outdoors", 3))) == []
+    assert names(within(search_of().search_with_warnings("do I need an umbrella outdoors", 3))) == []
 
 
 def test_the_very_name_stays_first_with_score_1():
-    async def asked() -> SearchAnswer:
+    async def asked() -> SearchResults:
         search = search_of(embed=real)
         await ready(search)
-        return await search.answer("get_forecast", 5)
+        return await search.search_with_warnings("get_forecast", 5)
 
     answer = within(asked())
     assert answer.found[0] == ScoredTool(2, 1.0)
@@ -115,10 +117,10 @@ def test_a_search_does_not_wait_for_the_texts():
             assert free.wait(60)
         return plain(texts)
 
-    async def asked() -> tuple[SearchAnswer, bool]:
+    async def asked() -> tuple[SearchResults, bool]:
         search = search_of(embed=slow)
         search._embeddings._queries["commit history"] = parse_vectors([[1.0, 2.0, 3.0]], 1, None)[0]
-        answer = await search.answer("commit history", 3)
+        answer = await search.search_with_warnings("commit history", 3)
         free.set()
         was_ready = search._vectors is not None
         await ready(search)
@@ -147,8 +149,8 @@ def test_each_text_is_embedded_once_for_its_content(is_async):
         changed = [*reversed(TOOLS), PlainTool("new", "Walrus.")]
         later = search.with_tools([(tool.name, tool) for tool in changed])
         await ready(later)
-        assert names(await search.answer("git_log", 1)) == ["git_log"]
-        assert names(await later.answer("git_log", 1), changed) == ["git_log"]
+        assert names(await search.search_with_warnings("git_log", 1)) == ["git_log"]
+        assert names(await later.search_with_warnings("git_log", 1), changed) == ["git_log"]
 
     within(asked())
     assert set(seen.values()) == {1}
@@ -160,8 +162,8 @@ def test_sync_callers_get_there_too():
     search = search_of(embed=real)
     deadline = time.monotonic() + 120
     while search._vectors is None and time.monotonic() < deadline:
-        run_sync(search.answer("rain", 3))
-    assert names(run_sync(search.answer("do I need an umbrella outdoors", 1))) == ["get_forecast"]
+        run_sync(search.search_with_warnings("rain", 3))
+    assert names(run_sync(search.search_with_warnings("do I need an umbrella outdoors", 1))) == ["get_forecast"]
 
 
 # --- what goes wrong ---
@@ -219,9 +221,9 @@ BAD = {
 
 @pytest.mark.parametrize("embed", BAD.values(), ids=BAD)
 def test_whatever_it_does_costs_a_warning_and_never_a_search(embed, caplog):
-    async def asked() -> list[SearchAnswer]:
+    async def asked() -> list[SearchResults]:
         search = search_of(embed=embed)
-        return [await search.answer(query, 3) for query in ("commit history", "bill a customer") * 3]
+        return [await search.search_with_warnings(query, 3) for query in ("commit history", "bill a customer") * 3]
 
     with caplog.at_level(logging.WARNING, "codemode.search"):
         answers = within(asked())
@@ -254,9 +256,9 @@ def test_a_slow_one_is_waited_for_once(monkeypatch, is_async):
     async def hanging_async(_texts: list[str]) -> Any:
         await asyncio.Event().wait()
 
-    async def asked() -> list[SearchAnswer]:
+    async def asked() -> list[SearchResults]:
         search = search_of(embed=hanging_async if is_async else hanging)
-        return [await search.answer("commit history", 3) for _ in range(5)]
+        return [await search.search_with_warnings("commit history", 3) for _ in range(5)]
 
     try:
         answers = within(asked())
@@ -275,12 +277,12 @@ def test_one_that_was_mended_is_used_again():
             raise OSError
         return plain(texts)
 
-    async def asked() -> tuple[SearchAnswer, SearchAnswer]:
+    async def asked() -> tuple[SearchResults, SearchResults]:
         search = search_of(embed=mended)
-        before = await search.answer("commit history", 3)
+        before = await search.search_with_warnings("commit history", 3)
         broken[0] = False
         await ready(search)
-        return before, await search.answer("commit history", 3)
+        return before, await search.search_with_warnings("commit history", 3)
 
     before, after = within(asked())
     assert (bool(before.warnings), after.warnings) == (True, ())
@@ -292,9 +294,9 @@ def test_vectors_of_another_dimension_than_the_texts_are_not_used():
     def changing(texts: list[str]) -> Any:
         return [[1.0] * size for size in [next(sizes)] * len(texts)]
 
-    async def asked() -> list[SearchAnswer]:
+    async def asked() -> list[SearchResults]:
         search = search_of(embed=changing)
-        return [await search.answer("commit history", 3) for _ in range(3)]
+        return [await search.search_with_warnings("commit history", 3) for _ in range(3)]
 
     assert any("gave a vector of" in warning for answer in within(asked()) for warning in answer.warnings)
 
@@ -308,7 +310,7 @@ def test_a_search_that_is_cancelled_leaves_nothing_running():
 
     async def asked() -> None:
         search = search_of(embed=hanging)
-        task = asyncio.ensure_future(search.answer("commit history", 3))
+        task = asyncio.ensure_future(search.search_with_warnings("commit history", 3))
         await entered.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -342,13 +344,13 @@ class AsyncStrategy(Strategy):
 @pytest.mark.parametrize("kind", [Strategy, AsyncStrategy])
 def test_a_strategy_replaces_all_of_it(kind):
     strategy = kind(["send_invoice", "no such tool", ("move_file", 0.5), ("git_log", 7), "send_invoice"])
-    answer = within(search_of(strategy=strategy).answer("weather", 3, {0, 1, 2, 3}))
+    answer = within(search_of(strategy=strategy).search_with_warnings("weather", 3, {0, 1, 2, 3}))
     assert names(answer) == ["send_invoice", "move_file", "git_log"]
     assert [one.score for one in answer.found] == [1.0, 0.5, 1.0]
     assert strategy.asked == [("weather", [tool.name for tool in TOOLS[:4]], 3)]
     assert answer.warnings == ()
-    assert names(within(search_of(strategy=strategy).answer("weather", 3, {1}))) == ["git_log"]
-    assert len(within(search_of(strategy=strategy).answer("weather", 1)).found) == 1
+    assert names(within(search_of(strategy=strategy).search_with_warnings("weather", 3, {1}))) == ["git_log"]
+    assert len(within(search_of(strategy=strategy).search_with_warnings("weather", 1)).found) == 1
 
 
 @each_row("kind", [Strategy, AsyncStrategy])
@@ -356,7 +358,7 @@ def test_a_strategy_replaces_all_of_it(kind):
     "bad", [ValueError("walrus"), SystemExit(1), StopIteration(3), None, "git_log", [3], [("git_log", "1")], [("a",)]]
 )
 def test_a_strategy_that_fails_costs_a_warning(kind, bad):
-    answer = within(search_of(strategy=kind(bad)).answer("commit history", 3))
+    answer = within(search_of(strategy=kind(bad)).search_with_warnings("commit history", 3))
     assert names(answer) == ["git_log"]
     assert "the search strategy" in answer.warnings[0]
     assert "longer than" not in answer.warnings[0]
@@ -370,7 +372,7 @@ def test_a_strategy_that_hangs_costs_a_warning(monkeypatch):
         async def search(self, *_: Any) -> Any:
             await asyncio.Event().wait()
 
-    answer = within(search_of(strategy=Hanging()).answer("commit history", 3))
+    answer = within(search_of(strategy=Hanging()).search_with_warnings("commit history", 3))
     assert (names(answer), len(answer.warnings)) == (["git_log"], 1)
 
 
@@ -383,7 +385,7 @@ ROWS = st.integers(1, 6).flatmap(lambda size: st.lists(st.lists(NUMBERS, min_siz
 @given(ROWS)
 def test_cosines_are_those_of_the_definition(rows):
     vectors = parse_vectors(rows, len(rows), None)
-    found = dict(find_nearest(vectors[0], vectors, range(len(rows)), len(rows)))
+    found = dict(find_nearest_vectors(vectors[0], vectors, range(len(rows)), len(rows)))
     assert set(found) == set(range(len(rows)))
     assert all(-1.001 <= cosine <= 1.001 for cosine in found.values())
     assert found[0] == pytest.approx(1.0 if any(rows[0]) else 0.0, abs=1e-3)
@@ -396,9 +398,9 @@ def test_the_nearest_of_very_many_are_found_by_sign_first():
     exact = sorted(
         range(3000), key=lambda at: -sum(a * b for a, b in zip(vectors[9].numbers, vectors[at].numbers, strict=True))
     )
-    found = [at for at, _ in find_nearest(vectors[9], vectors, range(3000), 10)]
+    found = [at for at, _ in find_nearest_vectors(vectors[9], vectors, range(3000), 10)]
     assert len(set(found) & set(exact[:10])) >= 8
-    assert find_nearest(vectors[9], vectors, [4, 9, 5], 2)[0][0] == 9
+    assert find_nearest_vectors(vectors[9], vectors, [4, 9, 5], 2)[0][0] == 9
 
 
 FOUND = st.dictionaries(st.integers(0, 20), st.floats(0, 1), max_size=8).map(

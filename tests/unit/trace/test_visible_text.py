@@ -6,16 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.trace.unseen import is_visible
-from codemode.trace.visible_text import align_columns, format_count, one_line, program_lines, visible
+from codemode.trace.unseen import has_only_visible_characters
+from codemode.trace.visible_text import (
+    align_columns,
+    clip_to_visible_line,
+    escape_invisible,
+    format_count,
+    split_program_lines,
+)
 
 
 @given(st.text())
 def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
-    shown = visible(text)
+    shown = escape_invisible(text)
     assert shown.isprintable()
-    assert visible(shown) == shown
-    assert shown == text or not is_visible(text)
+    assert escape_invisible(shown) == shown
+    assert shown == text or not has_only_visible_characters(text)
 
 
 @each_row(
@@ -32,19 +38,19 @@ def test_visible_text_is_printable_and_printable_text_is_left_alone(text):
     ],
 )
 def test_what_moves_the_cursor_or_hides_is_escaped(text, shown):
-    assert visible(text) == shown
+    assert escape_invisible(text) == shown
 
 
 def test_some_characters_can_be_kept():
-    assert visible("a\n\tb\r", keep="\n\t") == "a\n\tb\\u000d"
+    assert escape_invisible("a\n\tb\r", keep="\n\t") == "a\n\tb\\u000d"
 
 
 @given(st.text(), st.integers(1, 50))
 def test_one_line_is_no_longer_than_asked(text, maximum):
-    shown = one_line(text, maximum)
+    shown = clip_to_visible_line(text, maximum)
     assert len(shown) <= maximum
     assert shown.isprintable()
-    assert shown == visible(text) or shown.endswith("…")
+    assert shown == escape_invisible(text) or shown.endswith("…")
 
 
 def test_rows_are_aligned_without_spaces_at_the_end():
@@ -57,5 +63,5 @@ def test_counts():
 
 
 def test_the_lines_of_a_program_are_those_that_its_engine_counts():
-    assert program_lines("a\x0b\x0c\x85b\r\nc\n") == ["a\x0b\x0c\x85b", "c"]
-    assert [program_lines(text) for text in ("a\rb", "a\u2028b\n", "a\u2029")] == [[], [], []]
+    assert split_program_lines("a\x0b\x0c\x85b\r\nc\n") == ["a\x0b\x0c\x85b", "c"]
+    assert [split_program_lines(text) for text in ("a\rb", "a\u2028b\n", "a\u2029")] == [[], [], []]

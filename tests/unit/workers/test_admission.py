@@ -15,7 +15,7 @@ from waiting import until, within
 
 from codemode.errors import CodeModeConcurrencyError
 from codemode.workers.lease import SlotQueue, compute_worker_limit
-from codemode.workers.pool import AvailableMemory
+from codemode.workers.pool import AvailableMemoryReader
 
 MIB = 1 << 20
 _WAIT_SECONDS = 60.0
@@ -60,7 +60,7 @@ def test_at_least_one_and_at_most_32_workers_fit(active: int, memory: int, avail
 
 
 def test_available_memory_is_a_plausible_number():
-    assert AvailableMemory()() > MIB
+    assert AvailableMemoryReader()() > MIB
 
 
 def test_slots_are_taken_and_given_back():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codemode.workers.pool import read_available_bytes
+from codemode.workers.pool import read_available_memory_bytes
 
 MIB = 1 << 20
 MEMINFO = f"MemTotal: 9 kB\nMemAvailable:   {8 * 1024 * 1024} kB\n"  # 8 GiB
@@ -25,7 +25,7 @@ def machine(folder: Path, groups: str, limits: dict[str, tuple[str, str, str]], 
         where.mkdir(parents=True, exist_ok=True)
         for name, text in zip((*names, "memory.stat"), (most, in_use, told), strict=True):
             (where / name).write_text(text)
-    return read_available_bytes(str(proc), str(cgroups))
+    return read_available_memory_bytes(str(proc), str(cgroups))
 
 
 def unified(folder: Path, groups: str, **limits: tuple[str, str, str]) -> int:
@@ -73,4 +73,4 @@ def test_whatever_stands_there_harms_nobody(tmp_path: Path, groups: str):
 
 
 def test_where_nothing_tells_there_is_much(tmp_path: Path):
-    assert read_available_bytes(str(tmp_path / "none"), str(tmp_path / "none")) >= 32 << 30
+    assert read_available_memory_bytes(str(tmp_path / "none"), str(tmp_path / "none")) >= 32 << 30

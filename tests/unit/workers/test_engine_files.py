@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from codemode.workers import image
-from codemode.workers.image import find_recorded_engine
+from codemode.workers.image import find_engine_in_dist_info
 
 
 def installed(folder: Path, version: str = "1.2", metadata: str = "quickjs_ng-1.2.dist-info") -> Path:
@@ -28,12 +28,12 @@ def nothing(*_names: str) -> None: ...
 def found(monkeypatch: pytest.MonkeyPatch, *path: Path) -> tuple[str, str] | None:
     monkeypatch.setattr(sys, "path", [str(one) for one in path])
     monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if isinstance(one, type)])
-    return find_recorded_engine("quickjs-ng", "_quickjs")
+    return find_engine_in_dist_info("quickjs-ng", "_quickjs")
 
 
 def test_the_installed_engine_is_the_one_that_importlib_metadata_names(monkeypatch: pytest.MonkeyPatch):
     short = found(monkeypatch, *map(Path, sys.path))
-    monkeypatch.setattr(image, "find_recorded_engine", nothing)
+    monkeypatch.setattr(image, "find_engine_in_dist_info", nothing)
     assert short == image.find_engine()
 
 
@@ -60,7 +60,7 @@ def test_what_is_not_plain_is_left_to_importlib_metadata(monkeypatch: pytest.Mon
 
     assert found(monkeypatch, good) is not None
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
-    assert find_recorded_engine("quickjs-ng", "_quickjs") is None
+    assert find_engine_in_dist_info("quickjs-ng", "_quickjs") is None
 
 
 def test_no_metadata_is_imported_for_it():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codemode.workers.process import ProcessMemory
+from codemode.workers.process import ProcessMemoryReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells")
 
@@ -18,7 +18,7 @@ def descriptors() -> set[str]:
 
 
 def test_nothing_is_opened_again_behind_its_end():
-    pidfd, memory = os.pidfd_open(os.getpid()), ProcessMemory()
+    pidfd, memory = os.pidfd_open(os.getpid()), ProcessMemoryReader()
     try:
         found = memory.read(pidfd)
         assert found is not None
@@ -35,7 +35,7 @@ def test_nothing_is_opened_again_behind_its_end():
 def test_what_is_no_process_has_none():
     reading, writing = os.pipe()
     try:
-        assert ProcessMemory().read(reading) is None
+        assert ProcessMemoryReader().read(reading) is None
     finally:
         os.close(reading)
         os.close(writing)

@@ -16,10 +16,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode import CodeModeError
-from codemode.host.http_timeouts import limit_body_seconds
+from codemode.host.http_timeouts import create_receive_with_body_timeout
 from codemode.stores import InterruptStore
 
-from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, require_auth
+from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, validate_auth
 from .errors import Problem, to_problem
 from .principals import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal
 from .rendering import problem_response, wants_json
@@ -31,22 +31,22 @@ from .sessions import (
     FormTokens,
     Secret,
     Sessions,
-    cross_origin_problem,
-    require_secret,
+    find_cross_origin_reason,
     set_cookie,
+    to_signing_keys,
 )
-from .sign_in import MAX_NEXT_CHARACTERS, FailureThrottle, SignIn
+from .sign_in import MAX_NEXT_CHARACTERS, FailureThrottle, SignInHandler
 from .sign_in import PATH as SIGN_IN
 from .web import (
     Address,
     AllowedHosts,
     TrustedProxies,
-    address_network,
-    address_text,
-    client_address,
+    create_security_headers,
+    format_address,
+    get_route_path,
+    get_throttled_network,
     parse_origin,
-    route_path,
-    security_headers,
+    resolve_client_address,
 )
 
 _log = logging.getLogger("codemode.console")
@@ -90,47 +90,47 @@ class AccessMiddleware:
         clock: Clock = time.time,
     ) -> None:
         self._app, self._store = app, store
-        self._private_path = None if private_path is None else f"/{_check_private_path(private_path)}"
-        self._auth: Auth = require_auth(auth)
-        keys = require_secret(secret)
+        self._private_path = None if private_path is None else f"/{_validate_private_path(private_path)}"
+        self._auth: Auth = validate_auth(auth)
+        keys = to_signing_keys(secret)
         session_store = store if isinstance(self._auth, TokenAuth) else None
         self._sessions, self._form_tokens = Sessions(keys, clock, session_store), FormTokens(keys, clock)
-        self._headers = security_headers(embed_in)
+        self._headers = create_security_headers(embed_in)
         self._base_origin = None if base_url is None else _parse_base_origin(base_url)
         self._hosts = AllowedHosts(hosts, self._base_origin)
         self._clock, self._origin_throttle, self._user_throttle = clock, FailureThrottle(), FailureThrottle()
         self._trusted_proxies = TrustedProxies(trusted_proxies)
         if isinstance(self._auth, ProxyHeaderAuth):
             self._trusted_proxies = self._auth.trusted_proxies
-        self._sign_in: SignIn | None = None
+        self._sign_in: SignInHandler | None = None
         if isinstance(self._auth, TokenAuth):
-            self._sign_in = SignIn(self._auth, self._sessions, store, clock)
+            self._sign_in = SignInHandler(self._auth, self._sessions, store, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request or pass it to the application."""
         if scope["type"] == "http":
-            await self._handle_http(scope, receive, _with_headers(send, self._headers))
+            await self._authorize_and_forward(scope, receive, _wrap_send_with_headers(send, self._headers))
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
             await self._app(scope, receive, send)
 
-    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _authorize_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope = self._with_root_path(scope)
-        receive = limit_body_seconds(receive, BODY_TIMEOUT_SECONDS, _body_timeout_problem)
+        receive = create_receive_with_body_timeout(receive, BODY_TIMEOUT_SECONDS, _body_timeout_problem)
         request = Request(scope, receive)
         try:
-            response, cookie = await self._authorize(request)
+            response, cookie = await self._authorize_or_respond(request)
         except Problem as problem:
             response, cookie = problem_response(request, problem), None
         except ClientDisconnect:
             return  # the client disconnected
         except CodeModeError as error:
-            response, cookie = problem_response(request, to_problem(error) or _log_failure(error)), None
+            response, cookie = problem_response(request, to_problem(error) or _log_and_convert_to_problem(error)), None
         except Exception as error:  # noqa: BLE001 - a failing host function denies access
-            response, cookie = problem_response(request, _log_failure(error)), None
+            response, cookie = problem_response(request, _log_and_convert_to_problem(error)), None
         if cookie is not None:
-            send = _with_cookie(send, self._cookie_header(request, cookie))
+            send = _wrap_send_with_cookie(send, self._format_set_cookie_header(request, cookie))
         await (self._app if response is None else response)(scope, receive, send)
 
     def _with_root_path(self, scope: Scope) -> Scope:
@@ -142,14 +142,14 @@ class AccessMiddleware:
         is_private = str(scope["path"]).startswith(f"{private}/")
         return {**scope, "root_path": private if is_private else public, ROOTS_KEY: (public, private)}
 
-    async def _authorize(self, request: Request) -> tuple[Response | None, str | None]:
+    async def _authorize_or_respond(self, request: Request) -> tuple[Response | None, str | None]:
         """Return the response, None to pass the request on, and the session cookie to set."""
-        path, scope = route_path(request.scope), request.scope
+        path, scope = get_route_path(request.scope), request.scope
         if not self._hosts.accepts(request.headers.getlist("host")):
             raise Problem(421, "The console has another host name", "It does not accept requests for this host name.")
         if request.method in SAFE_METHODS and (path == _HEALTH_PATH or path.startswith(_STATIC_PREFIX)):
             return None, None
-        client = client_address(request, self._trusted_proxies)
+        client = resolve_client_address(request, self._trusted_proxies)
         principal, cookie = await self._authenticate(request, client)
         # A user set by an outer application is not trusted; only `auth` decides.
         scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, principal
@@ -179,13 +179,15 @@ class AccessMiddleware:
         if user is None or session is None:
             return None, None
         reauthenticate = partial(self._reauthenticate, request, client)
-        count_refusal = partial(self._count_refusal, f"{user.name}\0{address_network(client)}")
-        address, signs_in = address_text(client), self._sign_in is not None
-        return Principal(user, session, address, self._form_tokens, signs_in, reauthenticate, count_refusal), cookie
+        consume_audit_quota = partial(self._consume_audit_quota, f"{user.name}\0{get_throttled_network(client)}")
+        address, signs_in = format_address(client), self._sign_in is not None
+        return Principal(
+            user, session, address, self._form_tokens, signs_in, reauthenticate, consume_audit_quota
+        ), cookie
 
-    def _count_refusal(self, key: str) -> bool:
+    def _consume_audit_quota(self, key: str) -> bool:
         now = self._clock()
-        if self._user_throttle.wait_seconds(key, now):
+        if self._user_throttle.compute_wait_seconds(key, now):
             return False
         self._user_throttle.count_failure(key, now)
         return True
@@ -196,17 +198,17 @@ class AccessMiddleware:
         except CodeModeError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
-            _log_failure(error)
+            _log_and_convert_to_problem(error)
             return None
 
     async def _require_same_origin(self, request: Request, principal: Principal | None, client: Address | None) -> None:
-        reason = cross_origin_problem(request, self._base_origin)
+        reason = find_cross_origin_reason(request, self._base_origin)
         if reason is None:
             return
         _log.warning("a %s from %s was refused: %s", request.method, client, reason)
         # Other sites can make a visitor send any number of these.
-        network, now = address_network(client), self._clock()
-        if principal is not None and not self._origin_throttle.wait_seconds(network, now):
+        network, now = get_throttled_network(client), self._clock()
+        if principal is not None and not self._origin_throttle.compute_wait_seconds(network, now):
             self._origin_throttle.count_failure(network, now)
             await audit_refusal(self._store, principal, request, reason)
         raise Problem(403, "This was not sent from a page of the console", f"It was refused: {reason}.")
@@ -234,19 +236,19 @@ class AccessMiddleware:
     def _is_secure(self, request: Request) -> bool:
         return request.url.scheme == "https" or (self._base_origin or "").startswith("https:")
 
-    def _cookie_header(self, request: Request, text: str) -> str:
+    def _format_set_cookie_header(self, request: Request, text: str) -> str:
         response = Response()
         set_cookie(response, request, text, is_secure=self._is_secure(request))
         return response.headers["set-cookie"]
 
 
-def _check_private_path(path: str) -> str:
+def _validate_private_path(path: str) -> str:
     if not re.fullmatch(r"~[A-Za-z0-9_-]{16,100}", path):
         raise ValueError("private_path must be a ~ and at least 16 random letters and digits")
     return path
 
 
-def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:
+def _wrap_send_with_headers(send: Send, headers: Mapping[str, str]) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(headers)
@@ -255,7 +257,7 @@ def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:
     return send_with_headers
 
 
-def _with_cookie(send: Send, header: str) -> Send:
+def _wrap_send_with_cookie(send: Send, header: str) -> Send:
     async def send_with_cookie(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).append("set-cookie", header)
@@ -269,7 +271,7 @@ def _body_timeout_problem() -> Problem:
     return Problem(408, "The request took too long", message, headers={"Connection": "close"})
 
 
-def _log_failure(error: Exception) -> Problem:
+def _log_and_convert_to_problem(error: Exception) -> Problem:
     _log.error("a request failed", exc_info=error)
     return Problem(500, "Something went wrong", "See the log of the console.")
 

@@ -23,18 +23,18 @@ from starlette.types import Receive, Scope, Send
 from codemode import CodeModeError
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import ALL_TENANTS, InterruptStore, Resumer
-from codemode.stores.resumer import continuation_options
+from codemode.stores.resumer import get_continuation_options
 
 from .access_middleware import AccessMiddleware
 from .auth import TokenAuth, User, new_private_path, new_token, token_hash
 from .errors import Problem, to_problem
-from .notices import NoticeSender, SlackWebhook, Webhook, require_targets
+from .notices import NoticeSender, SlackWebhook, Webhook, validate_notice_targets
 from .pages import audit, bulk, call_list, decision, event_stream, record, saved
-from .pages.console_context import ConsoleContext, InspectPause, health_routes
+from .pages.console_context import ConsoleContext, InspectPause, create_health_routes
 from .principals import Policy, StandingApprovals
 from .rendering import problem_response
 from .sessions import Clock, Secret
-from .web import Server, open_server_socket, parse_address, socket_url
+from .web import SignalSafeServer, get_socket_url, open_server_socket, parse_address
 
 _log = logging.getLogger("codemode.console")
 _ROUTE_FACTORIES = (
@@ -42,22 +42,22 @@ _ROUTE_FACTORIES = (
     bulk.routes,
     record.routes,
     decision.routes,
-    decision.record_action_routes,
-    audit.history_routes,
+    decision.create_record_action_routes,
+    audit.create_history_routes,
     audit.routes,
     event_stream.routes,
     saved.routes,
-    health_routes,
+    create_health_routes,
 )
 
 
-def routes(context: ConsoleContext) -> list[BaseRoute]:
+def create_all_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of a console."""
     static_files = Mount("/static", StaticFiles(packages=[("codemode_console", "static")]))
     return [*(route for create_routes in _ROUTE_FACTORIES for route in create_routes(context)), static_files]
 
 
-def exception_handlers() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
+def create_exception_handlers() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
     """Return the handlers that turn errors into responses."""
     return {Problem: _handle_problem, CodeModeError: _handle_store_error, HTTPException: _handle_http_error}
 
@@ -144,11 +144,11 @@ class Console:
         async with AsyncExitStack() as stack:
             for app, resume in self._resumers:
                 await stack.enter_async_context(Resumer(self._store, tenant=ALL_TENANTS, app=app, resume=resume))
-            for background_task in (self._sweep(), self._sender.run()):
-                stack.push_async_callback(_cancel, asyncio.get_running_loop().create_task(background_task))
+            for background_task in (self._sweep_expired_records_repeatedly(), self._sender.deliver_until_cancelled()):
+                stack.push_async_callback(_cancel_and_wait, asyncio.get_running_loop().create_task(background_task))
             yield
 
-    async def _sweep(self) -> None:
+    async def _sweep_expired_records_repeatedly(self) -> None:
         is_unavailable = False
         while True:
             try:
@@ -185,17 +185,19 @@ def approval_console(
     Raises `ValueError` for invalid arguments.
     """
     _require_store(store)
-    settings = read_options(options)
-    resumers = _resumers(store, resume)
-    targets = require_targets(notify, base_url)
+    settings = parse_console_options(options)
+    resumers = _parse_resumers(store, resume)
+    targets = validate_notice_targets(notify, base_url)
     app_options = {
         app: {"continuation": continuation}
-        for app, continuation in map(_app_continuation, resumers)
+        for app, continuation in map(_get_app_continuation_options, resumers)
         if continuation is not None
     }
     apps = frozenset(app for app, _ in resumers)
     context = ConsoleContext(store, settings.policy, apps, app_options, settings.inspect, settings.standing_approvals)
-    starlette_app = Starlette(routes=routes(context), exception_handlers=cast("Any", exception_handlers()))
+    starlette_app = Starlette(
+        routes=create_all_routes(context), exception_handlers=cast("Any", create_exception_handlers())
+    )
     starlette_app.router.redirect_slashes = False  # redirects would use the scheme and host behind the proxy
     middleware = AccessMiddleware(
         starlette_app,
@@ -218,7 +220,7 @@ def _require_store(store: Any) -> None:
         raise WrongTypeError(f"store must be an InterruptStore such as SqliteInterruptStore(path), got {store!r:.100}")
 
 
-def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
+def _parse_resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
     if resume is None:
         return []
     resumers: list[tuple[str | None, ResumeFunction]]
@@ -233,13 +235,13 @@ def _resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, Resu
     return resumers
 
 
-def _app_continuation(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
+def _get_app_continuation_options(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
     """Return an app with the continuation options of the tool whose method resumes it."""
     app, resume = resumer
-    return app, continuation_options(getattr(resume, "__self__", None))
+    return app, get_continuation_options(getattr(resume, "__self__", None))
 
 
-def read_options(options: Any) -> ConsoleOptions:
+def parse_console_options(options: Any) -> ConsoleOptions:
     """Return options from `ConsoleOptions` or a mapping. Raises `ValueError`."""
     if options is None or isinstance(options, ConsoleOptions):
         return options or ConsoleOptions()
@@ -249,7 +251,7 @@ def read_options(options: Any) -> ConsoleOptions:
     return ConsoleOptions(**cast("Mapping[str, Any]", options))
 
 
-async def _cancel(task: asyncio.Task[None]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
 
@@ -284,15 +286,15 @@ def serve(
         token = new_token()
         auth = TokenAuth({token_hash(token): User("operator", ALL_TENANTS)})
         # Other host names reach this machine only through DNS rebinding.
-        settings = read_options(options)
+        settings = parse_console_options(options)
         private_path = settings.private_path or new_private_path()
         options = replace(settings, hosts=[*settings.hosts, "localhost"], private_path=private_path)
     console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)
     server_socket = open_server_socket(host, port)
-    url = f"{socket_url(server_socket)}/"
+    url = f"{get_socket_url(server_socket)}/"
     sign_in_message = f"Sign in at {url}" if token is None else f"Sign in at {url}sign-in#token={token}"
     with server_socket:
-        asyncio.run(_serve(store, console, server_socket, lambda: echo(sign_in_message)))
+        asyncio.run(_serve_on_socket(store, console, server_socket, lambda: echo(sign_in_message)))
 
 
 def require_loopback(host: str) -> None:
@@ -302,10 +304,12 @@ def require_loopback(host: str) -> None:
         raise ValueError(f"without a tokens file the console is for this machine only, not for {host!r}")
 
 
-async def _serve(
+async def _serve_on_socket(
     store: InterruptStore, console: Console, server_socket: socket.socket, on_ready: Callable[[], None]
 ) -> None:
-    server = Server(console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning")
+    server = SignalSafeServer(
+        console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning"
+    )
     async with contextlib.aclosing(store), console.running():
         await store.list(tenant=ALL_TENANTS, limit=1)  # fails early without a usable database
         on_ready()

@@ -17,7 +17,7 @@ from codemode.stores import ALL_TENANTS
 from codemode.stores.records import Tenant
 
 from .visible_text import to_visible_text
-from .web import TrustedProxies, peer_address
+from .web import TrustedProxies, get_peer_address
 
 _log = logging.getLogger("codemode.console")
 _MAX_NAME_CHARACTERS = 1000
@@ -51,14 +51,14 @@ class User:
             raise ValueError(f"name must be a visible text of at most {_MAX_NAME_CHARACTERS} characters, got {name!r}")
         if not isinstance(cast("object", self.may_decide), bool):
             raise WrongTypeError(f"may_decide must be True or False, got {self.may_decide!r}")
-        object.__setattr__(self, "tenants", _check_tenants(self.tenants))
+        object.__setattr__(self, "tenants", _normalize_tenants(self.tenants))
 
     def can_see(self, tenant: str) -> bool:
         """Return whether the user may see records of this tenant."""
         return self.tenants is ALL_TENANTS or tenant in self.tenants
 
 
-def _check_tenants(tenants: Any) -> Tenants:
+def _normalize_tenants(tenants: Any) -> Tenants:
     if tenants is ALL_TENANTS:
         return ALL_TENANTS
     if isinstance(tenants, str) or not isinstance(tenants, Iterable):
@@ -98,7 +98,7 @@ class TokenAuth:
 
     def replace(self, users: Mapping[str, User]) -> None:
         """Replace the users; sessions of removed users end at once. Raises `ValueError`."""
-        users_by_hash = {_require_hash(key): _require_user(user) for key, user in users.items()}
+        users_by_hash = {_normalize_token_hash(key): _require_user(user) for key, user in users.items()}
         if not users_by_hash:
             raise ValueError("TokenAuth needs at least one user")
         self._users = users_by_hash
@@ -109,7 +109,7 @@ class TokenAuth:
 
         ``may_decide`` is true by default. Raises `ValueError`.
         """
-        users: Any = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
+        users: Any = json.loads(text, object_pairs_hook=_to_dict_without_duplicates)
         if not isinstance(users, dict):
             raise WrongTypeError("a file of tokens must be an object of users by the hashes of their tokens")
         return cls({key: _parse_user(value) for key, value in cast("dict[str, Any]", users).items()})
@@ -173,7 +173,7 @@ class ProxyHeaderAuth:
             if (existing := self._users.setdefault(user.name.lower(), user)) is not user:
                 raise ValueError(f"users names {existing.name!r} and {user.name!r}, which are the same without case")
         self._domains = frozenset(domain.removeprefix("@").lower() for domain in domains)
-        self._header, self._tenants, self._may_decide = header.lower(), _check_tenants(tenants), may_decide
+        self._header, self._tenants, self._may_decide = header.lower(), _normalize_tenants(tenants), may_decide
         if not self.trusted_proxies or not (self._users or self._domains):
             raise ValueError("ProxyHeaderAuth needs trusted_proxies, and users or domains")
         if not header.isascii() or not header.replace("-", "").isalnum():
@@ -188,7 +188,7 @@ class ProxyHeaderAuth:
         values = request.headers.getlist(self._header)
         if not values:
             return None
-        peer = peer_address(request)
+        peer = get_peer_address(request)
         if peer not in self.trusted_proxies:
             _log.warning("the header %s from %s, which is not a trusted proxy, was ignored", self._header, peer)
             return None
@@ -204,7 +204,7 @@ class ProxyHeaderAuth:
     def has_user_name(self, request: Request) -> bool:
         """Return whether a trusted proxy names a user, known or not."""
         values = request.headers.getlist(self._header)
-        return len(values) == 1 and bool(values[0]) and peer_address(request) in self.trusted_proxies
+        return len(values) == 1 and bool(values[0]) and get_peer_address(request) in self.trusted_proxies
 
     def _find_user(self, name: str) -> User | None:
         name = name.lower()
@@ -222,7 +222,7 @@ AuthFunction: TypeAlias = Callable[[Request], Awaitable[User | None]]
 Auth: TypeAlias = TokenAuth | ProxyHeaderAuth | AuthFunction
 
 
-def require_auth(auth: Any) -> Auth:
+def validate_auth(auth: Any) -> Auth:
     """Return ``auth``. Raises `ValueError` without one: a console is never open to all."""
     if auth is None or not (isinstance(auth, TokenAuth) or callable(auth)):
         raise ValueError(
@@ -240,7 +240,7 @@ async def call_auth_function(auth: AuthFunction, request: Request) -> User | Non
     raise TypeError(f"auth must return a User or None, got {type(user).__name__}")
 
 
-def _require_hash(key: str) -> str:
+def _normalize_token_hash(key: str) -> str:
     digest = key.lower().removeprefix(_HASH_PREFIX)
     if len(digest) != 64 or not set(digest) <= _HEX_DIGITS:
         # The key may be an unhashed token, so the message does not contain it.
@@ -265,7 +265,7 @@ def _parse_user(value: Any) -> User:
     return User(fields["name"], tenants, fields.get("may_decide", True))
 
 
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _to_dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a tokens file has a duplicate key")

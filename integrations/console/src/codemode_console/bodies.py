@@ -39,12 +39,12 @@ async def read_body(headers: Mapping[str, str], chunks: AsyncIterable[bytes]) ->
     if declared is None:
         raise MalformedBodyError("Content-Length is not a number")
     if declared > MAX_BODY_BYTES:
-        raise _body_too_large()
+        raise _body_too_large_error()
     body = bytearray()
     async for chunk in chunks:
         body += chunk
         if len(body) > MAX_BODY_BYTES:
-            raise _body_too_large()
+            raise _body_too_large_error()
     return bytes(body)
 
 
@@ -54,7 +54,7 @@ def parse_form(content_type: str, body: bytes) -> FormItems:
     Raises `MalformedBodyError` and `BodyTooLargeError`.
     """
     if len(body) > MAX_BODY_BYTES:
-        raise _body_too_large()
+        raise _body_too_large_error()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == _URLENCODED_TYPE:
         return _parse_urlencoded(body)
@@ -66,7 +66,7 @@ def parse_form(content_type: str, body: bytes) -> FormItems:
 def parse_json_body(body: bytes) -> Any:
     """Return the value of a JSON body. Raises `MalformedBodyError` and `BodyTooLargeError`."""
     if len(body) > MAX_BODY_BYTES:
-        raise _body_too_large()
+        raise _body_too_large_error()
     return parse_json_text(_decode_utf8(body))
 
 
@@ -82,7 +82,7 @@ def _parse_urlencoded(body: bytes) -> FormItems:
     if not body:
         return []
     if body.count(b"&") >= MAX_FIELDS:
-        raise _too_many_fields()
+        raise _too_many_fields_error()
     items: FormItems = []
     for pair in body.split(b"&"):
         if pair:
@@ -100,7 +100,7 @@ def _parse_multipart(content_type: str, body: bytes) -> FormItems:
         raise MalformedBodyError("the form has no boundary")
     parts = _MultipartFields()
     try:
-        parser = MultipartParser(boundary, parts.callbacks(), max_size=MAX_BODY_BYTES)
+        parser = MultipartParser(boundary, parts.create_parser_callbacks(), max_size=MAX_BODY_BYTES)
         parser.write(body)
         parser.finalize()
     except MultipartParseError as error:
@@ -119,21 +119,21 @@ class _MultipartFields:
         self._headers: dict[bytes, bytes] = {}
         self._field, self._value, self._data = bytearray(), bytearray(), bytearray()
 
-    def callbacks(self) -> Any:
+    def create_parser_callbacks(self) -> Any:
         """Return the callbacks of the parser."""
         return {
             "on_part_begin": self._on_part_begin,
-            "on_part_data": _append_to(lambda: self._data),
+            "on_part_data": _create_append_callback(lambda: self._data),
             "on_part_end": self._on_part_end,
-            "on_header_field": _append_to(lambda: self._field),
-            "on_header_value": _append_to(lambda: self._value),
+            "on_header_field": _create_append_callback(lambda: self._field),
+            "on_header_value": _create_append_callback(lambda: self._value),
             "on_header_end": self._on_header_end,
             "on_end": self._on_form_end,
         }
 
     def _on_part_begin(self) -> None:
         if len(self.items) == MAX_FIELDS:
-            raise _too_many_fields()
+            raise _too_many_fields_error()
         self._headers, self._data = {}, bytearray()
 
     def _on_header_end(self) -> None:
@@ -154,7 +154,7 @@ class _MultipartFields:
         self.is_complete = True
 
 
-def _append_to(get_buffer: Callable[[], bytearray]) -> Callable[[bytes, int, int], None]:
+def _create_append_callback(get_buffer: Callable[[], bytearray]) -> Callable[[bytes, int, int], None]:
     return lambda data, start, end: get_buffer().extend(data[start:end])
 
 
@@ -165,11 +165,11 @@ def _decode_utf8(body: bytes) -> str:
         raise MalformedBodyError("the body is not UTF-8") from None
 
 
-def _body_too_large() -> BodyTooLargeError:
+def _body_too_large_error() -> BodyTooLargeError:
     return BodyTooLargeError(f"the body is larger than {MAX_BODY_BYTES} bytes")
 
 
-def _too_many_fields() -> BodyTooLargeError:
+def _too_many_fields_error() -> BodyTooLargeError:
     return BodyTooLargeError(f"the form has more than {MAX_FIELDS} fields")
 
 
@@ -206,7 +206,7 @@ def has_json_body(request: Request) -> bool:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == _JSON_TYPE
 
 
-def single_value(items: FormItems, name: str) -> str:
+def get_single_value(items: FormItems, name: str) -> str:
     """Return the text of a field, "" without one. Raises `Problem` 400 for a repeated field."""
     values = [text for item_name, text in items if item_name == name]
     if len(values) > 1:

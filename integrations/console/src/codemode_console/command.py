@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from codemode import CodeModeError, set_continuation_signing_key
 from codemode.cli import TOOLS_HELP
-from codemode.cli.databases import require_database, throttle_driver_log
+from codemode.cli.databases import require_existing_database, throttle_driver_log
 from codemode.cli.exits import SUCCEEDED, UsageError
 from codemode.continuations.keys import read_environment_keys
 from codemode.stores import open_store
@@ -37,10 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
     throttle_driver_log()
-    if keys := _signing_keys():
+    if keys := _read_signing_keys():
         set_continuation_signing_key([*keys])  # also needed to read pauses without tools
     store = _open_store(options.database)
-    require_database(options.database, create=options.create)
+    require_existing_database(options.database, create=options.create)
     auth = None if options.tokens is None else _load_auth(options.tokens)
     resume = None if options.tools is None else _load_resume_function(options.tools, options.app, store)
     try:
@@ -100,7 +100,7 @@ def _load_auth(path: str) -> TokenAuth:
         raise UsageError(f"{path} is not a tokens file: {error}") from error
 
 
-def _signing_keys() -> tuple[bytes, ...] | None:
+def _read_signing_keys() -> tuple[bytes, ...] | None:
     try:
         return read_environment_keys()
     except ValueError as error:
@@ -112,7 +112,7 @@ def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> 
     from codemode.cli.describe import create_tool_for_file  # imports the execution packages
 
     continuation: dict[str, object] = {"guard": store.guard}
-    if keys := _signing_keys():
+    if keys := _read_signing_keys():
         continuation["keys"] = keys
     code_mode = create_tool_for_file(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
     return code_mode.resume if app is None else {app: code_mode.resume}

@@ -11,12 +11,12 @@ from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from codemode.data.exact_integers import restore_integers
-from codemode.data.json_values import canonical_json
+from codemode.data.json_values import encode_canonical_json
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import InterruptStore, Record, StoredRequest
 
-from .bodies import FormItems, single_value
+from .bodies import FormItems, get_single_value
 from .errors import Problem
 from .forms import ABSENT, Form, FormResult, MalformedFormError, create_form, is_form_item, read_form
 from .forms.model import parse_control_name
@@ -87,10 +87,13 @@ def parse_decision_form(items: FormItems) -> SubmittedDecision:
     unexpected_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
     if unexpected_field is not None:  # a misspelt field must not be ignored while the call is approved
         raise Problem(400, "This is not a form of a request", f"Unknown field {unexpected_field[:200]}.")
-    decision, reason = single_value(items, "decision"), single_value(items, "reason").replace("\r\n", "\n").strip()
-    displayed = single_value(items, "version"), single_value(items, "shown")
+    decision, reason = (
+        get_single_value(items, "decision"),
+        get_single_value(items, "reason").replace("\r\n", "\n").strip(),
+    )
+    displayed = get_single_value(items, "version"), get_single_value(items, "shown")
     return SubmittedDecision(
-        decision, reason, single_value(items, "later"), single_value(items, TOKEN_FIELD), *displayed, items
+        decision, reason, get_single_value(items, "later"), get_single_value(items, TOKEN_FIELD), *displayed, items
     )
 
 
@@ -137,7 +140,7 @@ def invalid_decision_problem(allowed: Iterable[str], *, is_for_programs: bool) -
 # --- Call forms ---
 
 
-def decision_form_subject(interrupt_id: str, version: str, display_digest: str) -> str:
+def compute_decision_token_subject(interrupt_id: str, version: str, display_digest: str) -> str:
     """Return what a form token is bound to: the call as displayed."""
     return hashlib.sha256(json.dumps([interrupt_id, version, display_digest]).encode()).hexdigest()
 
@@ -149,10 +152,10 @@ def compute_call_version(record: Record, call: StoredRequest) -> str:
     """
     facts = [call.refusal, call.payload, call.input_schema, call.description, call.annotations]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()
-    return f"{_first_version_asking(record, call)}-{digest[:32]}"
+    return f"{_find_version_that_first_asked(record, call)}-{digest[:32]}"
 
 
-def _first_version_asking(record: Record, call: StoredRequest) -> int:
+def _find_version_that_first_asked(record: Record, call: StoredRequest) -> int:
     first = record.version
     for version in reversed(record.versions):
         if call.interrupt_id not in version.interrupt_ids:
@@ -163,7 +166,7 @@ def _first_version_asking(record: Record, call: StoredRequest) -> int:
 
 def create_call_form(call: StoredRequest, *, has_fields: bool = True) -> Form:
     """Return the form that answers a call. The work grows with schema and input."""
-    schema, value = _schema_and_value(call)
+    schema, value = _get_form_schema_and_value(call)
     if not has_fields:
         return create_form(None, value)
     try:
@@ -175,10 +178,10 @@ def create_call_form(call: StoredRequest, *, has_fields: bool = True) -> Form:
 
 def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
     """Read the submitted form of a call. Raises `Problem` 400. The work grows with schema and input."""
-    schema, value = _schema_and_value(call)
+    schema, value = _get_form_schema_and_value(call)
     try:
         result = read_form(items, schema, value)
-        return _explain_result_problems(result) if call.kind == UNKNOWN_OUTCOME_KIND else result
+        return _replace_problems_with_hints(result) if call.kind == UNKNOWN_OUTCOME_KIND else result
     except MalformedFormError as error:
         raise Problem(400, "This is not a form of this request", str(error)) from None
     except Exception:  # noqa: BLE001 - as above
@@ -188,7 +191,7 @@ def read_call_form(call: StoredRequest, items: FormItems) -> FormResult:
     return read_form([item for item in items if item[0] == "json"][:1], None, value)
 
 
-def _explain_result_problems(result: FormResult) -> FormResult:
+def _replace_problems_with_hints(result: FormResult) -> FormResult:
     """Return the result with hints on how to type the result of a call."""
     if not result.problems:
         return result
@@ -199,7 +202,7 @@ def _explain_result_problems(result: FormResult) -> FormResult:
     return replace(result, problems=problems, form=replace(result.form, problems=problems))
 
 
-def _schema_and_value(call: StoredRequest) -> tuple[Any, Any]:
+def _get_form_schema_and_value(call: StoredRequest) -> tuple[Any, Any]:
     """Return the schema and the displayed value of a call's form."""
     if call.kind == APPROVAL_KIND:
         return call.input_schema, call.input
@@ -266,7 +269,7 @@ _INPUT_CHANGED = (
 )
 
 
-def find_input_edit(call: StoredRequest) -> Any:
+def find_edited_input(call: StoredRequest) -> Any:
     """Return the changed input of an approved call; ABSENT if it was approved unchanged or denied."""
     decision: Any = call.decision
     if call.kind != APPROVAL_KIND or not isinstance(decision, dict) or "input" not in decision:
@@ -278,9 +281,11 @@ def find_input_edit(call: StoredRequest) -> Any:
         return value
 
 
-def has_decision(call: StoredRequest, decision: Any) -> bool:
+def has_same_decision(call: StoredRequest, decision: Any) -> bool:
     """Return whether this decision was made. The work grows with both values."""
-    return call.state in ("decided", "applied") and canonical_json(call.decision) == canonical_json(decision)
+    return call.state in ("decided", "applied") and encode_canonical_json(call.decision) == encode_canonical_json(
+        decision
+    )
 
 
 def describe_decision(call: StoredRequest) -> str:
@@ -358,25 +363,30 @@ def needs_record_action(record: Record) -> bool:
     return record.state == "lost" or record.not_resumable is not None
 
 
-def record_fingerprint(record: Record) -> str:
+def compute_record_fingerprint(record: Record) -> str:
     """Return the version of a record and how many of its calls wait, to detect stale forms."""
     return f"{record.version}-{sum(call.state == 'waiting' for call in record.requests)}"
 
 
-def record_action_subject(record_id: str, fingerprint: str, state: str) -> str:
+def compute_record_action_token_subject(record_id: str, fingerprint: str, state: str) -> str:
     """Return what the token of an action's form is bound to: the record as displayed."""
     return f"record {record_id} {fingerprint} {state}"
 
 
-def record_action_methods(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
+def map_record_action_methods(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
     """Return the store's methods by action."""
     return {"withdraw": store.withdraw, "close": store.close_lost, "run-again": store.run_again}
 
 
-def record_actions_json(record: Record, record_actions: Iterable[RecordAction], form_token: str) -> dict[str, Any]:
+def record_actions_to_json(record: Record, record_actions: Iterable[RecordAction], form_token: str) -> dict[str, Any]:
     """Return the actions for API callers, with the values that their form sends."""
     actions = {action.action: action.description for action in record_actions}
-    return {"actions": actions, "version": record_fingerprint(record), "state": record.state, "formToken": form_token}
+    return {
+        "actions": actions,
+        "version": compute_record_fingerprint(record),
+        "state": record.state,
+        "formToken": form_token,
+    }
 
 
 _FINAL_STATES = ("completed", "failed", "withdrawn")
@@ -449,7 +459,7 @@ class SelectedCall:
         )
 
 
-def selection_value(record_id: str, interrupt_id: str) -> str:
+def encode_selection_value(record_id: str, interrupt_id: str) -> str:
     """Return the value of the checkbox that selects a call."""
     return f"{quote(record_id, safe='')}/{quote(interrupt_id, safe='')}"
 
@@ -477,7 +487,7 @@ def parse_selection(texts: Sequence[str], *, part_count: int) -> list[SelectedCa
     return list(selection.values())
 
 
-def bulk_decision_subject(decision: str, calls: Iterable[SelectedCall]) -> str:
+def compute_bulk_decision_token_subject(decision: str, calls: Iterable[SelectedCall]) -> str:
     """Return what the token of a bulk form is bound to: the decision and the calls as displayed."""
     digest = hashlib.sha256(
         "\n".join(call.to_field_value() for call in calls).encode("utf-8", "surrogatepass")

@@ -73,7 +73,9 @@ def to_problem(error: CodeModeError) -> Problem | None:
             if status == 503:
                 _log_store_unavailable(error.message)
             headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
-            return Problem(status, title, _problem_message(error), headers=headers, facts=_problem_facts(error))
+            return Problem(
+                status, title, _describe_store_error(error), headers=headers, facts=_extract_error_code_and_actor(error)
+            )
     return None
 
 
@@ -91,14 +93,14 @@ def not_found_problem() -> Problem:
     return to_problem(UnknownRequestError("it is not known")) or Problem(404, "There is no such request")
 
 
-def _problem_facts(error: CodeModeError) -> dict[str, str]:
+def _extract_error_code_and_actor(error: CodeModeError) -> dict[str, str]:
     actor: Any = error.details.get("actor")
     name = type(error).__name__
     code = name if type(error) is StoreError else name.removesuffix("Error")
     return {"code": code, **({"actor": actor} if isinstance(actor, str) else {})}
 
 
-def _problem_message(error: CodeModeError) -> str:
+def _describe_store_error(error: CodeModeError) -> str:
     if isinstance(error, StoreUnavailableError):
         # The database's message may name hosts and users. A lost connection may hide a successful commit.
         return "The decision may or may not be saved. Check again in a moment."

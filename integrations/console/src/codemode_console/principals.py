@@ -28,7 +28,7 @@ class Principal:
     """The signed-in user of a request, with their session and client address.
 
     ``can_sign_out`` is False where a proxy or the host authenticates. ``reauthenticate`` returns the principal as of
-    now, or None after a sign-out. ``count_refusal`` counts a refused request and returns whether to audit it.
+    now, or None after a sign-out. ``consume_audit_quota`` counts a refused request and returns whether to audit it.
     """
 
     user: User
@@ -37,9 +37,9 @@ class Principal:
     form_tokens: FormTokens
     can_sign_out: bool
     reauthenticate: Callable[[], Awaitable[Principal | None]]
-    count_refusal: Callable[[], bool] = lambda: True
+    consume_audit_quota: Callable[[], bool] = lambda: True
 
-    def form_token(self, subject: str) -> str:
+    def create_form_token(self, subject: str) -> str:
         """Return a form token bound to ``subject``, such as a request id."""
         return self.form_tokens.create(self.session, subject)
 
@@ -57,14 +57,14 @@ def require_principal(request: Request) -> Principal:
     return principal
 
 
-def audit_tenant(user: User) -> Tenant:
+def get_audit_tenant(user: User) -> Tenant:
     """Return the tenant of audit lines about a user: their only tenant, else `ALL_TENANTS`."""
     if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:
         return next(iter(user.tenants))
     return ALL_TENANTS
 
 
-def visible_tenants(user: User, tenant: str) -> Tenants:
+def select_visible_tenants(user: User, tenant: str) -> Tenants:
     """Return the chosen tenant if the user sees it, or with "" all tenants that they see."""
     if tenant:
         return tenant if user.can_see(tenant) else frozenset[str]()
@@ -73,10 +73,10 @@ def visible_tenants(user: User, tenant: str) -> Tenants:
 
 async def audit_refusal(store: InterruptStore, principal: Principal, request: Request, reason: str) -> None:
     """Add a refused request to the audit, at most ten a minute per user and network."""
-    if not principal.count_refusal():
+    if not principal.consume_audit_quota():
         return
     details = {"why": reason[:1000], "method": request.method[:20], "path": request.url.path[:500]}
-    tenant = audit_tenant(principal.user)
+    tenant = get_audit_tenant(principal.user)
     await store.note(
         "request_refused", actor=principal.user.name, tenant=tenant, address=principal.address, details=details
     )
@@ -121,14 +121,14 @@ class StandingApprovals(Protocol):
         ...
 
 
-def standing_choices(
+def list_standing_choices(
     standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest
 ) -> Mapping[str, str]:
     """Return the standing choices of a call, {} without a store for them."""
     return {} if standing_approvals is None or call.kind != APPROVAL_KIND else standing_approvals.choices(record, call)
 
 
-async def keep_standing_approval(
+async def store_standing_approval(
     standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest, choice: str, principal: Principal
 ) -> Problem | None:
     """Store a standing choice, and return the problem if that fails."""

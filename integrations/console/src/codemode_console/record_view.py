@@ -15,7 +15,7 @@ from codemode.stores import FailedNotice, LastResumed, Record, RecordVersion, St
 from codemode.types import CallView, PauseView
 
 from .decisions import describe_decision, find_decision_reason
-from .forms.model import child_pointer
+from .forms.model import to_child_pointer
 from .source_view import CallLocation, CallSites, ProgramView, create_program_view, find_call_sites, is_compiled_from
 from .visible_text import (
     MAX_EXCERPT_CHARACTERS,
@@ -47,7 +47,7 @@ class DiffLine:
     rest: Excerpt | None = None
 
     @property
-    def characters(self) -> int:
+    def character_count(self) -> int:
         """The size of its value on a page."""
         return len(self.text) + (0 if self.rest is None else len(self.rest.text))
 
@@ -148,7 +148,7 @@ def _iterate_differences(before: Any, after: Any) -> Iterator[tuple[str, Any, An
         pointer, before_value, after_value = pending.pop()
         pairs = _pair_children(before_value, after_value)
         if pairs is not None:
-            pending += [(child_pointer(pointer, name), *pair) for name, pair in reversed(pairs)]
+            pending += [(to_child_pointer(pointer, name), *pair) for name, pair in reversed(pairs)]
         elif type(before_value) is not type(after_value) or before_value != after_value:
             yield pointer, before_value, after_value
 
@@ -162,13 +162,13 @@ def _pair_children(before: Any, after: Any) -> list[tuple[str | int, tuple[Any, 
         before_items, after_items = cast("list[Any]", before), cast("list[Any]", after)
         length = max(len(before_items), len(after_items))
         return [
-            (index, (_item_or_absent(before_items, index), _item_or_absent(after_items, index)))
+            (index, (_get_item_or_absent(before_items, index), _get_item_or_absent(after_items, index)))
             for index in range(length)
         ]
     return None
 
 
-def _item_or_absent(items: list[Any], index: int) -> Any:
+def _get_item_or_absent(items: list[Any], index: int) -> Any:
     return items[index] if index < len(items) else _ABSENT
 
 
@@ -230,9 +230,9 @@ def find_value(path: str, record: Record, view: PauseView | None) -> Any:
         return _find_outcome_value(record, rest[0])
     if len(rest) == 2:
         if kind == "calls" and view is not None:
-            return _find_call_value(_nth(view.calls, rest[0]), rest[1])
+            return _find_call_value(_get_numbered_item(view.calls, rest[0]), rest[1])
         if kind == "requests":
-            return _find_request_value(_nth(record.requests, rest[0]), rest[1])
+            return _find_request_value(_get_numbered_item(record.requests, rest[0]), rest[1])
     raise LookupError(path)
 
 
@@ -281,13 +281,13 @@ def format_call_error(call: CallView) -> str:
 
 def _find_request_value(request: StoredRequest, part: str) -> Any:
     if part == "asked":
-        return question_and_input(request)
+        return combine_question_and_input(request)
     if part == "decision":
         return _require_value(request.decision)
     raise LookupError(part)
 
 
-def question_and_input(request: StoredRequest) -> Any:
+def combine_question_and_input(request: StoredRequest) -> Any:
     """Return the input of a call, with the question of its tool if there is one."""
     question = find_question(request)
     if question is None:
@@ -308,7 +308,7 @@ def _require_value(value: Any) -> Any:
     return value
 
 
-def _nth(items: Sequence[_ItemT], number: str) -> _ItemT:
+def _get_numbered_item(items: Sequence[_ItemT], number: str) -> _ItemT:
     position = _parse_number(number)
     if position is None or not 1 <= position <= len(items):
         raise LookupError(number)
@@ -371,7 +371,7 @@ class RecordVersionView:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestValues:
+class QuestionAndAnswerViews:
     """Values that a card leaves out: the expanded question and the answer."""
 
     question: ValueView | None
@@ -396,7 +396,7 @@ class RecordView:
     versions: tuple[RecordVersionView, ...]
     versions_next: int | None
     outcome: ValueView | None
-    requests: tuple[RequestValues, ...]
+    requests: tuple[QuestionAndAnswerViews, ...]
     saved_programs: Mapping[str, str]
 
 
@@ -428,13 +428,15 @@ def create_record_view(
     sites = find_call_sites(text)
     locations = [
         CallLocation(
-            request.tool_name, card_anchor(number), *_call_start(sites, request.tool_name, request.line, request.column)
+            request.tool_name,
+            format_card_anchor(number),
+            *_find_call_start(sites, request.tool_name, request.line, request.column),
         )
         for number, request in enumerate(record.requests, 1)
         if request.state == "waiting"
     ]
     calls = () if view is None else view.calls
-    calls_after = _first_listed_call(page_query, len(calls))
+    calls_after = _find_first_listed_call(page_query, len(calls))
     listed_calls = calls[calls_after : calls_after + CALLS_PER_PAGE]
     unknown_outcomes = frozenset(
         request.tool_call_id
@@ -455,7 +457,8 @@ def create_record_view(
         versions_next=versions_next,
         outcome=_create_outcome_view(record, page_query),
         requests=tuple(
-            _create_request_values(number, request, page_query) for number, request in enumerate(record.requests, 1)
+            _create_question_and_answer_views(number, request, page_query)
+            for number, request in enumerate(record.requests, 1)
         ),
         saved_programs={
             request.interrupt_id: request.program for request in (view.requests if view else ()) if request.program
@@ -463,22 +466,22 @@ def create_record_view(
     )
 
 
-def card_anchor(number: int) -> str:
+def format_card_anchor(number: int) -> str:
     """Return the HTML id of the card of a request, numbered from 1."""
     return f"request-{number}"
 
 
-def _first_listed_call(page_query: RecordPageQuery, count: int) -> int:
+def _find_first_listed_call(page_query: RecordPageQuery, count: int) -> int:
     order = parse_call_order(page_query.expanded_value)
     after = page_query.calls_after if order is None else (order - 1) // CALLS_PER_PAGE * CALLS_PER_PAGE
     return after if 0 <= after < count else 0
 
 
-def _call_start(
+def _find_call_start(
     sites: CallSites | None, name: str, line: int | None, column: int | None
 ) -> tuple[int | None, int | None]:
     """Return line and column of a call; the column only where the engine's line is that of the call's start."""
-    start_line = line if sites is None or line is None else sites.start_line(name, line, column)
+    start_line = line if sites is None or line is None else sites.find_start_line(name, line, column)
     return start_line, column if start_line == line else None
 
 
@@ -486,7 +489,7 @@ def _create_call_entry(
     call: CallView, page_query: RecordPageQuery, sites: CallSites | None, unknown_outcomes: frozenset[str]
 ) -> CallEntry:
     path, outcome = f"calls/{call.order}", None
-    line, column = _call_start(sites, call.name, call.line, call.column)
+    line, column = _find_call_start(sites, call.name, call.line, call.column)
     call = replace(call, line=line, column=column)
     if call.error is not None:
         outcome = create_value_view(f"{path}/error", format_call_error(call), page_query.expanded_value)
@@ -504,12 +507,14 @@ def _create_outcome_view(record: Record, page_query: RecordPageQuery) -> ValueVi
     return create_value_view("outcome/value", record.outcome.value, page_query.expanded_value)
 
 
-def _create_request_values(number: int, request: StoredRequest, page_query: RecordPageQuery) -> RequestValues:
+def _create_question_and_answer_views(
+    number: int, request: StoredRequest, page_query: RecordPageQuery
+) -> QuestionAndAnswerViews:
     path, answer = f"requests/{number}", None
-    question = create_value_view(f"{path}/asked", question_and_input(request), page_query.expanded_value)
+    question = create_value_view(f"{path}/asked", combine_question_and_input(request), page_query.expanded_value)
     if request.decision is not None and request.kind != APPROVAL_KIND:
         answer = create_value_view(f"{path}/decision", request.decision, page_query.expanded_value)
-    return RequestValues(question if question.is_expanded or not question.is_whole else None, answer)
+    return QuestionAndAnswerViews(question if question.is_expanded or not question.is_whole else None, answer)
 
 
 def _list_earlier_versions(
@@ -536,7 +541,7 @@ def _create_decided_view(number: int, record: Record, *, is_last: bool) -> Decid
     request = record.requests[number - 1]
     path = f"requests/{number}"
     # Only its card expands it.
-    question = create_value_view(f"{path}/asked", question_and_input(request), None)
+    question = create_value_view(f"{path}/asked", combine_question_and_input(request), None)
     if not is_last:
         return DecidedRequestView(request, question, "asked on", "", None, ())
     if request.decision is None:
@@ -554,7 +559,7 @@ def _create_decided_view(number: int, record: Record, *, is_last: bool) -> Decid
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFacts:
+class NoticeAndResumeStatus:
     """Failed notices of a record, and where its program is resumed.
 
     ``last_resumed`` is set where another host resumes programs of the app.
@@ -569,32 +574,32 @@ class RecordFacts:
         resumed = (
             None if self.last_resumed is None else {"owner": self.last_resumed.owner, "atMs": self.last_resumed.at_ms}
         )
-        failures = [_failure_json(failure) for failure in self.failures]
+        failures = [_failed_notice_to_json(failure) for failure in self.failures]
         return {"goesOnHere": self.resumes_here, "lastResumed": resumed, "failedNotices": failures}
 
 
-def _failure_json(failure: FailedNotice) -> dict[str, Any]:
+def _failed_notice_to_json(failure: FailedNotice) -> dict[str, Any]:
     attempts = {"attempts": failure.attempts, "failedAtMs": failure.failed_at_ms}
     return {"target": failure.target, "version": failure.version, "error": failure.error, **attempts}
 
 
-def view_json(record: Record, view: RecordView) -> dict[str, Any]:
+def record_view_to_json(record: Record, view: RecordView) -> dict[str, Any]:
     """Return the view for API callers, with excerpts of long values and their paths."""
     return {
         "outerTool": record.outer_tool,
         "notResumable": record.not_resumable,
         "unreadable": view.unreadable,
-        "program": _program_json(view),
-        "calls": [_call_json(item) for item in view.calls],
+        "program": _program_to_json(view),
+        "calls": [_call_to_json(item) for item in view.calls],
         "callsCount": view.calls_count,
         "callsNext": view.calls_next,
-        "versionsBefore": [_version_json(item) for item in view.versions],
+        "versionsBefore": [_version_to_json(item) for item in view.versions],
         "versionsNext": view.versions_next,
         "outcome": None if view.outcome is None else view.outcome.to_json(),
     }
 
 
-def _program_json(view: RecordView) -> dict[str, Any] | None:
+def _program_to_json(view: RecordView) -> dict[str, Any] | None:
     if view.program is None or view.source is None:
         return None
     pending_calls = [
@@ -609,7 +614,7 @@ def _program_json(view: RecordView) -> dict[str, Any] | None:
     }
 
 
-def _call_json(view: CallEntry) -> dict[str, Any]:
+def _call_to_json(view: CallEntry) -> dict[str, Any]:
     call, outcome_name = view.call, "error" if view.call.error is not None else "value"
     outcome = {} if view.outcome is None else {outcome_name: view.outcome.to_json()}
     place = {"line": call.line, "column": call.column, "program": call.program}
@@ -618,12 +623,12 @@ def _call_json(view: CallEntry) -> dict[str, Any]:
     return {**named, "input": view.input.to_json(), **outcome, **place, **when}
 
 
-def _version_json(view: RecordVersionView) -> dict[str, Any]:
-    version, requests = view.version, [_request_json(request) for request in view.requests]
+def _version_to_json(view: RecordVersionView) -> dict[str, Any]:
+    version, requests = view.version, [_request_to_json(request) for request in view.requests]
     return {"version": version.version, "createdAtMs": version.created_at_ms, "requests": requests}
 
 
-def _request_json(view: DecidedRequestView) -> dict[str, Any]:
+def _request_to_json(view: DecidedRequestView) -> dict[str, Any]:
     request = view.request
     attribution = {"actor": request.actor, "decidedAtMs": request.decided_at_ms, "reason": view.reason or None}
     return {"id": request.interrupt_id, "tool": request.tool_name, "said": view.decision_text, **attribution}

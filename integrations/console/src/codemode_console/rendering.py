@@ -14,17 +14,17 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import StoredRequest
-from codemode.tools.tool import parse_summary
+from codemode.tools.tool import parse_summary_template
 
-from .decisions import find_input_edit
+from .decisions import find_edited_input
 from .errors import Problem
 from .forms import ABSENT
 from .record_view import pair_changes
 from .sessions import ROOTS_KEY
 from .visible_text import (
-    age_element,
+    create_age_element,
     create_expandable_excerpt,
-    time_element,
+    create_time_element,
     to_visible_html,
     to_visible_json,
     truncate_json,
@@ -44,10 +44,10 @@ def _create_environment() -> Environment:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **settings)
     environment.filters["visible"] = lambda text: to_visible_html(str(text))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     environment.filters["json_text"] = to_visible_json
-    environment.filters["time"] = time_element
-    environment.filters["age"] = age_element
+    environment.filters["time"] = create_time_element
+    environment.filters["age"] = create_age_element
     environment.filters["headline"] = create_headline
-    environment.filters["link_host"] = link_host
+    environment.filters["link_host"] = find_link_host
     environment.filters["change_pairs"] = cast("Any", pair_changes)
     environment.filters["name"] = truncate_name
     environment.filters["preview"] = preview_value
@@ -72,7 +72,7 @@ def create_headline(call: StoredRequest) -> Markup:
 
     A call that was approved with changes is described by its changed input.
     """
-    approved_input = find_input_edit(call)
+    approved_input = find_edited_input(call)
     if approved_input is not ABSENT:
         call = replace(call, input=approved_input)
     title = to_visible_html((call.title or call.tool_name)[:_MAX_NAME_CHARACTERS], one_line=True)
@@ -82,7 +82,7 @@ def create_headline(call: StoredRequest) -> Markup:
 
 def _format_summary(call: StoredRequest) -> Markup:
     try:
-        parts = parse_summary(call.summary)
+        parts = parse_summary_template(call.summary)
     except ValueError:  # written by another version of codemode
         return _format_first_fields(call)
     text = Markup()
@@ -97,7 +97,7 @@ def _format_first_fields(call: StoredRequest) -> Markup:
     message = call.payload.get("message")
     if isinstance(message, str) and call.kind not in (APPROVAL_KIND, UNKNOWN_OUTCOME_KIND):
         return _format_headline_value(message)  # the tool's question
-    values = [value for _, value in _sort_fields(call) if isinstance(value, str | int | float) and value != ""]
+    values = [value for _, value in _sort_input_fields(call) if isinstance(value, str | int | float) and value != ""]
     return Markup(" \N{MIDDLE DOT} ").join(_format_headline_value(value) for value in values[:_MAX_HEADLINE_FIELDS])
 
 
@@ -127,7 +127,7 @@ def _format_value(value: Any, number_format: str) -> Markup | str:
     return escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}")
 
 
-def _sort_fields(call: StoredRequest) -> list[tuple[str, Any]]:
+def _sort_input_fields(call: StoredRequest) -> list[tuple[str, Any]]:
     """Return the fields of an input in the order of its schema."""
     fields, properties = _as_object(call.input), _as_object(_as_object(call.input_schema).get("properties"))
     declared_names = [name for name in properties if name in fields]
@@ -146,7 +146,7 @@ class InputLine:
     is_whole: bool
 
 
-def input_line(call: StoredRequest) -> InputLine:
+def format_input_line(call: StoredRequest) -> InputLine:
     """Return an input as one line of at most `MAX_ROW_INPUT_CHARACTERS`, or the beginning of a longer one."""
     if call.input in (None, {}):
         return InputLine(Markup("no input"), is_whole=True)
@@ -155,7 +155,7 @@ def input_line(call: StoredRequest) -> InputLine:
 
 
 def _format_input(call: StoredRequest, max_characters: int) -> InputLine:
-    members = _sort_fields(call)
+    members = _sort_input_fields(call)
     if not members:
         text, is_whole = truncate_json(call.input, max_characters, indent=None)
         return InputLine(escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}"), is_whole)
@@ -174,7 +174,7 @@ def _format_input(call: StoredRequest, max_characters: int) -> InputLine:
     return InputLine(Markup(", ").join(pieces), is_whole=True)
 
 
-def link_host(text: str) -> str:
+def find_link_host(text: str) -> str:
     """Return the host of an http or https URL; "" for other texts, which pages do not link."""
     try:
         parts = urlsplit(text)

@@ -52,7 +52,7 @@ class TokenSigner:
         return value if -_MAX_CLOCK_SKEW_SECONDS <= age_seconds <= max_age_seconds else None
 
 
-def require_secret(secret: Secret | None) -> list[bytes]:
+def to_signing_keys(secret: Secret | None) -> list[bytes]:
     """Return signing keys, a random one without a secret. Raises `ValueError`."""
     if secret is None:
         return [secrets.token_bytes(32)]
@@ -116,35 +116,35 @@ class Sessions:
         """End a session for all consoles on the store."""
         if self._store is not None:
             by: dict[str, Any] = {"actor": actor, "tenant": tenant, "address": address}
-            await self._store.note("signed_out", **by, record_id=_audit_id(session))
-        self._remember_signed_out(session)
+            await self._store.note("signed_out", **by, record_id=_compute_audit_id(session))
+        self._remember_sign_out(session)
 
     async def _is_signed_out(self, session: Session) -> bool:
         if session.id in self._ended_until:
             return True
         if self._store is None:
             return False
-        lines = self._store.audit(tenant=ALL_TENANTS, record_id=_audit_id(session), limit=1)
+        lines = self._store.audit(tenant=ALL_TENANTS, record_id=_compute_audit_id(session), limit=1)
         if not [line async for line in lines]:
             return False
-        self._remember_signed_out(session)
+        self._remember_sign_out(session)
         return True
 
-    def _remember_signed_out(self, session: Session) -> None:
+    def _remember_sign_out(self, session: Session) -> None:
         now = self._clock()
         self._ended_until[session.id] = now + SESSION_SECONDS + 1
         while len(self._ended_until) > _MAX_REMEMBERED_SIGN_OUTS or next(iter(self._ended_until.values())) <= now:
             del self._ended_until[next(iter(self._ended_until))]
 
 
-def _audit_id(session: Session) -> str:
+def _compute_audit_id(session: Session) -> str:
     # A hash, since readers of the audit must not learn session ids.
     return f"signed-in:{hashlib.sha256(session.id.encode()).hexdigest()[:32]}"
 
 
 def set_cookie(response: Response, request: Request, text: str, *, is_secure: bool, root: str | None = None) -> None:
     """Set the session cookie. SameSite is Lax, so that links in notices find it."""
-    path = _cookie_path(request) if root is None else _quote_path(root)
+    path = _get_cookie_path(request) if root is None else _quote_path(root)
     response.set_cookie(
         COOKIE_NAME, text, max_age=SESSION_SECONDS, path=path, secure=is_secure, httponly=True, samesite="lax"
     )
@@ -152,10 +152,10 @@ def set_cookie(response: Response, request: Request, text: str, *, is_secure: bo
 
 def delete_cookie(response: Response, request: Request, *, is_secure: bool) -> None:
     """Delete the session cookie."""
-    response.delete_cookie(COOKIE_NAME, path=_cookie_path(request), secure=is_secure, httponly=True, samesite="lax")
+    response.delete_cookie(COOKIE_NAME, path=_get_cookie_path(request), secure=is_secure, httponly=True, samesite="lax")
 
 
-def _cookie_path(request: Request) -> str:
+def _get_cookie_path(request: Request) -> str:
     return _quote_path(str(request.scope.get("root_path", "")))
 
 
@@ -185,7 +185,7 @@ class FormTokens:
         return self._signer.verify(token, max_age_seconds=SESSION_SECONDS) == [session.id, subject]
 
 
-def cross_origin_problem(request: Request, base_origin: str | None = None) -> str | None:
+def find_cross_origin_reason(request: Request, base_origin: str | None = None) -> str | None:
     """Return why a changing request does not come from a page of the console; None if it does.
 
     Checks ``Sec-Fetch-Site``, or ``Origin`` where that is missing; without both the request is refused. ``base_origin``

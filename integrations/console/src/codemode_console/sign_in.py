@@ -14,10 +14,10 @@ from codemode.stores import ALL_TENANTS, InterruptStore
 from .auth import TokenAuth
 from .bodies import read_small_form
 from .errors import Problem
-from .principals import PRINCIPAL_SCOPE_KEY, Principal, audit_tenant
+from .principals import PRINCIPAL_SCOPE_KEY, Principal, get_audit_tenant
 from .rendering import render_page, wants_json
 from .sessions import COOKIE_NAME, ROOTS_KEY, TOKEN_FIELD, Clock, Sessions, delete_cookie, set_cookie
-from .web import Address, address_network, address_text
+from .web import Address, format_address, get_throttled_network
 
 MAX_FAILURES = 10
 FAILURE_WINDOW_SECONDS = 60.0
@@ -37,21 +37,21 @@ class FailureThrottle:
     def __len__(self) -> int:
         return len(self._failures)
 
-    def wait_seconds(self, key: str, now: float) -> int:
+    def compute_wait_seconds(self, key: str, now: float) -> int:
         """Return how long a key has to wait; 0 if it may fail now."""
-        failures = self._recent_failures(key, now)
+        failures = self._drop_old_failures(key, now)
         return max(1, math.ceil(failures[0] + FAILURE_WINDOW_SECONDS - now)) if len(failures) >= MAX_FAILURES else 0
 
     def count_failure(self, key: str, now: float) -> None:
         """Count a failure of a key."""
-        failures = self._recent_failures(key, now)
+        failures = self._drop_old_failures(key, now)
         failures.append(now)
         self._failures.pop(key, None)  # keeps the dict in order of the last failure
         self._failures[key] = failures
         while len(self._failures) > self._max_keys:
             del self._failures[next(iter(self._failures))]
 
-    def _recent_failures(self, key: str, now: float) -> deque[float]:
+    def _drop_old_failures(self, key: str, now: float) -> deque[float]:
         failures = self._failures.get(key)
         if failures is None:
             return deque(maxlen=MAX_FAILURES)
@@ -67,7 +67,7 @@ PATH = "/sign-in"
 MAX_NEXT_CHARACTERS = 2000
 
 
-class SignIn:
+class SignInHandler:
     """Signs users in by token, and throttles failures by network."""
 
     def __init__(self, auth: TokenAuth, sessions: Sessions, store: InterruptStore, clock: Clock) -> None:
@@ -77,40 +77,44 @@ class SignIn:
     async def __call__(self, request: Request, client: Address | None, *, is_secure: bool) -> Response:
         """Show the page or sign in. Raises `Problem`."""
         if request.method in ("GET", "HEAD"):
-            return self._sign_in_page(request, request.query_params.get("next", ""))
+            return self._render_sign_in_page(request, request.query_params.get("next", ""))
         if request.method != "POST":
             raise Problem(405, "Method not allowed", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
-        network, address = address_network(client), address_text(client)
+        network, address = get_throttled_network(client), format_address(client)
         authenticated = await self._auth.authenticate(_extract_token(fields.get("token", "")), request)
         if authenticated is None:
             # Random tokens cannot be guessed; the wait only keeps failures from filling the audit. A valid token is
             # accepted during it.
             now = self._clock()
-            if wait := self._throttle.wait_seconds(network, now):
+            if wait := self._throttle.compute_wait_seconds(network, now):
                 message = f"The token is unknown. Try again in {wait} seconds."
                 raise Problem(429, "Too many failed attempts", message, headers={"Retry-After": str(wait)})
             self._throttle.count_failure(network, now)
             await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
-            return self._sign_in_page(request, fields.get("next", ""), status=401, problem="The token is unknown.")
+            return self._render_sign_in_page(
+                request, fields.get("next", ""), status=401, problem="The token is unknown."
+            )
         user, key = authenticated
-        await self._store.note("signed_in", actor=user.name, tenant=audit_tenant(user), address=address)
+        await self._store.note("signed_in", actor=user.name, tenant=get_audit_tenant(user), address=address)
         _, cookie = self._sessions.start(key)
         await self._end_previous_session(request, address)
         response = _sign_in_response(request, _resolve_next_path(request, fields.get("next", "")))
-        set_cookie(response, request, cookie, is_secure=is_secure, root=_root_paths(request)[1])
+        set_cookie(response, request, cookie, is_secure=is_secure, root=_get_root_paths(request)[1])
         return response
 
-    def _sign_in_page(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
+    def _render_sign_in_page(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
         if status != 200 and wants_json(request):
             return JSONResponse({"error": {"status": status, "title": "Signing in failed", "message": problem}}, status)
         principal = request.scope.get(PRINCIPAL_SCOPE_KEY)
         values: dict[str, Any] = {
-            "next": safe_next(target, _root_path(request)),
+            "next": sanitize_next_path(target, _get_root_path(request)),
             "problem": problem,
             "user": principal.user.name if isinstance(principal, Principal) else None,
             # The cookie of a private path is not sent here; the page's script looks for that session.
-            "public_root": _root_paths(request)[0] if _root_path(request) != _root_paths(request)[1] else None,
+            "public_root": _get_root_paths(request)[0]
+            if _get_root_path(request) != _get_root_paths(request)[1]
+            else None,
             "is_automatic": principal is None and self._can_sign_in_automatically(request),
         }
         return render_page(request, "sign_in.html", status=status, **values)
@@ -127,7 +131,7 @@ class SignIn:
         session = await self._sessions.load(request.cookies.get(COOKIE_NAME))
         if session is not None:
             user = self._auth.find_by_session_key(session.key)
-            tenant = ALL_TENANTS if user is None else audit_tenant(user)
+            tenant = ALL_TENANTS if user is None else get_audit_tenant(user)
             await self._sessions.end(session, actor="" if user is None else user.name, tenant=tenant, address=address)
 
     async def sign_out(self, request: Request, principal: Principal, *, is_secure: bool) -> Response:
@@ -135,9 +139,9 @@ class SignIn:
         fields = await read_small_form(request)
         principal.require_form_token(fields.get(TOKEN_FIELD), "sign-out")
         user = principal.user
-        by: dict[str, Any] = {"actor": user.name, "tenant": audit_tenant(user), "address": principal.address}
+        by: dict[str, Any] = {"actor": user.name, "tenant": get_audit_tenant(user), "address": principal.address}
         await self._sessions.end(principal.session, **by)
-        response = RedirectResponse(_root_path(request) + PATH, 303)
+        response = RedirectResponse(_get_root_path(request) + PATH, 303)
         delete_cookie(response, request, is_secure=is_secure)
         return response
 
@@ -147,7 +151,7 @@ def _extract_token(text: str) -> str:
     return text.rpartition("#token=")[2].strip()
 
 
-def safe_next(text: str, root: str) -> str:
+def sanitize_next_path(text: str, root: str) -> str:
     """Return the path to open after sign-in: ``text`` if it is in this console, else the start page."""
     start = f"{root}/"
     # Browsers treat a backslash as a slash, drop tabs and line ends, and read // as another host.
@@ -157,24 +161,24 @@ def safe_next(text: str, root: str) -> str:
     return text if is_unambiguous and is_own and len(text) <= MAX_NEXT_CHARACTERS else start
 
 
-def _root_paths(request: Request) -> tuple[str, str]:
+def _get_root_paths(request: Request) -> tuple[str, str]:
     """Return the console's public path, and the path its caller uses: the private one for browsers."""
-    root = _root_path(request)
+    root = _get_root_path(request)
     public, private = request.scope.get(ROOTS_KEY, (root, root))
     is_browser = "mozilla/" in request.headers.get("user-agent", "").lower() or "sec-fetch-mode" in request.headers
     return public, private if is_browser else root
 
 
 def _resolve_next_path(request: Request, text: str) -> str:
-    public, private = _root_paths(request)
+    public, private = _get_root_paths(request)
     if text.startswith(f"{private}/"):
-        return safe_next(text, private)
-    return private + safe_next(text, public).removeprefix(public)
+        return sanitize_next_path(text, private)
+    return private + sanitize_next_path(text, public).removeprefix(public)
 
 
 def _sign_in_response(request: Request, target: str) -> Response:
     return JSONResponse({"signedIn": True}) if wants_json(request) else RedirectResponse(target, 303)
 
 
-def _root_path(request: Request) -> str:
+def _get_root_path(request: Request) -> str:
     return str(request.scope.get("root_path", ""))

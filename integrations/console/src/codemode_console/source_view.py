@@ -77,13 +77,13 @@ def create_program_view(text: str, call_locations: Sequence[CallLocation] = ()) 
     locations_by_line: dict[int, list[CallLocation]] = {}
     unplaced: list[CallLocation] = []
     for location in call_locations:
-        number = _find_line(location.line, spans, unusual_end_offsets)
+        number = _resolve_engine_line(location.line, spans, unusual_end_offsets)
         if number is None:
             unplaced.append(location)
         else:
             locations_by_line.setdefault(number, []).append(location)
     is_small = len(text) <= MAX_HIGHLIGHTED_CHARACTERS and len(spans) <= MAX_HIGHLIGHTED_LINES
-    numbered_lines = _highlight_lines(text, spans) if is_small else _plain_lines(text, spans, locations_by_line)
+    numbered_lines = _highlight_lines(text, spans) if is_small else _iterate_plain_lines(text, spans, locations_by_line)
     lines: list[ProgramLine] = []
     last_number = 0
     for number, code in numbered_lines:
@@ -116,7 +116,7 @@ def _find_line_spans(text: str) -> list[tuple[int, int]]:
     return [*spans, (start, len(text))] if start < len(text) or not spans else spans
 
 
-def _find_line(
+def _resolve_engine_line(
     engine_line: int | None, spans: Sequence[tuple[int, int]], unusual_end_offsets: Sequence[int]
 ) -> int | None:
     r"""Return the line that the engine means; None if it is ambiguous.
@@ -180,7 +180,7 @@ def _merge_styles(parts: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, 
     yield style, run_start, run_end
 
 
-def _plain_lines(
+def _iterate_plain_lines(
     text: str, spans: Sequence[tuple[int, int]], locations_by_line: dict[int, list[CallLocation]]
 ) -> Iterator[tuple[int, Markup]]:
     """Yield the first lines and those around pending calls, truncated."""
@@ -242,7 +242,7 @@ class CallSites:
                 return []
         return tokens
 
-    def start_line(self, name: str, line: int, column: int | None) -> int:
+    def find_start_line(self, name: str, line: int, column: int | None) -> int:
         """Return the line in which the call starts that the engine reports at this location."""
         if column is None or not 0 < line <= len(self._line_starts):
             return line
@@ -276,12 +276,12 @@ class CallSites:
         """Return whether the bracket here opens a call of the tool: ``name(`` or ``callTool("name"``."""
         if position == 0:
             return False
-        member_name = _last_name_part(name)
+        member_name = _get_last_name_part(name)
         preceding, following = self._tokens[position - 1], self._tokens[position + 1 : position + 2]
         if preceding[2] == "]" and position > 1:
-            return _string_content(self._tokens[position - 2]) == name
+            return _get_string_content(self._tokens[position - 2]) == name
         return preceding[2] == member_name or (
-            preceding[1] in Name and any(_string_content(token) == name for token in following)
+            preceding[1] in Name and any(_get_string_content(token) == name for token in following)
         )
 
 
@@ -293,12 +293,12 @@ def _is_bracket(kind: Any, text: str) -> bool:
     )
 
 
-def _string_content(token: _Token) -> str | None:
+def _get_string_content(token: _Token) -> str | None:
     _, kind, text = token
     return text[1:-1] if kind in String and len(text) > 1 else None
 
 
-def _last_name_part(name: str) -> str:
+def _get_last_name_part(name: str) -> str:
     return name.replace(":", ".").rpartition(".")[2]
 
 

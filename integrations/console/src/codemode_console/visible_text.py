@@ -45,7 +45,7 @@ class ExpandableExcerpt:
     rest: Excerpt | None
 
     @property
-    def characters(self) -> int:
+    def character_count(self) -> int:
         """The size on a page."""
         return len(self.beginning.text) + (0 if self.rest is None else len(self.rest.text))
 
@@ -190,14 +190,14 @@ def format_time(unix_ms: int) -> str:
     return f"{unix_ms} ms" if found is None else f"{found:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def time_element(unix_ms: int) -> Markup:
+def create_time_element(unix_ms: int) -> Markup:
     """Return a time as HTML; the script shows it in the viewer's time zone."""
-    return _time_element(unix_ms, format_time(unix_ms), "")
+    return _format_time_element(unix_ms, format_time(unix_ms), "")
 
 
-def age_element(unix_ms: int) -> Markup:
+def create_age_element(unix_ms: int) -> Markup:
     """Return a relative time as HTML, with the exact time on hover."""
-    return _time_element(unix_ms, format_age(unix_ms, time.time_ns() // 1_000_000), "ago")
+    return _format_time_element(unix_ms, format_age(unix_ms, time.time_ns() // 1_000_000), "ago")
 
 
 def format_age(unix_ms: int, now_ms: int) -> str:
@@ -215,7 +215,7 @@ def format_age(unix_ms: int, now_ms: int) -> str:
 _UNIT_SECONDS = {"min": 60, "h": 3600, "days": 86_400}
 
 
-def _time_element(unix_ms: int, text: str, style: str) -> Markup:
+def _format_time_element(unix_ms: int, text: str, style: str) -> Markup:
     moment = _to_datetime(unix_ms)
     if moment is None:
         return Markup("{}").format(format_time(unix_ms))

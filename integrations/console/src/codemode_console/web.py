@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from codemode.host.http_timeouts import protocol_with_header_timeout
+from codemode.host.http_timeouts import create_header_timeout_protocol
 from codemode.options.checked_fields import WrongTypeError
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ class TrustedProxies:
         return any(address in network for network in self._networks)
 
 
-def peer_address(connection: HTTPConnection) -> Address | None:
+def get_peer_address(connection: HTTPConnection) -> Address | None:
     """Return the peer's address; None on a Unix socket."""
     return None if connection.client is None else parse_address(connection.client.host)
 
 
-def client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Address | None:
+def resolve_client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Address | None:
     """Return the client's address: the peer, or the nearest untrusted one that trusted proxies report."""
-    address = peer_address(connection)
+    address = get_peer_address(connection)
     for text in _iterate_forwarded_addresses(connection):
         if address not in trusted:
             break
@@ -72,14 +72,14 @@ def client_address(connection: HTTPConnection, trusted: TrustedProxies) -> Addre
     return address
 
 
-def address_network(address: Address | None) -> str:
+def get_throttled_network(address: Address | None) -> str:
     """Return the network that is throttled as one client: the /64 of an IPv6 address."""
     if isinstance(address, IPv6Address):
         return str(IPv6Network((address, 64), strict=False))
     return "" if address is None else str(address)
 
 
-def address_text(address: Address | None) -> str | None:
+def format_address(address: Address | None) -> str | None:
     """Return an address for the audit."""
     return None if address is None else str(address)
 
@@ -112,7 +112,7 @@ _CONTENT_SECURITY_POLICY = (
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
+def create_security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
     """Return the headers of all responses; pages of ``embed_in`` may frame them. Raises `ValueError`."""
     if isinstance(embed_in, str):
         raise WrongTypeError(f"embed_in must be a list of origins, got the text {embed_in!r}")
@@ -187,7 +187,7 @@ class AllowedHosts:
         return host is not None and (host in self._names or parse_address(host) is not None)
 
 
-def route_path(scope: Scope) -> str:
+def get_route_path(scope: Scope) -> str:
     """Return the path below the mount point."""
     path, root = str(scope["path"]), str(scope.get("root_path", ""))
     is_below = path == root or path.startswith(f"{root}/")
@@ -211,7 +211,7 @@ async def drain_body(receive: Receive, max_bytes: int, max_seconds: float) -> No
                 max_bytes -= len(message.get("body", b""))
 
 
-class Server(uvicorn.Server):
+class SignalSafeServer(uvicorn.Server):
     """uvicorn server without access log and server header.
 
     SIGINT and SIGTERM only call `handle_signal`: uvicorn would raise them again and end the process too early.
@@ -228,7 +228,7 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=protocol_with_header_timeout(header_seconds),
+            http=create_header_timeout_protocol(header_seconds),
             lifespan="off",
             ws="none",
             access_log=False,
@@ -271,7 +271,7 @@ def open_server_socket(host: str, port: int) -> socket.socket:
     return socket.create_server((address, port), family=family, backlog=_SOCKET_BACKLOG)
 
 
-def socket_url(server_socket: socket.socket) -> str:
+def get_socket_url(server_socket: socket.socket) -> str:
     """Return the URL of a listening socket, such as ``http://[::1]:8765``."""
     host, port = server_socket.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

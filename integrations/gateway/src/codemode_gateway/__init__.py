@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from codemode.host.imports import lazy_names
+from codemode.host.imports import create_lazy_getattr
 
 if TYPE_CHECKING:
     from .config.loader import load_config, watch_config
@@ -52,4 +52,4 @@ _LATE = {
     "upstreams.upstream": "Upstream",
     "oauth.login_manager": "login logout SignInManager",
 }
-__getattr__ = lazy_names(__name__, _LATE)
+__getattr__ = create_lazy_getattr(__name__, _LATE)

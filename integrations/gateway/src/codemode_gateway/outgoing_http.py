@@ -10,7 +10,7 @@ import httpx2
 
 
 @cache
-def tls_context() -> ssl.SSLContext:
+def get_tls_context() -> ssl.SSLContext:
     """Return the default TLS context of httpx2, created once from the environment."""
     return httpx2.create_ssl_context()
 
@@ -38,7 +38,7 @@ async def send_following_redirects(
     for _ in range(MAX_REDIRECTS + 1):
         response = await send(request)
         try:
-            following = follow_redirect(request, response)
+            following = create_redirected_request(request, response)
         except RefusedRedirectError:
             await response.aclose()
             raise
@@ -50,7 +50,7 @@ async def send_following_redirects(
     raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, last to {describe_url(request.url)}")
 
 
-def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
+def create_redirected_request(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
     """Return the request to the target of a redirect, or None if the response is not a redirect.
 
     Redirects within the origin, and from http to https on the same host (also with 301 and 302), keep method, headers
@@ -65,7 +65,7 @@ def follow_redirect(request: httpx2.Request, response: httpx2.Response) -> httpx
         raise RefusedRedirectError("it redirects to an invalid URL") from None
     target_text = describe_url(target)
     if not is_trusted_redirect(url, target) or (target.userinfo and target.userinfo != url.userinfo):
-        raise RefusedRedirectError(_describe_refusal(url, target, target_text))
+        raise RefusedRedirectError(_describe_refused_redirect(url, target, target_text))
     is_kept = (
         status in _METHOD_KEEPING_STATUSES
         or request.method == "GET"
@@ -99,7 +99,7 @@ def describe_url(url: httpx2.URL) -> str:
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_URL_CHARACTERS]
 
 
-def _describe_refusal(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
+def _describe_refused_redirect(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
     if url.host == target.host and url.scheme == "https" and target.scheme == "http":
         secured = describe_url(target.copy_with(scheme="https", port=url.port))
         return (

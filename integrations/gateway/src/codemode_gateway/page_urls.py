@@ -46,7 +46,7 @@ def get_page_host(url: object) -> str:
     return f"[{_normalize_ipv6(host)}]"
 
 
-def is_page_url(url: object) -> bool:
+def is_safe_page_url(url: object) -> bool:
     """Return whether a person may be asked to open ``url``."""
     try:
         get_page_host(url)

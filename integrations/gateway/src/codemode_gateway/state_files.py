@@ -45,15 +45,15 @@ _log = logging.getLogger("codemode.mcp")
 _last_cleanups: dict[Path, float] = {}
 
 
-def is_unused(status: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
+def is_file_unused(status: os.stat_result, seconds: float = UNUSED_SECONDS) -> bool:
     """Return whether a file is unused for ``seconds``."""
     return time.time() - status.st_mtime > seconds
 
 
-def note_use(path: Path) -> None:
+def mark_file_used(path: Path) -> None:
     """Update the modification time of a used file, at most once a day. Ignores files of other users."""
     with suppress(OSError):
-        if is_unused(path.lstat(), _CLEANUP_INTERVAL_SECONDS):
+        if is_file_unused(path.lstat(), _CLEANUP_INTERVAL_SECONDS):
             os.utime(path)
 
 
@@ -92,7 +92,7 @@ class PrivateTables:
             weakref.finalize(self, self._memory.close).atexit = False
 
     @property
-    def stamp(self) -> object:
+    def change_stamp(self) -> object:
         """A value that changes whenever the file is written."""
         try:
             status = None if self._path is None else self._path.stat()
@@ -112,7 +112,7 @@ class PrivateTables:
                 with self._lock, self._memory:
                     yield self._create_tables(self._memory)
                 return
-            with closing(_connect(self._path or Path(), writes=writes)) as file, file:
+            with closing(_open_or_create_database(self._path or Path(), writes=writes)) as file, file:
                 yield self._create_tables(file)
         except sqlite3.Error as error:
             raise OSError(f"{self._path} cannot be used: {error}") from error
@@ -123,7 +123,7 @@ class PrivateTables:
         return file
 
 
-def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
+def _open_or_create_database(path: Path, *, writes: bool) -> sqlite3.Connection:
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -147,26 +147,28 @@ _DAY_SECONDS = 86_400
 _INACTIVE_PRINCIPALS = "SELECT name FROM principals WHERE day < ?"
 
 
-def today() -> int:
+def get_current_day() -> int:
     """Return the current day as a number since 1970."""
     return int(time.time()) // _DAY_SECONDS
 
 
-def is_use_noted(file: sqlite3.Connection, principal: str) -> bool:
+def is_use_recorded(file: sqlite3.Connection, principal: str) -> bool:
     """Return whether today's use by a principal is already noted."""
-    cursor = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, today()))
+    cursor = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, get_current_day()))
     return cursor.fetchone() is not None
 
 
-def note_table_use(file: sqlite3.Connection, principal: str, *tables: str) -> None:
+def record_use_and_prune_tables(file: sqlite3.Connection, principal: str, *tables: str) -> None:
     """Note a principal's use today, and delete rows in ``tables`` of principals unused for 90 days.
 
     Call it once a day, within a transaction. Principals without a note count as used today.
     """
     for table in tables:
-        file.execute(f"INSERT OR IGNORE INTO principals SELECT DISTINCT principal, ? FROM {table}", (today(),))
-    file.execute("INSERT OR REPLACE INTO principals VALUES (?, ?)", (principal, today()))
-    before = (today() - int(UNUSED_SECONDS) // _DAY_SECONDS,)
+        file.execute(
+            f"INSERT OR IGNORE INTO principals SELECT DISTINCT principal, ? FROM {table}", (get_current_day(),)
+        )
+    file.execute("INSERT OR REPLACE INTO principals VALUES (?, ?)", (principal, get_current_day()))
+    before = (get_current_day() - int(UNUSED_SECONDS) // _DAY_SECONDS,)
     for table in tables:
         file.execute(f"DELETE FROM {table} WHERE principal IN ({_INACTIVE_PRINCIPALS})", before)
     file.execute(f"DELETE FROM principals WHERE name IN ({_INACTIVE_PRINCIPALS})", before)

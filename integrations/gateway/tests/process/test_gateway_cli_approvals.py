@@ -54,9 +54,9 @@ class Waiting:
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
         self.path = folder / "codemode" / "gateway.sqlite"
         self.path.parent.mkdir()
-        self.record_id, self.calls = asyncio.run(self._put())
+        self.record_id, self.calls = asyncio.run(self._wait_and_enqueue())
 
-    async def _put(self) -> tuple[str, list[str]]:
+    async def _wait_and_enqueue(self) -> tuple[str, list[str]]:
         schema = {
             "type": "object",
             "properties": {"order": {"type": "string", "maxLength": 3}, "note": {"type": "string"}},
@@ -87,7 +87,7 @@ class Waiting:
 
     def remembered(self) -> list[Any]:
         """Return what always holds, as the gateways of the folder read it."""
-        found = RememberedAnswers(self.path.parent).list_always()
+        found = RememberedAnswers(self.path.parent).list_permanent_answers()
         return [(one.principal, one.server, one.tool, one.definition_digest) for one in found]
 
     def decided(self) -> list[Any]:
@@ -281,7 +281,7 @@ def test_what_another_has_decided_meanwhile_stands_and_is_told_with_the_way_out(
 def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
     waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ):
-    listed = mcp_approvals._list_waiting
+    listed = mcp_approvals._list_waiting_records
 
     async def decided_then(store: Any) -> Any:
         found = await listed(store)
@@ -290,8 +290,8 @@ def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
 
     async def found() -> None:
         async with SqliteInterruptStore(waiting.path) as store:
-            await mcp_approvals._find_calls(store, argparse.Namespace(id=waiting.record_id, config=None))
+            await mcp_approvals._find_run_and_calls(store, argparse.Namespace(id=waiting.record_id, config=None))
 
-    monkeypatch.setattr(mcp_approvals, "_list_waiting", decided_then)
+    monkeypatch.setattr(mcp_approvals, "_list_waiting_records", decided_then)
     with pytest.raises(UsageError, match=r"no pending call or run has the id .*lists pending calls"):
         asyncio.run(found())

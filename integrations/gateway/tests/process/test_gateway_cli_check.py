@@ -89,7 +89,7 @@ def test_what_keeps_every_program_from_running_is_a_problem(
     async def refused(*_: Any) -> dict[str, Any]:
         return {"result": None, "diagnostics": [{"severity": "error", "message": "no worker can start"}]}
 
-    monkeypatch.setattr("codemode_gateway.cli.server_commands.run_as_client", refused)
+    monkeypatch.setattr("codemode_gateway.cli.server_commands.run_program_as_client", refused)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"docs": entry(tmp_path, "docs", DOCS)}}))

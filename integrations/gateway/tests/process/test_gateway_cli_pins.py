@@ -14,7 +14,7 @@ import mcp_types as types
 import pytest
 from codemode_gateway import ServerConfig
 from codemode_gateway.cli import command_context as mcp_terminal
-from codemode_gateway.tool_history.tool_pins import Pins
+from codemode_gateway.tool_history.tool_pins import ToolPins
 from controlling_terminal import Person, PersonHere
 from warm_commands import GATEWAYS
 
@@ -33,7 +33,7 @@ class Changed:
         self.arguments = ["mcp", "--config", str(config), "pins"]
         self.command = [sys.executable, "-W", "error", "-m", "codemode", *self.arguments]
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
-        self.pins = Pins(folder / "codemode")
+        self.pins = ToolPins(folder / "codemode")
         self.list("it looks", "look")
         self.list(HIDES, "look", "come")
 
@@ -54,7 +54,7 @@ class Changed:
     @property
     def waiting(self) -> int:
         """How many tools wait for a person."""
-        (one,) = self.pins.list_servers()
+        (one,) = self.pins.list_server_pins()
         return len(one.differences)
 
 

@@ -54,7 +54,7 @@ class Kept:
     @property
     def left(self) -> list[tuple[str, str, str]]:
         """What always holds, as gateways of the folder read it."""
-        return [(one.principal, one.server, one.tool) for one in self.remembered.list_always()]
+        return [(one.principal, one.server, one.tool) for one in self.remembered.list_permanent_answers()]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.gateway.principals import LOCAL, Principal, pool_share_of
+from codemode_gateway.gateway.principals import LOCAL, Principal, get_pool_share
 from gateway_clients import gateway_over
 
 from codemode import ModuleServer, Tool, WorkerPool
@@ -46,9 +46,9 @@ def test_programs_of_one_user_leave_room_for_those_of_another(most: int, tmp_pat
 
 def test_the_one_user_of_a_gateway_has_all_workers():
     with WorkerPool({"max_workers": 4}) as pool:
-        assert pool_share_of(pool, LOCAL) is pool
-        assert pool_share_of(None, LOCAL) is None
-        share = pool_share_of(pool, Principal("ana"))
-        assert share is pool_share_of(pool, Principal("ana", "a session"))
+        assert get_pool_share(pool, LOCAL) is pool
+        assert get_pool_share(None, LOCAL) is None
+        share = get_pool_share(pool, Principal("ana"))
+        assert share is get_pool_share(pool, Principal("ana", "a session"))
         assert share is not None
         assert share.options.max_workers == 2

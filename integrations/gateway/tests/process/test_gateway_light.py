@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from codemode_gateway import load_config
-from codemode_gateway.upstreams.tool_listing import ListCache, load_listing
+from codemode_gateway.upstreams.tool_listing import ListCache, restore_listing
 
 LATER = (
     "jwt",
@@ -75,7 +75,7 @@ def test_the_first_list_comes_from_the_cache_without_what_runs_programs_and_star
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"clock": {"command": "no-such-command"}}}))
     schema = {"type": "object", "properties": {"zone": {"type": "string"}}, "required": ["zone"]}
-    listing = load_listing({}, [{"name": "tell_the_time", "inputSchema": schema}])
+    listing = restore_listing({}, [{"name": "tell_the_time", "inputSchema": schema}])
     (server,) = load_config(config, state_folder=tmp_path).servers
     asyncio.run(ListCache(tmp_path / "lists", "local").write(server, listing))
     command = [sys.executable, "-c", LISTING, str(config), str(tmp_path)]

@@ -225,13 +225,13 @@ def test_modules_import_operations(api: Api):
 
 def test_an_operation_whose_definition_has_changed_is_not_called_under_a_pin(api: Api, tmp_path: Path):
     from codemode_gateway import UpstreamHooks
-    from codemode_gateway.tool_history.tool_pins import Pins
+    from codemode_gateway.tool_history.tool_pins import ToolPins
 
     file = tmp_path / "tracker.json"
     js = {"js": "return await tools.tracker_issues_get({ number: 7 }).catch((error) => error.message)"}
 
     async def run() -> Any:
-        pins = Pins(tmp_path)
+        pins = ToolPins(tmp_path)
         hooks = UpstreamHooks(
             filter_tools=pins.filter_tools, get_notes=pins.get_notes, get_filter_revision=pins.get_revision
         )

@@ -123,8 +123,8 @@ async def test_tools_that_change_are_kept_away_until_a_person_has_seen_how(tmp_p
             while not told(blocked := await run(client, "notes.touch ? await notes.touch({}) : 2")):
                 pass  # the list that was kept is the old one until the server has started
         assert "greet" not in blocked.get("declarations", "")
-        (shown,) = tool_pins.Pins(state).list_servers()
+        (shown,) = tool_pins.ToolPins(state).list_server_pins()
         assert [one.tool for one in shown.differences] == ["greet", "list_issues", "touch"]
-        assert tool_pins.Pins(state).approve("notes", shown.token) == 3
+        assert tool_pins.ToolPins(state).approve_current_tools("notes", shown.token) == 3
         last = await run(client, "await notes.touch({})")
         assert (last["result"], told(last)) == ("touched", False)

@@ -69,7 +69,7 @@ class RawClient:
     def close(self) -> None:
         self._stdin.close()
 
-    def hang_up(self) -> None:
+    def close_channel(self) -> None:
         transport: Any = vars(self.process)["_transport"]
         transport.get_pipe_transport(1).close()
 
@@ -203,7 +203,7 @@ def test_the_gateway_ends_with_its_client_and_when_it_is_told_to(tmp_path: Path,
             children = children_of(client.process.pid)
             if how == "closed pipes":
                 client.close()
-                client.hang_up()
+                client.close_channel()
             else:
                 client.process.send_signal(how)
             code, rest = await client.ended()

@@ -146,9 +146,9 @@ def refused_calls(hook: Any) -> tuple[int, int]:
 
 
 def pid_of(upstream: Upstream) -> int:
-    connection = upstream._link.open_connection
+    connection = upstream._link.connection_if_open
     assert connection is not None
-    streams: Any = connection._transport.was_not_read
+    streams: Any = connection._transport.was_nothing_read_after
     return streams.__self__.pid
 
 
@@ -166,7 +166,7 @@ def test_a_call_after_the_death_of_its_server_is_made_by_another_whatever_has_be
             upstream = connected.upstream("odd")
             await upstream.tools()
             for turns in range(8):
-                connection, pid = upstream._link.open_connection, pid_of(upstream)
+                connection, pid = upstream._link.connection_if_open, pid_of(upstream)
                 os.kill(pid, 9)
                 while not is_gone(pid):  # the event loop hears of nothing meanwhile
                     os.sched_yield()
@@ -176,7 +176,7 @@ def test_a_call_after_the_death_of_its_server_is_made_by_another_whatever_has_be
                     await upstream.refresh()
                 else:
                     assert (await upstream.call("note", {"text": "x"})).content[0]["text"] == NOTED
-                assert upstream._link.open_connection is not connection
+                assert upstream._link.connection_if_open is not connection
 
     within(work())
     log = (tmp_path / "log").read_text().splitlines()

@@ -114,7 +114,7 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     trusting = ssl.create_default_context(cadata=certificate.decode())
-    monkeypatch.setattr(http_client, "tls_context", lambda: trusting)
+    monkeypatch.setattr(http_client, "get_tls_context", lambda: trusting)
     return context
 
 

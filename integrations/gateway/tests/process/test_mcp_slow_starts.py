@@ -96,7 +96,7 @@ def test_the_last_lines_on_stderr_are_in_the_reason(tmp_path: Path):
         transport = create_transport(config, SecretRedactor(), None)
         connection = Connection(transport, lambda requests: asking.create_session(requests, nothing), "odd")
         opening: asyncio.Task[None] | Awaitable[None] = asyncio.ensure_future(connection.open(None, 60))
-        await until(lambda: "please wait" in transport.stderr_tail())
+        await until(lambda: "please wait" in transport.get_last_output())
         said = connection._timeout_message(60)
         await connection.aclose()
         with pytest.raises(asyncio.CancelledError):

@@ -402,7 +402,7 @@ def test_time_stands_still_while_a_person_is_asked():
     clocks = []
 
     async def answer(*_):
-        clocks.extend(clock.is_paused for clock in asking.clocks)
+        clocks.extend(clock.is_paused for clock in asking.call_timeouts)
         return {"action": "decline"}
 
     async def work():
@@ -447,14 +447,14 @@ def test_the_policy_of_a_configuration_holds_without_a_gateway_too(policy):
 
 def test_a_server_that_starts_and_ends_again_is_not_looked_for_all_the_time(monkeypatch):
     started: list[str] = []
-    start = reconnecting.ReconnectingConnection._start
+    start = reconnecting.ReconnectingConnection._try_open_connection
 
     def counted(one):
         started.append(one.state)
         return start(one)
 
     monkeypatch.setattr(reconnecting, "_BACKOFF_SECONDS", (0.0, 0.0, 30.0))
-    monkeypatch.setattr(reconnecting.ReconnectingConnection, "_start", counted)
+    monkeypatch.setattr(reconnecting.ReconnectingConnection, "_try_open_connection", counted)
 
     async def work():
         async with connect(of(quick("die_of=tools/list"))) as connected:

@@ -75,7 +75,7 @@ def test_what_cannot_be_started_says_what_stands_in_the_way(args, cwd, at):
 
 
 def test_a_server_that_has_ended_before_anybody_hears_that_it_began_says_why(monkeypatch):
-    read = ProcessSupervisor._read
+    read = ProcessSupervisor._receive_messages
 
     def read_late(guard):
         """Hear that a server has begun when it can be heard too that it has ended, as on a machine that stood still."""
@@ -87,7 +87,7 @@ def test_a_server_that_has_ended_before_anybody_hears_that_it_began_says_why(mon
             time.sleep(0.001)
         read(guard)
 
-    monkeypatch.setattr(ProcessSupervisor, "_read", read_late)
+    monkeypatch.setattr(ProcessSupervisor, "_receive_messages", read_late)
 
     async def work():
         async with connect(of(quick("crash"))) as connected:

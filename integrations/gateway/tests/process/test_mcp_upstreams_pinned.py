@@ -15,7 +15,7 @@ from codemode_gateway import GatewayConfig, ServerConfig, UpstreamHooks, connect
 from codemode_gateway.approvals.remembered_answers import RememberedAnswers, create_approval_hook
 from codemode_gateway.config.model import PinMode
 from codemode_gateway.gateway.principals import LOCAL, CallOrigin
-from codemode_gateway.tool_history.tool_pins import Pins
+from codemode_gateway.tool_history.tool_pins import ToolPins
 from waiting import within
 
 from codemode import CallContext, create_modules_tool
@@ -71,7 +71,7 @@ def logged(folder: Path, line: str) -> int:
 
 
 def connected(folder: Path, config: ServerConfig) -> Any:
-    pins = Pins(folder)
+    pins = ToolPins(folder)
     hooks = UpstreamHooks(
         filter_tools=pins.filter_tools,
         get_notes=pins.get_notes,
@@ -147,7 +147,7 @@ def test_a_change_on_an_open_connection_counts_from_the_next_call_on(tmp_path: P
                 with pytest.raises(CodeModeToolError, match="has changed since it was first used") as caught:
                     await upstream.call(name, {})
                 assert caught.value.code == "TOOLS_CHANGED"
-            assert Pins(tmp_path).approve("s") == 2
+            assert ToolPins(tmp_path).approve_current_tools("s") == 2
             assert not (await upstream.call("send", {})).is_error, "approved while the gateway runs"
 
     within(work())

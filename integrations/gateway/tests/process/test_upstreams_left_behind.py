@@ -35,7 +35,7 @@ async def _died(upstream: Upstream) -> None:
 async def _never_began(upstream: Upstream) -> None:
     with pytest.raises(CodeModeToolError):
         await upstream.call("echo", {"text": "x"})
-    upstream._link.retry()
+    upstream._link.allow_immediate_retry()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from codemode_gateway.gateway.principals import CallOrigin
 from codemode_gateway.passthrough.handlers import add_log_level_handler, create_capability_middleware, create_handlers
 from codemode_gateway.passthrough.logs import Hide, identity
 from codemode_gateway.passthrough.proxy import PassthroughProxy
-from codemode_gateway.upstreams.connection import LogLevel
+from codemode_gateway.upstreams.connection import UpstreamLogLevel
 from mcp import Client
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.shared.exceptions import MCPError
@@ -35,7 +35,7 @@ class FakeUpstream:
         self.passed: PassthroughProxy | None = None
         self.client: Client | None = None
         self.context: Any = None
-        self._log_level = LogLevel(lambda: None if self.passed is None else self.passed.logs.level)
+        self._log_level = UpstreamLogLevel(lambda: None if self.passed is None else self.passed.logs.level)
         self._serving: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
 
@@ -46,7 +46,7 @@ class FakeUpstream:
         if self.client is None:
             self.starts += 1
             ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-            self._serving = asyncio.create_task(self._serve(ready))
+            self._serving = asyncio.create_task(self._serve_gateway(ready))
             await asyncio.wait([ready, self._serving], return_when=asyncio.FIRST_COMPLETED)
             self.client = ready.result() if ready.done() else await self._serving  # type: ignore[func-returns-value]
             assert self.client is not None
@@ -59,7 +59,7 @@ class FakeUpstream:
 
     async def ask_for_log(self) -> None:
         if self.client is not None:
-            await self._log_level.send(self.client.session)
+            await self._log_level.send_if_changed(self.client.session)
 
     def keep_running(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -71,7 +71,7 @@ class FakeUpstream:
             await self._serving
             self._is_over, self._serving = asyncio.Event(), None
 
-    async def _serve(self, ready: asyncio.Future[Client]) -> None:
+    async def _serve_gateway(self, ready: asyncio.Future[Client]) -> None:
         async with Client(
             self.server,
             mode=self.mode,

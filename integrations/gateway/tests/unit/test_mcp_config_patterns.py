@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codemode_gateway import ServerConfig, load_config
-from codemode_gateway.config.patterns import describe_unmatched_patterns, get_patterns
+from codemode_gateway.config.patterns import describe_unmatched_patterns, get_tool_patterns
 
 
 def servers(top: dict[str, Any], **entries: Any) -> dict[str, ServerConfig]:
@@ -30,10 +30,10 @@ def test_each_pattern_that_matches_no_tool_is_named_by_its_key_with_the_nearest_
     config = servers({}, one={"codemode": {"approval": {"Read": "never", "*": "always"}, "tools": {"allow": ["wr*"]}}})[
         "one"
     ]
-    assert describe_unmatched_patterns(get_patterns(config), {"read", "write", "reads"}) == [
+    assert describe_unmatched_patterns(get_tool_patterns(config), {"read", "write", "reads"}) == [
         'approval: "Read" matches no tool; did you mean "read"?'
     ]
-    assert describe_unmatched_patterns(get_patterns(config), {"x"}) == [
+    assert describe_unmatched_patterns(get_tool_patterns(config), {"x"}) == [
         'approval: "Read" matches no tool',
         'tools.allow: "wr*" matches no tool',
     ]

@@ -11,7 +11,7 @@ import pytest
 from codemode_gateway import ConfigError, GatewayConfig, ServerConfig, load_config
 from suite import each_row
 
-from codemode.trace.unseen import is_visible
+from codemode.trace.unseen import has_only_visible_characters
 
 Reading = Callable[..., GatewayConfig]
 
@@ -288,7 +288,7 @@ def test_a_server_that_is_no_object(entry: Any):
 def test_a_name_that_cannot_be_shown(name: str):
     told = problems({"mcpServers": {name: {"command": "x"}}})[0]
     assert "a server name has 1 to 128 visible characters" in told
-    assert is_visible(told)
+    assert has_only_visible_characters(told)
     assert len(told) < 400
 
 

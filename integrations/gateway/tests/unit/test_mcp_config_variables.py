@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from codemode_gateway import load_config, state_folder
 from codemode_gateway.config.config_file import ConfigFieldError
-from codemode_gateway.config.substitution import Variables, get_input_variable
+from codemode_gateway.config.substitution import Variables, get_input_variable_name
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -105,7 +105,7 @@ def test_no_text_breaks_it(text: str):
 
 @pytest.mark.parametrize(("name", "variable"), [("api-key", "API_KEY"), ("a.b c", "A_B_C"), ("K1", "K1"), ("é", "_")])
 def test_the_environment_variable_of_an_input(name: str, variable: str):
-    assert get_input_variable(name) == f"CODEMODE_INPUT_{variable}"
+    assert get_input_variable_name(name) == f"CODEMODE_INPUT_{variable}"
 
 
 def test_inputs_come_first_from_whoever_loads_then_from_the_environment_then_from_the_file():

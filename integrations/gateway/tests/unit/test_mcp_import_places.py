@@ -11,7 +11,7 @@ from codemode_gateway import ConfigError, load_config
 from codemode_gateway.client_configs.importing import (
     ClientEnvironment,
     ImportedServers,
-    import_servers,
+    collect_importable_servers,
     list_client_files,
 )
 from codemode_gateway.client_configs.text_files import add_server, parse_config_servers
@@ -29,7 +29,7 @@ def taken(
     path = list_client_files(client, machine)[0].path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(said if isinstance(said, str) else json.dumps(said))
-    return import_servers(client, machine, folder=folder)
+    return collect_importable_servers(client, machine, folder=folder)
 
 
 def kept_for(*folders: Path, **own: Any) -> dict[str, Any]:

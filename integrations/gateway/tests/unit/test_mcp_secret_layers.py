@@ -52,11 +52,11 @@ def test_whatever_comes_in_whatever_order_is_found_at_once_and_stays_so(fixed: i
             if step == "merge":
                 later.happens()
             elif step == "again":
-                secrets.add(*map(secret, range(min(number, count))))
+                secrets.add_secrets(*map(secret, range(min(number, count))))
             else:
                 new = range(count, count + number)
                 for several in [new] if step == "many" else [range(one, one + 1) for one in new]:
-                    secrets.add(*map(secret, several))
+                    secrets.add_secrets(*map(secret, several))
                     assert_hidden(secrets, several)
                 count += number
             assert_hidden(secrets, range(count))
@@ -73,14 +73,14 @@ def test_what_comes_while_all_is_put_together_is_not_lost(monkeypatch: pytest.Mo
     monkeypatch.setattr(redaction.BackgroundThreads, "submit", lambda errands, work: later.send(errands, work))
     secrets = SecretRedactor()
     for number in range(8):
-        secrets.add(secret(number), owner="one" if number == 0 else "")
+        secrets.add_secrets(secret(number), owner="one" if number == 0 else "")
 
     def forms_of(texts: Any) -> Any:
         found = real(texts)
         monkeypatch.setattr(redaction, "create_search_texts", real)
-        secrets.add(*map(secret, range(100, 116)), owner="one")  # of whom only 16 are kept
-        secrets.add(secret(0), owner="one")
-        secrets.add(secret(20))
+        secrets.add_secrets(*map(secret, range(100, 116)), owner="one")  # of whom only 16 are kept
+        secrets.add_secrets(secret(0), owner="one")
+        secrets.add_secrets(secret(20))
         return found
 
     monkeypatch.setattr(redaction, "create_search_texts", forms_of)
@@ -102,7 +102,7 @@ def test_nobody_who_brings_one_puts_all_of_them_together(monkeypatch: pytest.Mon
     secrets = SecretRedactor(map(secret, range(1_000)))
     monkeypatch.setattr(redaction, "SecretSearch", Search)
     for number in range(1_000, 1_100):
-        secrets.add(secret(number))
+        secrets.add_secrets(secret(number))
         assert_hidden(secrets, [number])
     assert is_merged.wait(BOUND)
     a_few = len(redaction.create_search_texts(map(secret, range(40))))

@@ -163,7 +163,7 @@ def test_without_secrets_nothing_is_copied():
 def looks_of(secrets: SecretRedactor, text: str) -> int:
     """Count the places of a text that are looked at closely."""
     looks = 0
-    real = redaction.SecretSearch._match_at
+    real = redaction.SecretSearch._find_match_at
 
     def counted(search: redaction.SecretSearch, text: str, start: int) -> str | None:
         nonlocal looks
@@ -171,7 +171,7 @@ def looks_of(secrets: SecretRedactor, text: str) -> int:
         return real(search, text, start)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(redaction.SecretSearch, "_match_at", counted)
+        patched.setattr(redaction.SecretSearch, "_find_match_at", counted)
         secrets.redact_text(text)
     return looks
 
@@ -202,8 +202,8 @@ def test_large_values_leave_the_loop(monkeypatch: pytest.MonkeyPatch):
 def test_tokens_are_added_while_it_is_in_use():
     secrets = SecretRedactor(["hunter2-hunter2"])
     assert "fresh-token-1" in secrets.redact_text("fresh-token-1")
-    secrets.add("fresh-token-1")
-    secrets.add("fresh-token-1", "hunter2-hunter2")
+    secrets.add_secrets("fresh-token-1")
+    secrets.add_secrets("fresh-token-1", "hunter2-hunter2")
     assert secrets.redact_text("fresh-token-1 hunter2-hunter2") == f"{REPLACEMENT} {REPLACEMENT}"
     assert "hunter2" not in repr(secrets)
     assert "fresh" not in repr(secrets)
@@ -254,10 +254,10 @@ def test_guards_of_logs_may_end_in_any_order(turn: Callable[[list[Any]], Iterabl
 
 def test_whoever_has_new_tokens_all_the_time_drives_out_their_own_alone():
     secrets = SecretRedactor()
-    secrets.add("client-secret-1")
-    secrets.add("quiet-token-1", owner="quiet")
+    secrets.add_secrets("client-secret-1")
+    secrets.add_secrets("quiet-token-1", owner="quiet")
     for number in range(50):
-        secrets.add(f"loud-token-{number}-end", owner="loud")
+        secrets.add_secrets(f"loud-token-{number}-end", owner="loud")
     told = secrets.redact_text("client-secret-1 quiet-token-1 loud-token-49-end loud-token-34-end loud-token-33-end")
     assert told == "[secret] [secret] [secret] [secret] loud-token-33-end"
 
@@ -266,7 +266,7 @@ def test_a_token_that_is_given_again_is_the_last_one():
     secrets = SecretRedactor()
     more = [f"more-token-{number}" for number in range(15)]
     for text in ("first-token-1", *more, "first-token-1", "another-token-1"):
-        secrets.add(text, owner="one")
+        secrets.add_secrets(text, owner="one")
     assert secrets.redact_text("first-token-1 more-token-0") == "[secret] more-token-0"
 
 
@@ -274,9 +274,9 @@ def test_what_many_owners_have_is_bounded_and_the_configurations_stays(monkeypat
     monkeypatch.setattr(secrets_of_config, "_MAX_ADDED", 40)
     monkeypatch.setattr(redaction, "_MAX_RECENT", 100)  # what is forgotten is so at once
     secrets = SecretRedactor()
-    secrets.add("client-secret-1")
+    secrets.add_secrets("client-secret-1")
     for owner in range(30):
-        secrets.add(f"token-{owner}-a-end", f"token-{owner}-b-end", owner=str(owner))
+        secrets.add_secrets(f"token-{owner}-a-end", f"token-{owner}-b-end", owner=str(owner))
     assert repr(secrets) == "<Secrets: 41>"
     told = secrets.redact_text("client-secret-1 token-29-a-end token-10-a-end token-9-b-end")
     assert told == "[secret] [secret] [secret] token-9-b-end"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from codemode_gateway.page_urls import PageURLError, get_page_host, is_page_url
+from codemode_gateway.page_urls import PageURLError, get_page_host, is_safe_page_url
 
 SHOWN = {
     "https://accounts.example/o?next=https://evil.example/@x": "accounts.example",
@@ -53,11 +53,11 @@ REFUSED = [
 def test_page_host_names_the_host_as_a_browser_reads_it():
     for url, host in SHOWN.items():
         assert get_page_host(url) == host, url
-        assert is_page_url(url), url
+        assert is_safe_page_url(url), url
 
 
 def test_ambiguous_urls_are_refused_with_a_reason():
-    assert [url for url in REFUSED if is_page_url(url)] == []
+    assert [url for url in REFUSED if is_safe_page_url(url)] == []
     for url in REFUSED:
         with pytest.raises(PageURLError, match="must"):
             get_page_host(url)

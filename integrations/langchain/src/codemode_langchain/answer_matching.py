@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from codemode.plugins import forkable_lock
 
 from .approvals import Question
-from .checkpoints import clear_plain_answer, clear_plain_answer_async, save_result, save_result_async
+from .checkpoints import clear_resume_value, clear_resume_value_async, save_result, save_result_async
 from .langgraph_internals import NAMESPACE, SCRATCHPAD, NodeContext, get_node_context
 from .node_tasks import compute_digest
 
@@ -58,10 +58,10 @@ def ask_person(question: Question, node: RunnableConfig) -> dict[str, Any]:
     allows.
     """
     config = _get_config()
-    given_answer = _take_given_answer(config, node, question.value)
+    given_answer = _take_matching_answer(config, node, question.value)
     if given_answer is not None and given_answer.loop is not None:
-        clear_plain_answer(given_answer.loop)
-    answer = {"of": question.key, "answer": _interrupt(config, question, given_answer)}
+        clear_resume_value(given_answer.loop)
+    answer = {"of": question.key, "answer": _ask_by_interrupt(config, question, given_answer)}
     save_result(config, answer)
     return answer
 
@@ -69,10 +69,10 @@ def ask_person(question: Question, node: RunnableConfig) -> dict[str, Any]:
 async def ask_person_async(question: Question, node: RunnableConfig) -> dict[str, Any]:
     """Do what `ask_person` does without blocking."""
     config = _get_config()
-    given_answer = _take_given_answer(config, node, question.value)
+    given_answer = _take_matching_answer(config, node, question.value)
     if given_answer is not None and given_answer.loop is not None:
-        await clear_plain_answer_async(given_answer.loop)
-    answer = {"of": question.key, "answer": _interrupt(config, question, given_answer)}
+        await clear_resume_value_async(given_answer.loop)
+    answer = {"of": question.key, "answer": _ask_by_interrupt(config, question, given_answer)}
     await save_result_async(config, answer)
     return answer
 
@@ -96,14 +96,14 @@ def _get_config() -> RunnableConfig:
 
 
 @dataclass(frozen=True)
-class _GivenAnswer:
+class _MatchedAnswer:
     """An answer, and the loop whose checkpoint stores it as a plain one."""
 
     answer: Any
     loop: Any = None
 
 
-def _interrupt(config: RunnableConfig, question: Question, given_answer: _GivenAnswer | None) -> Any:
+def _ask_by_interrupt(config: RunnableConfig, question: Question, given_answer: _MatchedAnswer | None) -> Any:
     from langgraph.types import interrupt
 
     configurable = config.get("configurable", {})
@@ -114,7 +114,7 @@ def _interrupt(config: RunnableConfig, question: Question, given_answer: _GivenA
     return interrupt(question.value, response_schema=question.response_schema)
 
 
-def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: Any) -> _GivenAnswer | None:
+def _take_matching_answer(config: RunnableConfig, node: RunnableConfig, displayed: Any) -> _MatchedAnswer | None:
     """Take the answer to this task's question, unless it was given by interrupt id."""
     node_context = get_node_context(config)
     if node_context is None or node_context.scratchpad.resume:
@@ -126,11 +126,11 @@ def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: 
         nested_answers = enclosing_node.scratchpad.get_null_resume
         if isinstance(nested_answers, NestedAnswers):
             answer = nested_answers.take(task_interrupt_id, displayed, keeps_checkpoints=node_context.keeps_checkpoints)
-            return None if answer is None else _GivenAnswer(answer)
+            return None if answer is None else _MatchedAnswer(answer)
         if enclosing_node.resume_value is not None:
             if is_retry:
                 return None  # a retry on LangGraph's platform repeats an answer that may be used
-            given_answer = _take_run_answer(node_context, task_interrupt_id, enclosing_node, displayed)
+            given_answer = _take_answer_from_resume_value(node_context, task_interrupt_id, enclosing_node, displayed)
             if given_answer is not None and given_answer.loop is not None:
                 for scratchpad in (node_context.scratchpad, node.get("configurable", {})[SCRATCHPAD]):
                     scratchpad.get_null_resume(True)  # else LangGraph passes it to the next interrupt
@@ -139,9 +139,9 @@ def _take_given_answer(config: RunnableConfig, node: RunnableConfig, displayed: 
     return None
 
 
-def _take_run_answer(
+def _take_answer_from_resume_value(
     node_context: NodeContext, task_interrupt_id: str, resumed_node: NodeContext, displayed: Any
-) -> _GivenAnswer | None:
+) -> _MatchedAnswer | None:
     pending, answers = resumed_node.pending_interrupts, resumed_node.resume_value
     task_interrupt = pending.get(task_interrupt_id)
     if task_interrupt is None and not node_context.keeps_checkpoints:  # without checkpoints the id differs each time
@@ -157,18 +157,18 @@ def _take_run_answer(
         return None
     if resumed_node.has_resume_map:
         return (
-            _GivenAnswer(answers[task_interrupt.id])
-            if task_interrupt.id in answers and _take_once(resumed_node.loop, task_interrupt.id)
+            _MatchedAnswer(answers[task_interrupt.id])
+            if task_interrupt.id in answers and _claim_answer(resumed_node.loop, task_interrupt.id)
             else None
         )
-    if (task_interrupt.id != task_interrupt_id and len(pending) > 1) or not _take_once(
+    if (task_interrupt.id != task_interrupt_id and len(pending) > 1) or not _claim_answer(
         resumed_node.loop, _PLAIN_ANSWER_KEY
     ):
         return None
-    return _GivenAnswer(answers, resumed_node.loop)
+    return _MatchedAnswer(answers, resumed_node.loop)
 
 
-def _take_once(loop: Any, answer_key: str) -> bool:
+def _claim_answer(loop: Any, answer_key: str) -> bool:
     """Mark an answer as used. False if it was used before."""
     with _lock:
         taken_keys = _taken_answers.setdefault(loop, set())
@@ -182,10 +182,10 @@ def _take_once(loop: Any, answer_key: str) -> bool:
 _asking_call_ids: weakref.WeakKeyDictionary[Any, str] = (
     weakref.WeakKeyDictionary()
 )  # call with the pending question, by the run's loop
-_running_calls: dict[int, set[NodeCall]] = {}  # by id of the node's scratchpad, which its calls hold
+_running_calls: dict[int, set[RunningOuterCall]] = {}  # by id of the node's scratchpad, which its calls hold
 
 
-class NodeCall:
+class RunningOuterCall:
     """One running outer call of a node; a context manager."""
 
     def __init__(self, config: RunnableConfig) -> None:
@@ -202,7 +202,7 @@ class NodeCall:
     ) -> None:
         self._unregister()
 
-    async def wait_for_others(self) -> None:
+    async def wait_for_other_calls(self) -> None:
         """Stop counting this call as running, and wait for the other calls of the node."""
         self._unregister()
         while other_calls := _running_calls.get(id(self._scratchpad)):
@@ -216,7 +216,7 @@ class NodeCall:
         self.ended.set()
 
 
-def may_ask_now(config: RunnableConfig, tool_call_id: str, questions_to_ask: Iterable[Question]) -> bool:
+def claim_asking_turn(config: RunnableConfig, tool_call_id: str, questions_to_ask: Iterable[Question]) -> bool:
     """Return whether a program may ask now, if only one question of an agent's step may be pending.
 
     Applies to agents that are in no other graph: a question ends their run, and a program that may not ask now runs

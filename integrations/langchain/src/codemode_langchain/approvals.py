@@ -17,36 +17,36 @@ from codemode import CodeModeToolError, Interrupt, PendingRequest, ToolCallConte
 from codemode import Tool as ProgramTool
 from codemode.plugins import PreparedTool, ToolSelection, copy_json, protect_integers, restore_integers
 
-from .arguments import Arguments, find_difference
-from .conversion import NeedsApproval, is_destructive, tool_call
+from .arguments import ValidatedArguments, find_changed_path
+from .conversion import NeedsApproval, is_destructive, make_tool_call
 
 
 class CallLimits(Protocol):
     """Limits on the nested calls of a program."""
 
-    def admit(self, tool: str, call_id: str) -> None:
+    def count_call(self, tool: str, call_id: str) -> None:
         """Count a call that is about to run. Raises if it exceeds a limit."""
         ...
 
-    def restore(self, calls: Mapping[str, str]) -> None:
+    def restore_counted_calls(self, calls: Mapping[str, str]) -> None:
         """Count calls of a process that died: tool names by call id."""
         ...
 
     @property
-    def to_record(self) -> dict[str, Any]:
+    def record_fields(self) -> dict[str, Any]:
         """The calls of a segment, for its record."""
         ...
 
-    def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+    def make_stop_result(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return the final text and a command for a program stopped by a limit; None if it only waits."""
         ...
 
-    def make_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
+    def make_call_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
         """Return the commands that report the calls of all segments to the graph."""
         ...
 
 
-class Caller(Protocol):
+class ToolCaller(Protocol):
     """How nested calls run, and their limits."""
 
     @property
@@ -67,21 +67,21 @@ class Caller(Protocol):
         ...
 
 
-class DirectCaller:
+class DirectToolCaller:
     """Calls the tool itself."""
 
     limits = None
 
     def may_be_intercepted(self) -> bool:
-        """See `Caller.may_be_intercepted`."""
+        """See `ToolCaller.may_be_intercepted`."""
         return False
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """See `Caller.call`."""
+        """See `ToolCaller.call`."""
         return tool.invoke(call, config)
 
     async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """See `Caller.acall`."""
+        """See `ToolCaller.acall`."""
         return await tool.ainvoke(call, config)
 
 
@@ -125,7 +125,7 @@ def make_decision_type(
 def _make_edit_decision_type(name: str, tool: PreparedTool | None, displayed: Any) -> Any:
     schema = {"type": "object"} if tool is None else _inline_references(tool.input_json_schema)
     args = Annotated[
-        dict[str, Any], AfterValidator(_make_edit_check(tool, displayed)), WithJsonSchema(cast("Any", schema))
+        dict[str, Any], AfterValidator(_make_edit_validator(tool, displayed)), WithJsonSchema(cast("Any", schema))
     ]
     action = create_model("EditedAction", name=(cast("Any", Literal)[name], ...), args=(args, ...))
     return create_model("EditDecision", type=(Literal["edit"], ...), edited_action=(action, ...))
@@ -159,22 +159,22 @@ def _inline_references(schema: Any) -> Any:
     return expand(schema, ())
 
 
-def _make_edit_check(tool: PreparedTool | None, displayed: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def check(args: dict[str, Any]) -> dict[str, Any]:
+def _make_edit_validator(tool: PreparedTool | None, displayed: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    def validate_edited_args(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
-                _require_unchanged(tool, restore_integers(args, displayed))
+                _require_unchanged_input(tool, restore_integers(args, displayed))
             except CodeModeToolError as error:
                 raise ValueError(error.message) from error
         return args
 
-    return check
+    return validate_edited_args
 
 
-def _require_unchanged(tool: PreparedTool, args: dict[str, Any]) -> None:
+def _require_unchanged_input(tool: PreparedTool, args: dict[str, Any]) -> None:
     """Raise `ValueError` if the tool would run with anything but the edited input and defaults."""
     validated = tool.validate_input(args).json_value
-    changed_path = find_difference(args, validated) or find_difference(
+    changed_path = find_changed_path(args, validated) or find_changed_path(
         validated, tool.validate_input(validated).json_value
     )
     if changed_path is not None:
@@ -279,7 +279,7 @@ class ApprovalPolicy:
         self._rule_function = rules if callable(rules) else None
         self._rules: dict[str, ApprovalRule] = dict(cast("Any", rules)) if isinstance(rules, Mapping) else {}
         for name, rule in self._rules.items():
-            _check_rule(name, rule)
+            _require_valid_rule(name, rule)
 
     @property
     def is_batched(self) -> bool:
@@ -312,12 +312,14 @@ class ApprovalPolicy:
             if may_exist is None or not may_exist(name)
         ]
 
-    def require_known(self, valid_names: Collection[str], may_exist: Callable[[str], bool] | None = None) -> None:
+    def require_known_rule_names(
+        self, valid_names: Collection[str], may_exist: Callable[[str], bool] | None = None
+    ) -> None:
         """Raise `ValueError` for a rule that names an unknown tool."""
         for message in self.describe_unmatched_rules(valid_names, may_exist):
             raise ValueError(message)
 
-    def reject_kept(
+    def reject_rules_for_kept_tools(
         self,
         kept_names: Collection[str],
         is_surface_tool: Callable[[str], bool],
@@ -345,7 +347,7 @@ class ApprovalPolicy:
                 " tool that needs approval cannot be kept"
             )
 
-    def reject_direct(self, names: Collection[str]) -> None:
+    def reject_rules_for_direct_tools(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a direct tool, whose calls cannot wait for approval."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
@@ -353,7 +355,7 @@ class ApprovalPolicy:
                 " programs wait for a person"
             )
 
-    def reject_unindexed(self, names: Collection[str]) -> None:
+    def reject_rules_for_unindexed_tools(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule about a tool outside of CodeCall's index, whose calls cannot wait."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
@@ -361,7 +363,7 @@ class ApprovalPolicy:
                 " calls from scripts and invoke wait for a person"
             )
 
-    def adopt(self, rules: Mapping[str, ReviewRule]) -> bool:
+    def adopt_review_rules(self, rules: Mapping[str, ReviewRule]) -> bool:
         """Adopt rules of another agent's reviews where there is no own rule; return whether that changed anything.
 
         Raises `ValueError` for one about a tool whose own rule is False.
@@ -381,7 +383,7 @@ class ApprovalPolicy:
         self._reviewed_names = adopted_names if self._reviewed_names is None else self._reviewed_names & adopted_names
         return bool(new_rules)
 
-    def is_reviewed(self, name: str) -> bool:
+    def is_reviewed_by_middleware(self, name: str) -> bool:
         """Return whether other middleware of every agent reviews direct calls of this tool."""
         return name in (self._reviewed_names or ())
 
@@ -409,13 +411,13 @@ class ApprovalPolicy:
     def make_approval_check(self, name: str, get_declared: Callable[[], Mapping[str, Any]]) -> NeedsApproval:
         """Return a tool's ``needs_approval`` for the core; ``get_declared`` returns its current hints."""
         if (review := self._adopted_rules.get(name)) is not None:
-            return True if review.when is None else partial(_check_review, review.when, name)
+            return True if review.when is None else partial(_needs_approval_by_review, review.when, name)
         if self.uses_declared_hints:
-            return partial(_check_destructive, get_declared)
+            return partial(_needs_approval_by_hints, get_declared)
         if self._rule_function is not None:
-            return partial(_check_all, self._rule_function, name)
+            return partial(_needs_approval_by_rule_function, self._rule_function, name)
         when = self._get_condition(name)
-        return when if isinstance(when, bool) else partial(_check_condition, when)
+        return when if isinstance(when, bool) else partial(_needs_approval_by_condition, when)
 
     def _get_condition(self, name: str) -> bool | ApprovalCheck:
         rule = self._rules.get(name, False)
@@ -426,7 +428,7 @@ class ApprovalPolicy:
         return next((name for name in names if name in self._rules or name in self._adopted_rules), names[-1])
 
     def make_question(
-        self, request: PendingRequest, tool: PreparedTool | None, name: str, caller: Caller | None = None
+        self, request: PendingRequest, tool: PreparedTool | None, name: str, caller: ToolCaller | None = None
     ) -> Question:
         """Return the question about one call; ``name`` is the displayed tool name."""
         rule_name = self.find_rule_name(request.tool_name, name)
@@ -439,7 +441,7 @@ class ApprovalPolicy:
                 review.description_prefix,
             )
             if callable(description):
-                call = tool_call(name, copy_json(request.input), request.tool_call_id)
+                call = make_tool_call(name, copy_json(request.input), request.tool_call_id)
                 review_request = cast("Any", caller).make_review_request(call)
                 description = description(call, review_request.state, review_request.runtime)
         else:
@@ -475,26 +477,30 @@ def to_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
     return {"approved": True, **({"reason": f"respond: {message}"} if kind == "respond" else {})}
 
 
-def _check_destructive(get_declared: Callable[[], Mapping[str, Any]], _arguments: Arguments) -> bool:
+def _needs_approval_by_hints(get_declared: Callable[[], Mapping[str, Any]], _arguments: ValidatedArguments) -> bool:
     return is_destructive(get_declared())
 
 
-def _check_review(when: Callable[[Any], bool], name: str, arguments: Arguments, context: ToolCallContext) -> bool:
+def _needs_approval_by_review(
+    when: Callable[[Any], bool], name: str, arguments: ValidatedArguments, context: ToolCallContext
+) -> bool:
     run = context.context
     return bool(
-        when(run.caller.make_review_request(tool_call(name, arguments.copy(), context.tool_call_id), run.config))
+        when(run.caller.make_review_request(make_tool_call(name, arguments.copy(), context.tool_call_id), run.config))
     )
 
 
-def _check_all(rule_function: Callable[[str, dict[str, Any]], bool], name: str, arguments: Arguments) -> bool:
+def _needs_approval_by_rule_function(
+    rule_function: Callable[[str, dict[str, Any]], bool], name: str, arguments: ValidatedArguments
+) -> bool:
     return rule_function(name, arguments.copy())
 
 
-def _check_condition(when: ApprovalCheck, arguments: Arguments) -> bool:
+def _needs_approval_by_condition(when: ApprovalCheck, arguments: ValidatedArguments) -> bool:
     return when(arguments.copy())
 
 
-def _check_rule(name: Any, rule: Any) -> None:
+def _require_valid_rule(name: Any, rule: Any) -> None:
     if not isinstance(name, str):
         example_name = getattr(name, "name", None) or getattr(name, "__name__", None) or "delete_file"
         raise ValueError(f"approve names tools by text, got {name!r}: write {{{example_name!r}: ...}}")  # noqa: TRY004 - as below

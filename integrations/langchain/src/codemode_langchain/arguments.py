@@ -18,14 +18,14 @@ from pydantic.fields import FieldInfo
 from codemode import CodeModeToolError
 from codemode.plugins import CompiledSchema, SchemaMismatchError, ValidatedInput, copy_json
 
-from .content import display_fields, restore_media, to_displayed
+from .content import restore_media, to_displayed_fields, to_displayed_value
 
 ParseInput = Callable[[Any, str | None], Any]
 _VARIADIC_FIELDS = ("args", "kwargs")  # LangChain's fields for *args and **kwargs
 
 
 @dataclass(eq=False)
-class Arguments:
+class ValidatedArguments:
     """The validated arguments of one call: ``displayed`` as plain JSON, ``values`` as the tool gets them, once."""
 
     schema: ArgumentsSchema
@@ -38,7 +38,7 @@ class Arguments:
         return copy_json(self.displayed)
 
 
-def _without_title(schema: Any) -> Any:
+def _without_title_and_description(schema: Any) -> Any:
     """Return a JSON Schema without title and description, which the tool has."""
     if not isinstance(schema, dict):
         return schema
@@ -53,7 +53,9 @@ class ArgumentsSchema:
         self._name = tool.name
         self._compiled_schema = compiled_schema
         self.json_schema = (
-            _without_title(compiled_schema.json_schema) if tool.description else compiled_schema.json_schema
+            _without_title_and_description(compiled_schema.json_schema)
+            if tool.description
+            else compiled_schema.json_schema
         )
         self._injected = InjectedArguments(tool)
         schema = _get_validation_model(tool)
@@ -89,20 +91,24 @@ class ArgumentsSchema:
         """Raise `NotImplementedError`: this schema is for input only."""
         raise NotImplementedError(what)
 
-    def _validate(self, value: Any, source: Any) -> Arguments:
+    def _validate(self, value: Any, source: Any) -> ValidatedArguments:
         if self._model_schema is None:
             validated = self._compiled_schema.validate_input(value).value
-            displayed = cast("dict[str, Any]", to_displayed(validated, source)) or {}
-            return Arguments(self, displayed if self._defaults is None else self._defaults.fill_in(displayed), source)
+            displayed = cast("dict[str, Any]", to_displayed_value(validated, source)) or {}
+            return ValidatedArguments(
+                self, displayed if self._defaults is None else self._defaults.fill_in(displayed), source
+            )
         model: BaseModel = self._model_schema.create_instance(value)
         names = [name for name in self._names if name not in _VARIADIC_FIELDS or name in model.model_fields_set]
-        displayed = display_fields(model, names, source)
+        displayed = to_displayed_fields(model, names, source)
         values = {name: getattr(model, name) for name in names} | (model.model_extra or {})
-        return Arguments(self, displayed, source, values)
+        return ValidatedArguments(self, displayed, source, values)
 
     # --- replaces LangChain's validation ---
 
-    def parse_input(self, arguments: Arguments, tool_input: Any, tool_call_id: str | None, parse: ParseInput) -> Any:
+    def parse_input(
+        self, arguments: ValidatedArguments, tool_input: Any, tool_call_id: str | None, parse: ParseInput
+    ) -> Any:
         """Return the tool's arguments. ``parse``: LangChain's method. Raises `CodeModeToolError` if they changed."""
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
@@ -110,56 +116,56 @@ class ArgumentsSchema:
         model_arguments = self._injected.remove_from(all_arguments)
         if self._model_schema is None:
             # Before the tool's code can change it in place.
-            displayed_before = to_displayed(model_arguments) if self._parses_itself else model_arguments
+            displayed_before = to_displayed_value(model_arguments) if self._parses_itself else model_arguments
             result = parse(all_arguments, tool_call_id)
             if self._parses_itself or result is not all_arguments:
-                self._require_same_parse(displayed_before, result)
+                self._require_unchanged_by_parse(displayed_before, result)
             return restore_media(result)
         # Middleware may have changed the arguments.
         is_unchanged = model_arguments == arguments.displayed
         values = (
             self._take_values(arguments)
             if is_unchanged
-            else self._revalidate_changed(model_arguments, all_arguments, tool_call_id, parse)
+            else self._revalidate_changed_arguments(model_arguments, all_arguments, tool_call_id, parse)
         )
         return {**restore_media(values), **self._injected.collect_from(all_arguments, tool_call_id)}
 
-    def _take_values(self, arguments: Arguments) -> dict[str, Any]:
+    def _take_values(self, arguments: ValidatedArguments) -> dict[str, Any]:
         """Return the validated values; a repeated call gets new ones, because the tool may have changed them."""
         if (values := arguments.values) is not None:
             arguments.values = None
             return values
         original = arguments.source
         for source in (original, ValidatedInput.fill_defaults(original, arguments.displayed), arguments.displayed):
-            revalidated: Arguments = self.validate_input(copy_json(source)).value
+            revalidated: ValidatedArguments = self.validate_input(copy_json(source)).value
             if revalidated.displayed == arguments.displayed and revalidated.values is not None:
                 return revalidated.values
         raise self._make_changed_input_error("its schema produces a new value each time")
 
-    def _revalidate_changed(
+    def _revalidate_changed_arguments(
         self, changed_arguments: dict[str, Any], tool_input: dict[str, Any], tool_call_id: str | None, parse: ParseInput
     ) -> dict[str, Any]:
         try:
-            revalidated: Arguments = self.validate_input(copy_json(changed_arguments)).value
+            revalidated: ValidatedArguments = self.validate_input(copy_json(changed_arguments)).value
         except SchemaMismatchError as mismatch:
             parse(tool_input, tool_call_id)  # raises LangChain's error for the model
             raise self._make_changed_input_error("it does not fit the schema") from mismatch
-        self._require_same(changed_arguments, revalidated.displayed)
+        self._require_same_arguments(changed_arguments, revalidated.displayed)
         return cast("dict[str, Any]", revalidated.values)
 
-    def _require_same_parse(self, displayed_before: dict[str, Any], result: Any) -> None:
+    def _require_unchanged_by_parse(self, displayed_before: dict[str, Any], result: Any) -> None:
         """Raise if the tool's parser changes or adds arguments, except defaults."""
         if not isinstance(result, dict):
             raise self._make_changed_input_error("its arguments are parsed to another type")
-        displayed_after = to_displayed(self._injected.remove_from(cast("dict[str, Any]", result)))
-        self._require_same(displayed_before, displayed_after)
-        self._require_same({key: displayed_after[key] for key in displayed_before}, displayed_before)
+        displayed_after = to_displayed_value(self._injected.remove_from(cast("dict[str, Any]", result)))
+        self._require_same_arguments(displayed_before, displayed_after)
+        self._require_same_arguments({key: displayed_after[key] for key in displayed_before}, displayed_before)
         for key in displayed_after.keys() - displayed_before.keys():
             if self._defaults is None or not self._defaults.is_default(key, displayed_after[key]):
                 raise self._make_changed_input_error(f"{key} is added")
 
-    def _require_same(self, before: Any, after: Any) -> None:
-        if (path := find_difference(before, after)) is not None:
+    def _require_same_arguments(self, before: Any, after: Any) -> None:
+        if (path := find_changed_path(before, after)) is not None:
             raise self._make_changed_input_error(f"{path} changes")
 
     def _make_changed_input_error(self, reason: str) -> CodeModeToolError:
@@ -169,7 +175,7 @@ class ArgumentsSchema:
         )
 
 
-def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
+def find_changed_path(before: Any, after: Any, path: str = "value") -> str | None:
     """Return the path where ``after`` changes ``before``, except added keys; None if nowhere."""
     if isinstance(before, dict) and isinstance(after, dict):
         values = cast("dict[str, Any]", after)
@@ -177,7 +183,7 @@ def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
             inner_path = f"{path}.{key}" if path != "value" else key
             if key not in values:
                 return inner_path
-            if (inner_difference := find_difference(item, values[key], inner_path)) is not None:
+            if (inner_difference := find_changed_path(item, values[key], inner_path)) is not None:
                 return inner_difference
         return None
     if isinstance(before, list) and isinstance(after, list):
@@ -185,7 +191,7 @@ def find_difference(before: Any, after: Any, path: str = "value") -> str | None:
         if len(cast("list[Any]", before)) != len(cast("list[Any]", after)):
             return path
         paths = (
-            find_difference(item, after_item, f"{path}[{index}]") for index, (item, after_item) in enumerate(pairs)
+            find_changed_path(item, after_item, f"{path}[{index}]") for index, (item, after_item) in enumerate(pairs)
         )
         return next((item for item in paths if item is not None), None)
     is_equal = before == after and isinstance(before, bool) == isinstance(after, bool)
@@ -208,7 +214,7 @@ class SchemaDefaults:
             name: value
             for name, field in self._v1_fields.items()
             if field.default_factory is not None and not {name, field.alias} & plain.keys()
-            if to_displayed(value := field.get_default()) == value
+            if to_displayed_value(value := field.get_default()) == value
         }
         return {**plain, **defaults}
 
@@ -220,10 +226,10 @@ class SchemaDefaults:
         settings: dict[str, Any] = (
             {} if name in self._v1_fields else {"call_default_factory": True, "validated_data": {}}
         )
-        return bool(to_displayed(field.get_default(**settings)) == value)
+        return bool(to_displayed_value(field.get_default(**settings)) == value)
 
 
-class _ByNameModel(BaseModel):
+class _PopulateByNameModel(BaseModel):
     model_config = ConfigDict(populate_by_name=True)
 
 
@@ -231,7 +237,9 @@ class InjectedArguments:
     """The arguments of one tool that the graph injects."""
 
     def __init__(self, tool: BaseTool) -> None:
-        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ())) | _run_setting_names(tool)
+        self._keys: frozenset[str] = frozenset(getattr(tool, "_injected_args_keys", ())) | _find_config_argument_names(
+            tool
+        )
         schema = tool.args_schema
         fields: Mapping[str, FieldInfo] = getattr(schema, "model_fields", {})
         visible: Any = tool.tool_call_schema
@@ -252,7 +260,9 @@ class InjectedArguments:
         if not self._fields and not has_aliases:
             return schema
         missing: Any = dict.fromkeys(self._fields, (Any, None))
-        return create_model(schema.__name__, __base__=(schema, _ByNameModel), __module__=schema.__module__, **missing)
+        return create_model(
+            schema.__name__, __base__=(schema, _PopulateByNameModel), __module__=schema.__module__, **missing
+        )
 
     def remove_from(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments that are not injected."""
@@ -277,7 +287,7 @@ class InjectedArguments:
 def make_input_schema(tool: BaseTool) -> Any:
     """Return a tool's input schema for models, without `RunnableConfig` arguments."""
     schema: Any = tool.tool_call_schema
-    run_setting_names = _run_setting_names(tool)
+    run_setting_names = _find_config_argument_names(tool)
     if not run_setting_names or not isinstance(schema, type) or not issubclass(schema, BaseModel):
         return cast("Any", schema)
     fields: Any = {
@@ -286,7 +296,7 @@ def make_input_schema(tool: BaseTool) -> Any:
     return create_model(schema.__name__, __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
-def _run_setting_names(tool: BaseTool) -> frozenset[str]:
+def _find_config_argument_names(tool: BaseTool) -> frozenset[str]:
     """Return the `RunnableConfig` arguments of a tool whose schema LangChain infers from its method."""
     if tool.args_schema is not None:
         return frozenset()

@@ -23,10 +23,10 @@ from codemode import (
 from codemode.plugins import PreparedTool
 from codemode.stores import StoreLike
 
-from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
+from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
 from .conversion import get_annotations
-from .segments import Outcome, make_failure_fields, to_text
-from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
+from .segments import ProgramOutcome, make_failure_fields, to_message_text
+from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_callable_tools
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Returns ``codecallContext`` for scripts from a tool's configuration or an agent's ``ToolRuntime``."""
@@ -64,8 +64,8 @@ class CodeCallSurface(Surface):
         """See `Surface.build_tools`."""
         return tuple(CodeCallTool(self, tool) for tool in self.async_core.tools)
 
-    def visible_names(self) -> frozenset[str]:
-        """See `Surface.visible_names`."""
+    def list_visible_names(self) -> frozenset[str]:
+        """See `Surface.list_visible_names`."""
         return self._visible_names
 
     def find_tool(self, name: str) -> PreparedTool | None:
@@ -74,7 +74,7 @@ class CodeCallSurface(Surface):
         return None if tool is None else PreparedTool.of(tool)
 
     def make_meta_tool(
-        self, name: str, caller: Caller, script_context: Callable[[], Mapping[str, Any]] | None
+        self, name: str, caller: ToolCaller, script_context: Callable[[], Mapping[str, Any]] | None
     ) -> BaseTool:
         """Return a meta-tool whose nested calls ``caller`` runs."""
         core_tool = next(tool for tool in self.async_core.tools if tool.name == name)
@@ -108,7 +108,7 @@ class MetaToolCall:
     def find_tool(self, name: str) -> PreparedTool | None:
         return self._surface.find_tool(name)
 
-    def display_name(self, name: str) -> str:
+    def get_display_name(self, name: str) -> str:
         return name
 
     def start(self, call: CallContext) -> Any:
@@ -142,7 +142,7 @@ class CodeCallTool(SurfaceTool):
         self,
         surface: CodeCallSurface,
         core_tool: codemode.Tool,
-        caller: Caller | None = None,
+        caller: ToolCaller | None = None,
         script_context: Callable[[], Mapping[str, Any]] | None = None,
         **fields: Any,
     ) -> None:
@@ -158,27 +158,27 @@ class CodeCallTool(SurfaceTool):
         if self._makes_calls:
             return self._run_outer_call(call)
         try:
-            return self._to_answer(call.start(CallContext()))
+            return self._value_to_result(call.start(CallContext()))
         except CodeModeError as error:
-            return self._to_failure(error)
+            return self._error_to_result(error)
 
     async def _arun(self, /, **arguments: Any) -> Any:
         call = self._make_call(self._surface.async_core, arguments)
         if self._makes_calls:
             return await self._arun_outer_call(call)
         try:
-            return self._to_answer(await call.astart(CallContext()))
+            return self._value_to_result(await call.astart(CallContext()))
         except CodeModeError as error:
-            return self._to_failure(error)
+            return self._error_to_result(error)
 
     def _make_call(self, core: CodeCallToolset, arguments: Mapping[str, Any]) -> MetaToolCall:
         return MetaToolCall(core, self._surface, self.name, arguments, self._script_context)
 
-    def _to_answer(self, result: Any) -> Any:
-        return self._to_result(Outcome(value=result, text=to_text(result)), {})
+    def _value_to_result(self, result: Any) -> Any:
+        return self._outcome_to_result(ProgramOutcome(value=result, text=to_message_text(result)), {})
 
-    def _to_failure(self, error: CodeModeError) -> Any:
-        return self._to_result(Outcome(failure=make_failure_fields(error, ""), error=error), {})
+    def _error_to_result(self, error: CodeModeError) -> Any:
+        return self._outcome_to_result(ProgramOutcome(failure=make_failure_fields(error, ""), error=error), {})
 
 
 def create_code_call_tools(
@@ -201,10 +201,10 @@ def create_code_call_tools(
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
     langchain_tools = to_callable_tools(tools, approvals, "CodeCallMiddleware")
-    surface = CodeCallSurface(langchain_tools, create_empty_toolset(options, pool, store, library), approvals)
+    surface = CodeCallSurface(langchain_tools, create_empty_code_call_toolset(options, pool, store, library), approvals)
     if ungated_names := sorted(
         tool
-        for tool in surface.visible_names()
+        for tool in surface.list_visible_names()
         if approvals.may_need_approval(tool, get_annotations(surface.tools[tool]))
     ):
         raise ValueError(
@@ -213,10 +213,10 @@ def create_code_call_tools(
         )
     shared_context = None if script_context is None else lambda: script_context(ensure_config())
     meta_tools = [CodeCallTool(surface, tool, script_context=shared_context) for tool in surface.async_core.tools]
-    return [*meta_tools, *(tool for tool in langchain_tools if tool.name in surface.visible_names())]
+    return [*meta_tools, *(tool for tool in langchain_tools if tool.name in surface.list_visible_names())]
 
 
-def create_empty_toolset(
+def create_empty_code_call_toolset(
     options: CodeCallOptions | Mapping[str, Any] | None,
     pool: WorkerPool | None,
     store: StoreLike | None = None,
@@ -226,7 +226,7 @@ def create_empty_toolset(
     call_options = CodeCallOptions.of(_with_embed_function(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     call_options = call_options.with_defaults(names="underscore")
-    settings = make_options(call_options.settings, pool=pool, store=store)
+    settings = make_agent_options(call_options.settings, pool=pool, store=store)
     return codemode.create_code_call_tools([], call_options.replaced(settings=settings), pool=pool, library=library)
 
 

@@ -88,7 +88,7 @@ def from_media_content(part: MediaContent) -> dict[str, Any]:
     return _set_at_path(origin_fields["block"], tuple(origin_fields["at"]), text)
 
 
-def extract_media(value: Any) -> Any:
+def convert_media_blocks(value: Any) -> Any:
     """Replace blocks with bytes in an output by `MediaContent`."""
     return replace_content(value, to_media_content)
 
@@ -98,7 +98,7 @@ def restore_media(values: dict[str, Any]) -> dict[str, Any]:
     return restore_content(values, from_media_content)
 
 
-def media_placeholder(value: Any) -> dict[str, Any] | None:
+def to_media_placeholder(value: Any) -> dict[str, Any] | None:
     """Return the placeholder that approvers see for `MediaContent`; None for any other value."""
     placeholder = replace_content(value) if isinstance(value, MediaContent) else value
     return None if placeholder is value else placeholder
@@ -137,7 +137,7 @@ HIDDEN_SECRET: Any = object()
 _JSON_TYPES = (str, bool, int, type(None))
 
 
-class _ListSource:
+class _EnclosingListSource:
     """The source of a value of which only the enclosing list is known."""
 
     def __init__(self, source: Any) -> None:
@@ -145,7 +145,7 @@ class _ListSource:
         self._texts: set[str] | None = None
 
     @property
-    def texts(self) -> set[str]:
+    def scalar_texts(self) -> set[str]:
         """All scalar values of the list as texts."""
         if self._texts is None:
             self._texts = set(_iter_texts(self._source))
@@ -153,169 +153,172 @@ class _ListSource:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _ItemSource:
+class _ListItemSource:
     """The source of a list item by position, and the enclosing list in case a validator moved it."""
 
     source: Any
-    surrounding_list: _ListSource
+    surrounding_list: _EnclosingListSource
 
 
-def _source_value(source: Any) -> Any:
-    return source.source if isinstance(source, _ItemSource) else source
+def _unwrap_source(source: Any) -> Any:
+    return source.source if isinstance(source, _ListItemSource) else source
 
 
-def _source_of_part(source: Any, part: Any) -> Any:
+def _make_part_source(source: Any, part: Any) -> Any:
     """Return a part of a source, with the same enclosing list."""
-    return _ItemSource(part, source.surrounding_list) if isinstance(source, _ItemSource) else part
+    return _ListItemSource(part, source.surrounding_list) if isinstance(source, _ListItemSource) else part
 
 
-def _source_without_path(source: Any) -> Any:
+def _get_fallback_source(source: Any) -> Any:
     """Return the source of a value without one at its path: the enclosing list, or `NO_SOURCE`."""
-    if isinstance(source, _ItemSource):
+    if isinstance(source, _ListItemSource):
         return source.surrounding_list
-    return source if isinstance(source, _ListSource) else NO_SOURCE
+    return source if isinstance(source, _EnclosingListSource) else NO_SOURCE
 
 
-def to_displayed(value: Any, source: Any = NO_SOURCE) -> Any:
+def to_displayed_value(value: Any, source: Any = NO_SOURCE) -> Any:
     """Convert a value to plain JSON, a host's secret to `HIDDEN_SECRET`; ``source``: the JSON it was made from."""
     if type(value) in _JSON_TYPES:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Enum):
-        return to_displayed(value.value, source)
+        return to_displayed_value(value.value, source)
     if hasattr(value, "get_secret_value"):
-        return HIDDEN_SECRET if source is NO_SOURCE else _display_secret(value, source)
+        return HIDDEN_SECRET if source is NO_SOURCE else _to_displayed_secret(value, source)
     if isinstance(value, RootModel):
-        return to_displayed(cast("Any", value).root, source)
+        return to_displayed_value(cast("Any", value).root, source)
     if isinstance(value, BaseModel):
-        return _display_model(value, source)
-    if (placeholder := media_placeholder(value)) is not None:
+        return _to_displayed_model(value, source)
+    if (placeholder := to_media_placeholder(value)) is not None:
         return placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         field_values = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return _display_items(field_values.items(), source)
-    return _display_container(value, source)
+        return _to_displayed_items(field_values.items(), source)
+    return _to_displayed_container(value, source)
 
 
-def _display_secret(value: Any, source: Any) -> Any:
-    source = _source_value(source)
-    if isinstance(source, _ListSource):
-        text = str(to_displayed(value.get_secret_value()))
-        return text if text in source.texts else HIDDEN_SECRET
+def _to_displayed_secret(value: Any, source: Any) -> Any:
+    source = _unwrap_source(source)
+    if isinstance(source, _EnclosingListSource):
+        text = str(to_displayed_value(value.get_secret_value()))
+        return text if text in source.scalar_texts else HIDDEN_SECRET
     # A validator may have replaced it with a host's secret, which must not be displayed.
-    if str(to_displayed(value.get_secret_value())) != str(source):
-        raise _display_error("validation changes a secret")
+    if str(to_displayed_value(value.get_secret_value())) != str(source):
+        raise _make_display_error("validation changes a secret")
     return source
 
 
-def _display_error(reason: str) -> SchemaMismatchError:
+def _make_display_error(reason: str) -> SchemaMismatchError:
     return SchemaMismatchError([{"path": "", "message": reason}])
 
 
-def display_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
+def to_displayed_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     """Return fields of a model by name, and its extra fields."""
     return {
-        **_display_declared_fields(model, names, source),
-        **_display_items((model.model_extra or {}).items(), source),
+        **_to_displayed_declared_fields(model, names, source),
+        **_to_displayed_items((model.model_extra or {}).items(), source),
     }
 
 
-def _display_declared_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
+def _to_displayed_declared_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
     displayed = {
-        name: to_displayed(_read_field(model, name), find_source(source, name, fields[name])) for name in names
+        name: to_displayed_value(_validate_and_read_field(model, name), find_field_source(source, name, fields[name]))
+        for name in names
     }
     return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
 
-def _read_field(model: BaseModel, name: str) -> Any:
+def _validate_and_read_field(model: BaseModel, name: str) -> Any:
     """Return a field; lazily validated items are validated now."""
     value = getattr(model, name)
     if isinstance(value, Iterator):
         try:
             value = vars(model)[name] = list(cast("Iterator[Any]", value))
         except ValidationError as error:
-            raise _display_error(f"{name}: {error.errors()[0]['msg']}") from None
+            raise _make_display_error(f"{name}: {error.errors()[0]['msg']}") from None
     return value
 
 
-def _display_model(model: BaseModel, source: Any) -> dict[str, Any]:
+def _to_displayed_model(model: BaseModel, source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
     displayed_fields = {
-        _input_keys(name, fields[name])[0]: value
-        for name, value in _display_declared_fields(model, fields, source).items()
+        _list_input_keys(name, fields[name])[0]: value
+        for name, value in _to_displayed_declared_fields(model, fields, source).items()
     }
     # An extra field may have the name of a field with an alias.
-    return {**_display_items((model.model_extra or {}).items(), source), **displayed_fields}
+    return {**_to_displayed_items((model.model_extra or {}).items(), source), **displayed_fields}
 
 
-def find_source(source: Any, name: str, field: FieldInfo) -> Any:
+def find_field_source(source: Any, name: str, field: FieldInfo) -> Any:
     """Return the source of a model's field in a JSON object."""
-    source_value = _source_value(source)
+    source_value = _unwrap_source(source)
     if not isinstance(source_value, dict):
-        return _source_without_path(source)
+        return _get_fallback_source(source)
     values = cast("dict[str, Any]", source_value)
-    matches = (_source_of_part(source, values[key]) for key in (*_input_keys(name, field), name) if key in values)
-    return next(matches, _source_without_path(source))
+    matches = (
+        _make_part_source(source, values[key]) for key in (*_list_input_keys(name, field), name) if key in values
+    )
+    return next(matches, _get_fallback_source(source))
 
 
-def _input_keys(name: str, field: FieldInfo) -> list[str]:
+def _list_input_keys(name: str, field: FieldInfo) -> list[str]:
     """Return the keys that a field is validated from, the preferred one first."""
     alias = field.validation_alias
     aliases: Sequence[Any] = alias.choices if isinstance(alias, AliasChoices) else [alias]
     return [alias for alias in aliases if isinstance(alias, str)] or [name]
 
 
-def _display_items(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
-    source_value = _source_value(source)
+def _to_displayed_items(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
+    source_value = _unwrap_source(source)
     values = cast("dict[str, Any]", source_value) if isinstance(source_value, dict) else {}
-    unplaced_source = _source_without_path(source)
+    unplaced_source = _get_fallback_source(source)
     displayed: dict[str, Any] = {}
     for key, value in items:
-        name = _key_text(key)
+        name = _key_to_text(key)
         if name in displayed:
-            raise _display_error(f"two keys are both written {name!r}")
-        displayed[name] = to_displayed(
-            value, _source_of_part(source, values[name]) if name in values else unplaced_source
+            raise _make_display_error(f"two keys are both written {name!r}")
+        displayed[name] = to_displayed_value(
+            value, _make_part_source(source, values[name]) if name in values else unplaced_source
         )
     return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
 
-def _key_text(key: Any) -> str:
+def _key_to_text(key: Any) -> str:
     if isinstance(key, str) and not isinstance(key, Enum):
         return key
     return next(iter(cast("dict[str, Any]", to_jsonable_python({key: None}, fallback=repr))))
 
 
-def _display_container(value: Any, source: Any) -> Any:
+def _to_displayed_container(value: Any, source: Any) -> Any:
     if isinstance(value, Mapping):
-        return _display_items(cast("Mapping[Any, Any]", value).items(), source)
+        return _to_displayed_items(cast("Mapping[Any, Any]", value).items(), source)
     if isinstance(value, AbstractSet):
-        return sorted((_display_list_item(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
+        return sorted((_to_displayed_list_item(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
     if isinstance(value, list | tuple | deque):
         items = list(cast("Iterable[Any]", value))
         return [
-            _display_list_item(item, item_source)
-            for item, item_source in zip(items, _item_sources(source, len(items)), strict=True)
+            _to_displayed_list_item(item, item_source)
+            for item, item_source in zip(items, _make_item_sources(source, len(items)), strict=True)
         ]
-    return _display_leaf(value, source)
+    return _to_displayed_leaf(value, source)
 
 
 def _sort_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _item_sources(source: Any, count: int) -> Iterable[Any]:
+def _make_item_sources(source: Any, count: int) -> Iterable[Any]:
     """Return the source of each of ``count`` items."""
-    source_value = _source_value(source)
+    source_value = _unwrap_source(source)
     if not isinstance(source_value, list):
-        return [_source_without_path(source)] * count
+        return [_get_fallback_source(source)] * count
     source_items = cast("list[Any]", source_value)
     # A validator may drop, repeat or move items: a text anywhere in the program's list is no host secret.
-    surrounding = source.surrounding_list if isinstance(source, _ItemSource) else _ListSource(source_items)
+    surrounding = source.surrounding_list if isinstance(source, _ListItemSource) else _EnclosingListSource(source_items)
     return (
-        [_ItemSource(item, surrounding) for item in source_items]
+        [_ListItemSource(item, surrounding) for item in source_items]
         if len(source_items) == count
         else [surrounding] * count
     )
@@ -333,20 +336,24 @@ def _iter_texts(source: Any) -> Iterator[str]:
             yield str(current)
 
 
-def _display_list_item(value: Any, source: Any = NO_SOURCE) -> Any:
+def _to_displayed_list_item(value: Any, source: Any = NO_SOURCE) -> Any:
     # None does not validate as a secret.
-    displayed = to_displayed(value, source)
+    displayed = to_displayed_value(value, source)
     return None if displayed is HIDDEN_SECRET else displayed
 
 
-def _display_leaf(value: Any, source: Any) -> Any:
+def _to_displayed_leaf(value: Any, source: Any) -> Any:
     if isinstance(value, Iterator):
-        raise _display_error("an iterator inside a list or a mapping cannot be shown")
+        raise _make_display_error("an iterator inside a list or a mapping cannot be shown")
     if isinstance(value, bytes | bytearray):
         return value.decode("utf-8", "backslashreplace")
     try:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of an unknown class: its source describes it best.
-        source = _source_value(source)
-        return f"<{type(value).__qualname__}>" if source is NO_SOURCE or isinstance(source, _ListSource) else source
+        source = _unwrap_source(source)
+        return (
+            f"<{type(value).__qualname__}>"
+            if source is NO_SOURCE or isinstance(source, _EnclosingListSource)
+            else source
+        )

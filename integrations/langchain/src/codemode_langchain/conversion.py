@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from codemode import CodeModeToolError, Tool, ToolCallContext, ToolResult
 from codemode.plugins import CompiledSchema, FrameworkSchema, InferredOutput
 
-from .arguments import Arguments, ArgumentsSchema, make_input_schema
-from .content import extract_media
+from .arguments import ArgumentsSchema, ValidatedArguments, make_input_schema
+from .content import convert_media_blocks
 
 # MCP tools are recognized by shape: no adapter or SDK is imported. Their data comes from a server.
 
@@ -42,7 +42,10 @@ def is_mcp_tool(tool: BaseTool) -> bool:
 def get_annotations(tool: BaseTool) -> dict[str, Any]:
     """Return a tool's hints in the protocol's spelling; its metadata takes precedence over the server's hints."""
     metadata: Mapping[str, Any] = tool.metadata or {}
-    raw_annotations = {**_mapping(_mapping(_mapping(metadata.get("mcp")).get("tool")).get("annotations")), **metadata}
+    raw_annotations = {
+        **_as_mapping(_as_mapping(_as_mapping(metadata.get("mcp")).get("tool")).get("annotations")),
+        **metadata,
+    }
     annotations = {_ANNOTATION_NAMES.get(key, key): value for key, value in raw_annotations.items()}
     return {
         key: value
@@ -74,17 +77,17 @@ def get_server_output_schema(tool: BaseTool) -> dict[str, Any] | None:
     return None
 
 
-def to_server_value(content: Any, artifact: Any = None) -> Any:
+def convert_server_output(content: Any, artifact: Any = None) -> Any:
     """Convert a server's output: structured content, else the text of a single block, else all blocks.
 
     Blocks with bytes stay unchanged and become media later. Other values are returned unchanged.
     """
     if not isinstance(content, list) or not all(map(_is_block, cast("list[Any]", content))):
         return cast("Any", content)
-    structured = _mapping(artifact).get(_STRUCTURED_CONTENT_KEY)
+    structured = _as_mapping(artifact).get(_STRUCTURED_CONTENT_KEY)
     if structured is not None:
         return structured
-    blocks = [_to_protocol_block(block) for block in cast("list[dict[str, Any]]", content)]
+    blocks = [_to_mcp_block(block) for block in cast("list[dict[str, Any]]", content)]
     if len(blocks) == 1 and blocks[0]["type"] == "text" and isinstance(blocks[0].get("text"), str):
         return blocks[0]["text"]
     return {"content": blocks}
@@ -92,11 +95,11 @@ def to_server_value(content: Any, artifact: Any = None) -> Any:
 
 def join_block_texts(content: Sequence[Any]) -> str | None:
     """Return the text of content blocks, or None."""
-    texts = [block if isinstance(block, str) else _mapping(block).get("text") for block in content]
+    texts = [block if isinstance(block, str) else _as_mapping(block).get("text") for block in content]
     return "\n".join(block for block in texts if isinstance(block, str) and block) or None
 
 
-def _to_protocol_block(block: dict[str, Any]) -> dict[str, Any]:
+def _to_mcp_block(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block without LangChain's id; a link becomes MCP's ``resource_link``."""
     if isinstance(url := block.get("url"), str) and block["type"] in ("image", "audio", "file"):
         mime_type_field = {"mimeType": block["mime_type"]} if isinstance(block.get("mime_type"), str) else {}
@@ -105,10 +108,10 @@ def _to_protocol_block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_block(value: Any) -> bool:
-    return isinstance(_mapping(value).get("type"), str)
+    return isinstance(_as_mapping(value).get("type"), str)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -141,7 +144,7 @@ class _InputSchema(FrameworkSchema):
     def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
         if (
             self._arguments_schema is None
-            and (compiled_schema := compile_schema(_describe_input(self._tool))) is not None
+            and (compiled_schema := compile_schema(_get_input_schema(self._tool))) is not None
         ):
             self._arguments_schema = ArgumentsSchema(self._tool, compiled_schema, compile_schema)
         return cast("CompiledSchema | None", self._arguments_schema)  # an input schema validates no output
@@ -157,12 +160,12 @@ def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: Ne
         output_schema=_get_output_schema(tool),
         needs_approval=needs_approval,
         annotations=get_annotations(tool),
-        metadata=_get_surface_metadata(tool),
+        metadata=_collect_code_call_metadata(tool),
         output_validation="warn",  # middleware may answer instead of the tool
     )
 
 
-def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
+def _collect_code_call_metadata(tool: BaseTool) -> dict[str, Any]:
     """Return a tool's CodeCall metadata, including its tags, and its tool kind."""
     code_call_metadata: Any = (tool.metadata or {}).get(_CODE_CALL_KEY)
     tags = [tag for tag in tool.tags or () if tag]
@@ -179,46 +182,46 @@ def _get_surface_metadata(tool: BaseTool) -> dict[str, Any]:
 
 def register(register_adapter: Callable[..., None]) -> None:
     """Register LangChain tools with `codemode.create_code_mode_tool` (entry point ``codemode.adapters``)."""
-    register_adapter(_is_tool, _convert_standalone)
+    register_adapter(_is_tool, _convert_standalone_tool)
 
 
 def _is_tool(value: Any) -> bool:
     return isinstance(value, BaseTool)
 
 
-def _convert_standalone(tool: BaseTool) -> Tool:
-    async def execute(arguments: Arguments, context: ToolCallContext) -> Any:
-        capture = CapturingTool(tool, ensure_config(), arguments)
-        call = tool_call(tool.name, arguments.copy(), context.tool_call_id)
+def _convert_standalone_tool(tool: BaseTool) -> Tool:
+    async def execute(arguments: ValidatedArguments, context: ToolCallContext) -> Any:
+        capture = OutputCapturingTool(tool, ensure_config(), arguments)
+        call = make_tool_call(tool.name, arguments.copy(), context.tool_call_id)
         try:
             return to_program_value(await capture.tool.ainvoke(call), capture)
         except ToolException as error:
-            raise format_error(error, tool.name) from error.__cause__
+            raise convert_tool_exception(error, tool.name) from error.__cause__
 
     return convert_tool(tool, execute)
 
 
-def tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
+def make_tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCall:
     """Return a LangChain tool call."""
     return ToolCall(name=name, args=args, id=tool_call_id, type="tool_call")
 
 
 @dataclass
-class CapturingTool:
+class OutputCapturingTool:
     """A copy of a tool that runs with one configuration and records outputs before they become text."""
 
     original: BaseTool
     config: RunnableConfig
-    arguments: Arguments
+    arguments: ValidatedArguments
     _outputs: list[Any] = field(default_factory=list[Any], init=False)
     tool: BaseTool = field(init=False)
     """The copy: same class, same fields."""
 
     def __post_init__(self) -> None:
         """Create the copy."""
-        self.tool = self._make_stand_in()
+        self.tool = self._make_recording_copy()
 
-    def _make_stand_in(self) -> BaseTool:
+    def _make_recording_copy(self) -> BaseTool:
         original, copy = self.original, self.original.model_copy()
         run, arun = cast("Any", original)._run, cast("Any", original)._arun  # noqa: SLF001 - the methods to override
 
@@ -256,7 +259,7 @@ class CapturingTool:
         return self._to_value(cast("Any", message).content)
 
     def _to_value(self, content: Any, artifact: Any = None) -> Any:
-        return to_server_value(content, artifact) if is_mcp_tool(self.original) else content
+        return convert_server_output(content, artifact) if is_mcp_tool(self.original) else content
 
     def _record_output(self, output: Any) -> Any:
         """Record an output. Raises `TypeError` for a coroutine, which LangChain would convert to text."""
@@ -267,21 +270,21 @@ class CapturingTool:
         return output
 
 
-def to_program_value(result: Any, capture: CapturingTool) -> Any:
+def to_program_value(result: Any, capture: OutputCapturingTool) -> Any:
     """Convert a tool's result to a value for programs. Raises `CodeModeToolError` for a failed call."""
     if not isinstance(result, ToolMessage):
         return result
     if result.status == "error":
-        raise CodeModeToolError(_to_text(result.content), details={"tool_name": capture.original.name})
-    value: Any = extract_media(capture.find_output(result))
+        raise CodeModeToolError(_content_to_text(result.content), details={"tool_name": capture.original.name})
+    value: Any = convert_media_blocks(capture.find_output(result))
     return (
         value
         if isinstance(value, str | int | float | bool | None | ToolResult)
-        else _json_or_text(value, result.content)
+        else _to_json_or_text(value, result.content)
     )
 
 
-def format_error(error: ToolException, tool_name: str) -> CodeModeToolError:
+def convert_tool_exception(error: ToolException, tool_name: str) -> CodeModeToolError:
     """Convert a `ToolException`, whose text is meant for the model; raise the result from the exception's cause."""
     text = str(error.args[0]) if error.args else "Tool execution error"  # as LangChain words it
     return CodeModeToolError(text, details={"tool_name": tool_name})
@@ -306,18 +309,18 @@ def _has_content(message: ToolMessage, content: Any) -> bool:
         return message_content == str(content)
 
 
-def _json_or_text(value: Any, otherwise: Any) -> Any:
+def _to_json_or_text(value: Any, otherwise: Any) -> Any:
     """Return the value if JSON can express it at least in part, else LangChain's text."""
     if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
         return cast("Any", value)
     try:
-        json.dumps(_to_plain(value))
+        json.dumps(_to_plain_json(value))
     except (TypeError, ValueError, RecursionError):
         return otherwise
     return value
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain_json(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
     return to_jsonable_python(value, fallback=_raise_not_json)
@@ -327,20 +330,22 @@ def _raise_not_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _to_text(content: Any) -> str:
+def _content_to_text(content: Any) -> str:
     text = join_block_texts(cast("list[Any]", content)) if isinstance(content, list) else content
     return text if isinstance(text, str) else json.dumps(content, default=str)
 
 
-def _describe_input(tool: BaseTool) -> Any:
+def _get_input_schema(tool: BaseTool) -> Any:
     """Return a tool's input schema for models: a pydantic model or a JSON Schema."""
     if isinstance(tool, SingleInputTool) and tool.args_schema is None:
         return _SINGLE_INPUT_SCHEMA
     schema: Any = make_input_schema(tool)
-    return schema if isinstance(schema, type) and issubclass(schema, BaseModel) else _without_title(schema)
+    return (
+        schema if isinstance(schema, type) and issubclass(schema, BaseModel) else _without_title_and_description(schema)
+    )
 
 
-def _without_title(schema: Any) -> dict[str, Any]:
+def _without_title_and_description(schema: Any) -> dict[str, Any]:
     json_schema = cast("dict[str, Any]", schema if isinstance(schema, dict) else schema.schema())
     # Title and description are those of the tool.
     return {key: value for key, value in json_schema.items() if key not in ("title", "description")}

@@ -30,16 +30,16 @@ def durable_continuation(
 
     Raises `ValueError` for a checkpointer with an in-memory or unknown database.
     """
-    store = open_store_of(checkpoints)
+    store = open_checkpoint_store(checkpoints)
     journal = store.journal(tenant=tenant, app=app)
     return ContinuationOptions(keys=keys, guard=store.guard, journal=journal, **more_options)
 
 
-def open_store_of(checkpoints: Any) -> InterruptStore:
+def open_checkpoint_store(checkpoints: Any) -> InterruptStore:
     """Return a store on a checkpointer's database, or on what `durable_continuation` accepts instead."""
     if hasattr(checkpoints, "guard") and hasattr(checkpoints, "journal"):
         return checkpoints
-    location = checkpoints if isinstance(checkpoints, str | Path) else _find_database(checkpoints)
+    location = checkpoints if isinstance(checkpoints, str | Path) else _find_database_location(checkpoints)
     if isinstance(location, str) and (location.startswith(_POSTGRES_PREFIXES) or "=" in location):
         from codemode.stores import PostgresInterruptStore
 
@@ -49,15 +49,15 @@ def open_store_of(checkpoints: Any) -> InterruptStore:
     return SqliteInterruptStore(location)
 
 
-def _find_database(saver: Any) -> str:
+def _find_database_location(saver: Any) -> str:
     connection = getattr(saver, "conn", None)
-    location = _sqlite_file(connection) or _postgres_dsn(connection)
+    location = _find_sqlite_path(connection) or _find_postgres_dsn(connection)
     if location is None:
         raise ValueError(f"cannot determine the database of {type(saver).__name__}: {_DATABASE_HINT}")
     return location
 
 
-def _sqlite_file(connection: Any) -> str | None:
+def _find_sqlite_path(connection: Any) -> str | None:
     import sqlite3
 
     if isinstance(connection, sqlite3.Connection):
@@ -66,21 +66,21 @@ def _sqlite_file(connection: Any) -> str | None:
                 (path,) = [file for _, name, file in databases if name == "main"]
         except sqlite3.ProgrammingError:  # belongs to another thread
             return None
-        return _require_persistent(path)
+        return _require_persistent_path(path)
     if not type(connection).__module__.startswith("aiosqlite"):
         return None
     # Read the connection's argument: a query would need its event loop.
     database = inspect.getclosurevars(connection._connector).nonlocals.get("database")  # noqa: SLF001 - no public name
-    return None if database is None else _require_persistent(str(database))
+    return None if database is None else _require_persistent_path(str(database))
 
 
-def _require_persistent(path: str) -> str:
+def _require_persistent_path(path: str) -> str:
     if path in ("", ":memory:"):
         raise ValueError(f"checkpoints in memory end with their process: {_DATABASE_HINT}")
     return path
 
 
-def _postgres_dsn(connection: Any) -> str | None:
+def _find_postgres_dsn(connection: Any) -> str | None:
     pool_conninfo, info = getattr(connection, "conninfo", None), getattr(connection, "info", None)
     if pool_conninfo is None and not hasattr(info, "dsn"):
         return None

@@ -30,13 +30,13 @@ from codemode.errors import CodeModeConcurrencyError
 from codemode.plugins import PreparedTool, copy_json, same_json, split_content
 from codemode.stores import StoreLike, open_store
 
-from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
+from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
 from .conversion import FrameworkTool, convert_tool
 from .langgraph_internals import NAMESPACE, is_in_node
 from .nested import NestedCalls
 from .node_tasks import compute_digest
-from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
-from .waiting_programs import ExecProgram, WaitingPrograms, find_scope, get_graph_run, get_program
+from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_callable_tools
+from .waiting_programs import ExecProgram, WaitingPrograms, find_scope, get_or_create_graph_run, get_or_create_program
 
 if TYPE_CHECKING:
     from codemode import ExecWaitTools, MediaContent, NamespaceRegistry, ProgramLibrary
@@ -140,7 +140,7 @@ class ExecWaitConfig:
         if invalid_sources := [source for source in self.sources if not isinstance(cast("Any", source), ToolSource)]:
             raise ValueError(f"sources must be ToolSource, got {invalid_sources[0]!r}")
         self.waiting = WaitingPrograms()
-        self._settings = make_options(settings, pool=pool, has_clock=False)
+        self._settings = make_agent_options(settings, pool=pool, has_clock=False)
         store: StoreLike | None = create_options.get("store")
         self._create_options: dict[str, Any] = {
             "pool": pool,
@@ -167,7 +167,7 @@ class ExecWaitConfig:
         if self._first_tools is not None:
             await self._first_tools.aclose()
 
-    def block(self, coroutine: Any) -> Any:
+    def run_blocking(self, coroutine: Any) -> Any:
         """Run a coroutine from this thread and wait for it."""
         return cast("Any", self._first_tools).run_sync(coroutine)
 
@@ -205,7 +205,7 @@ class ExecWaitSurface(Surface):
         return True  # by id
 
     def make_exec_wait_tool(
-        self, name: str, arguments: Mapping[str, Any], caller: Caller | None = None
+        self, name: str, arguments: Mapping[str, Any], caller: ToolCaller | None = None
     ) -> ExecWaitTool:
         """Return exec or wait with the metadata of a call with these arguments."""
         core = self.exec_wait_tools.exec if name == EXEC_NAME else self.exec_wait_tools.wait
@@ -223,7 +223,7 @@ class ExecWaitSurface(Surface):
             tuple(f"{_MCP_SOURCE}:{server.owner}:" for server in self.exec_wait_tools.catalog.servers)
         )
 
-    def display_name(self, name: str) -> str:
+    def get_display_name(self, name: str) -> str:
         """Return the displayed name of a tool by its id."""
         tool = None if name.startswith(f"{_MCP_SOURCE}:") else self.exec_wait_tools.catalog.get(name)
         return name if tool is None else tool.name
@@ -250,11 +250,11 @@ class ExecWaitSurface(Surface):
         return dataclasses.replace(source, tools=tools, adapt=self._adapt_tool)
 
     def _convert_source_tool(self, value: Any) -> Any:
-        return self._convert(value)[0] if isinstance(value, BaseTool) else value
+        return self._convert_tool(value)[0] if isinstance(value, BaseTool) else value
 
-    def _convert(self, langchain_tool: BaseTool) -> tuple[FrameworkTool, FrameworkTool]:
+    def _convert_tool(self, langchain_tool: BaseTool) -> tuple[FrameworkTool, FrameworkTool]:
         async def run(arguments: Any, context: Any) -> Any:
-            program = get_program(context)
+            program = get_or_create_program(context)
             program.set_display_name(context.tool_call_id, langchain_tool.name)
             return await program.call(langchain_tool, arguments, context)
 
@@ -271,7 +271,7 @@ class ExecWaitSurface(Surface):
         approval_check = self.approvals.make_approval_check(rule_name, lambda: tool.annotations or {})
 
         async def execute(value: Any, context: Any) -> Any:
-            program = get_program(context)
+            program = get_or_create_program(context)
             program.set_display_name(context.tool_call_id, rule_name)
             return await program.call(
                 NonLangChainTool(prepared, name, context),
@@ -280,7 +280,7 @@ class ExecWaitSurface(Surface):
             )
 
         async def needs_approval(value: Any, context: Any) -> bool:
-            get_program(context).set_display_name(context.tool_call_id, rule_name)
+            get_or_create_program(context).set_display_name(context.tool_call_id, rule_name)
             tool_answer = prepared.asks_approval(value, context)
             if await tool_answer if inspect.isawaitable(tool_answer) else tool_answer:
                 return True
@@ -301,7 +301,7 @@ class ExecWaitCall:
     ) -> None:
         self._surface = surface
         self._config = surface.config
-        self._graph_run = get_graph_run(config)
+        self._graph_run = get_or_create_graph_run(config)
         self._scope, self._outlives_run = find_scope(config, self._graph_run)
         # Models repeat call ids: the step's namespace makes them unique, also when the node runs again.
         namespace = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
@@ -318,25 +318,25 @@ class ExecWaitCall:
     def find_tool(self, name: str) -> PreparedTool | None:
         return self._surface.find_tool(name)
 
-    def display_name(self, name: str) -> str:
-        return self._surface.display_name(name)
+    def get_display_name(self, name: str) -> str:
+        return self._surface.get_display_name(name)
 
     def to_model_parts(self, result: Any, tool_call_id: str) -> tuple[Any, list[MediaContent]]:  # noqa: ARG002 - as other surfaces have it
         return split_content(result)
 
     def start(self, call: CallContext) -> Any:
-        return self._config.block(self._start(call, None))
+        return self._config.run_blocking(self._run_exec_or_wait(call, None))
 
     async def astart(self, call: CallContext) -> Any:
-        return await self._start(call, asyncio.get_running_loop())
+        return await self._run_exec_or_wait(call, asyncio.get_running_loop())
 
     def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        return self._config.block(self._resume(interrupt, answers, call.context, None))
+        return self._config.run_blocking(self._resume_program(interrupt, answers, call.context, None))
 
     async def aresume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        return await self._resume(interrupt, answers, call.context, asyncio.get_running_loop())
+        return await self._resume_program(interrupt, answers, call.context, asyncio.get_running_loop())
 
-    async def _start(self, call: CallContext, home_loop: asyncio.AbstractEventLoop | None) -> Any:
+    async def _run_exec_or_wait(self, call: CallContext, home_loop: asyncio.AbstractEventLoop | None) -> Any:
         run: NestedCalls = call.context
         run_id = (self.arguments.get("runId") or self.arguments.get("run_id")) if self.continues_program else None
         waiting_program = self._config.waiting.find(run_id, self._scope)
@@ -351,21 +351,21 @@ class ExecWaitCall:
         def execute(program: ExecProgram) -> Any:
             return tool.execute(self.arguments, self._make_context(program, call_id))
 
-        return await self._run_part(surface, program, run, home_loop, execute, run_id)
+        return await self._run_until_wait(surface, program, run, home_loop, execute, run_id)
 
-    async def _resume(
+    async def _resume_program(
         self,
         interrupt: Interrupt,
         answers: Mapping[str, Any],
         run: NestedCalls,
         home_loop: asyncio.AbstractEventLoop | None,
     ) -> Any:
-        def resume_program(program: ExecProgram) -> Any:
+        def resume_interrupt(program: ExecProgram) -> Any:
             return self._surface.exec_wait_tools.resume(
                 interrupt, call=self._make_context(program), resolutions=answers or None
             )
 
-        result: Any = await self._run_part(self._surface, ExecProgram(), run, home_loop, resume_program, None)
+        result: Any = await self._run_until_wait(self._surface, ExecProgram(), run, home_loop, resume_interrupt, None)
         if isinstance(result, dict) and cast("Any", result).get("code") == _UNAVAILABLE:
             # The answers are saved; the call can be retried.
             raise CodeModeConcurrencyError(cast("Any", result)["error"])
@@ -374,7 +374,7 @@ class ExecWaitCall:
     def _make_context(self, program: ExecProgram, call_id: str | None = None) -> CallContext:
         return CallContext(tool_call_id=call_id, context=program, conversation_id=self._scope or None)
 
-    async def _run_part(
+    async def _run_until_wait(
         self,
         surface: ExecWaitSurface,
         program: ExecProgram,
@@ -385,17 +385,19 @@ class ExecWaitCall:
     ) -> Any:
         """Run a part of a program whose nested calls this outer call runs, and record whether it waits then."""
         run.can_ask = self._config.options.approvals != _PARK_APPROVALS
-        is_started = program.attach(run, home_loop)
+        is_started = program.attach_to_outer_call(run, home_loop)
         try:
             result = await work(program)
         finally:
             if is_started:
-                program.detach()
+                program.detach_from_outer_call()
         if is_started:
-            await self._record_state(surface, program, result, run_id)
+            await self._record_waiting_state(surface, program, result, run_id)
         return result
 
-    async def _record_state(self, surface: ExecWaitSurface, program: ExecProgram, result: Any, run_id: Any) -> None:
+    async def _record_waiting_state(
+        self, surface: ExecWaitSurface, program: ExecProgram, result: Any, run_id: Any
+    ) -> None:
         """Record whether a program waits, for later calls of wait and for the end of the agent's run."""
         is_waiting = isinstance(result, dict) and cast("Any", result).get("status") == "waiting"
         waiting_run_id = cast("Any", result)["runId"] if is_waiting else None
@@ -417,7 +419,7 @@ class ExecWaitCall:
             )
 
         if self._graph_run is not None and not self._graph_run.add_program(
-            waiting_run_id, abort_program, self._config.block
+            waiting_run_id, abort_program, self._config.run_blocking
         ):
             await abort_program()
 
@@ -470,5 +472,5 @@ def create_exec_wait_tools(
     rules = ExecWaitConfig(options, sources, settings=settings, pool=pool, **create_options)
     approvals = ApprovalPolicy(approve, interrupt_mode)
     surface = ExecWaitSurface(to_callable_tools(tools, None, "ExecWaitMiddleware", str), rules, approvals)
-    approvals.require_known(surface.list_rule_names(), surface.may_have_tool)
+    approvals.require_known_rule_names(surface.list_rule_names(), surface.may_have_tool)
     return [*surface.build_tools()]

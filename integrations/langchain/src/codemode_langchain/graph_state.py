@@ -32,12 +32,12 @@ SHOWN_TOOLS_CHANNEL = "code_mode_shown"
 _STATE_CHANNEL = "code_mode_state"
 
 
-def merge_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+def merge_channel_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     """Reducer of state channels: the last write wins, None deletes a key."""
     return {key: value for key, value in {**left, **right}.items() if value is not None}
 
 
-def take_newest(_left: Any, right: Any) -> Any:
+def take_newest_value(_left: Any, right: Any) -> Any:
     """Reducer that keeps the latest value."""
     return right
 
@@ -116,7 +116,7 @@ def list_writes(commands: Iterable[Any], outer_tool_call_id: str) -> ChannelWrit
     def remove_answers(messages: list[Any]) -> list[Any]:
         return [item for item in messages if not _is_answer_to(item, outer_tool_call_id)]
 
-    return _update_pairs(_map_messages(item, remove_answers) for item in commands if item.graph is None)
+    return _list_update_pairs(_map_messages(item, remove_answers) for item in commands if item.graph is None)
 
 
 def make_outer_result(message: ToolMessage, commands: Sequence[Any], write: Callable[[str, list[Any]], Any]) -> Any:
@@ -130,9 +130,9 @@ def make_outer_result(message: ToolMessage, commands: Sequence[Any], write: Call
     # LangGraph drops updates of a node's own graph when the node hands over to a parent graph.
     used_commands = parent_commands or commands
     joined_update = _join_writes(
-        _update_pairs(used_commands), write if not parent_commands else lambda _channel, values: values[-1]
+        _list_update_pairs(used_commands), write if not parent_commands else lambda _channel, values: values[-1]
     )
-    command = replace(used_commands[0], update=joined_update, goto=_join_goto(used_commands))
+    command = replace(used_commands[0], update=joined_update, goto=_join_goto_targets(used_commands))
     answered_command = _map_messages(command, lambda messages: _insert_answer(messages, message))
     if parent_commands:
         return answered_command
@@ -151,9 +151,9 @@ def _map_messages(command: Any, change: MessageChange) -> Any:
     """Apply a change to the message lists of a command's update and sends."""
     update: Any = command.update
     if update is not None:
-        update = {key: _map_value_messages(value, change) for key, value in _update_pairs([command])}
-    goto = [_map_send_messages(target, change) for target in _goto_targets(command)]
-    return replace(command, update=update, goto=_with_same_type(command.goto, goto))
+        update = {key: _map_value_messages(value, change) for key, value in _list_update_pairs([command])}
+    goto = [_map_send_messages(target, change) for target in _list_goto_targets(command)]
+    return replace(command, update=update, goto=_to_same_sequence_type(command.goto, goto))
 
 
 def _map_send_messages(send: Any, change: MessageChange) -> Any:
@@ -175,7 +175,7 @@ def _map_value_messages(value: Any, change: MessageChange) -> Any:
     return change(list(cast("Any", value))) if isinstance(value, list | tuple) else value
 
 
-def _update_pairs(commands: Iterable[Any]) -> ChannelWrites:
+def _list_update_pairs(commands: Iterable[Any]) -> ChannelWrites:
     # LangGraph's own conversion of update shapes; a list of messages is the whole state.
     return [pair for command in commands for pair in command._update_as_tuples()]  # noqa: SLF001
 
@@ -193,20 +193,20 @@ def _join_writes(pairs: ChannelWrites, write: Callable[[str, list[Any]], Any]) -
     return joined
 
 
-def _join_goto(commands: Sequence[Any]) -> Any:
+def _join_goto_targets(commands: Sequence[Any]) -> Any:
     goto: list[Any] = []
     for command in commands:
-        goto += [target for target in _goto_targets(command) if not isinstance(target, str) or target not in goto]
-    return _with_same_type(commands[0].goto if len(commands) == 1 else (), goto)
+        goto += [target for target in _list_goto_targets(command) if not isinstance(target, str) or target not in goto]
+    return _to_same_sequence_type(commands[0].goto if len(commands) == 1 else (), goto)
 
 
-def _goto_targets(command: Any) -> list[Any]:
+def _list_goto_targets(command: Any) -> list[Any]:
     """Return a command's targets: node names and sends."""
     goto = command.goto
     return [goto] if isinstance(goto, str) or hasattr(goto, "arg") else list(goto)
 
 
-def _with_same_type(original: Any, targets: list[Any]) -> Any:
+def _to_same_sequence_type(original: Any, targets: list[Any]) -> Any:
     # The tool node joins handovers in lists, and drops their updates.
     return targets if isinstance(original, list) else tuple(targets)
 
@@ -267,11 +267,11 @@ class NestedWrites:
     get_pairs: Callable[[], ChannelWrites]
 
 
-def get_current_state(config: RunnableConfig, state: Any) -> Any:
+def get_state_with_nested_writes(config: RunnableConfig, state: Any) -> Any:
     """Return a node's state with the writes of nested calls since."""
     node = get_node_context(config)
     task = None if node is None else node.task
-    if node is None or not isinstance(task, _TaskWithWrites) or not isinstance(state, dict):
+    if node is None or not isinstance(task, _TaskWithNestedWrites) or not isinstance(state, dict):
         return state
     written_channels = {channel for channel, _ in task.nested_writes} & task.channels.keys()
     current_values: dict[str, Any] = node.read(sorted(written_channels), True) if written_channels else {}
@@ -289,7 +289,7 @@ def get_graph_state(config: RunnableConfig, state: Any) -> Any:
     return node.read([name for name in node.channels if not name.startswith(INTERNAL_CHANNEL_PREFIXES)])
 
 
-def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
+def write_all_but_last_value(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
     """Write all but the last of a channel's values, and return the last: a command has one value per channel."""
     node = get_node_context(config)
     *earlier, last = _combine_writes(None if node is None else node.channels.get(channel), values)
@@ -299,7 +299,7 @@ def write_earlier(config: RunnableConfig, channel: str, values: list[Any]) -> An
 
 
 @dataclass(frozen=True)
-class _TaskWithWrites:
+class _TaskWithNestedWrites:
     """A node's task with the writes of nested calls, which LangGraph gets at the node's end."""
 
     task: Any
@@ -322,22 +322,22 @@ class _TaskWithWrites:
         return [*self.task.writes, *self.nested_writes]
 
 
-def make_state_access(node: NodeContext, writes: NestedWrites) -> dict[str, Any]:
+def make_state_access_config(node: NodeContext, writes: NestedWrites) -> dict[str, Any]:
     """Return the configuration for a nested call's state access: writes are visible to later calls immediately.
 
     Writes are stored with the segment's record, because a segment from the checkpoint does not run again.
     """
-    task = _TaskWithWrites(node.task, node.channels, writes.get_pairs)
+    task = _TaskWithNestedWrites(node.task, node.channels, writes.get_pairs)
     read_state = partial(node.read.func, *node.read.args[:3], task)
-    return {SEND: _make_send(node.send, node.channels, writes.add_command), READ: read_state}
+    return {SEND: _make_recording_send(node.send, node.channels, writes.add_command), READ: read_state}
 
 
-def _make_send(
+def _make_recording_send(
     send: Callable[..., Any], channels: Mapping[str, Any], keep: Callable[[Any], None]
 ) -> Callable[[Iterable[tuple[str, Any]]], None]:
     from langgraph.types import Command
 
-    def handle_writes(writes: Iterable[tuple[str, Any]]) -> None:
+    def record_writes(writes: Iterable[tuple[str, Any]]) -> None:
         other_writes: ChannelWrites = []
         for channel, value in writes:
             if channel == TASKS:
@@ -349,7 +349,7 @@ def _make_send(
         if other_writes:
             send(other_writes)
 
-    return handle_writes
+    return record_writes
 
 
 def _combine_writes(channel: Any, values: list[Any]) -> list[Any]:
@@ -362,7 +362,7 @@ def _combine_writes(channel: Any, values: list[Any]) -> list[Any]:
         for value in values:
             folded_channel.update([value])
         return [Overwrite(folded_channel.get())]
-    return values if _accepts_several(channel, values) else values[-1:]
+    return values if _accepts_several_values(channel, values) else values[-1:]
 
 
 def _is_overwrite(value: Any) -> bool:
@@ -372,7 +372,7 @@ def _is_overwrite(value: Any) -> bool:
     return isinstance(value, Overwrite) or is_overwrite_dict
 
 
-def _accepts_several(channel: Any, values: Sequence[Any]) -> bool:
+def _accepts_several_values(channel: Any, values: Sequence[Any]) -> bool:
     from langgraph.channels.binop import BinaryOperatorAggregate  # pyright: ignore[reportMissingTypeStubs]
     from langgraph.errors import InvalidUpdateError
 

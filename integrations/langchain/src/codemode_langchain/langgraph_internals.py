@@ -128,7 +128,7 @@ class NodeContext:
         """The value of ``Command(resume=...)`` of this run; None without one."""
         from langgraph.types import Command
 
-        with _check_internals("a running graph"):
+        with _report_unknown_internals("a running graph"):
             graph_input = self.loop.input
             return cast("Any", graph_input).resume if isinstance(graph_input, Command) else None
 
@@ -140,7 +140,7 @@ class NodeContext:
     @property
     def pending_interrupts(self) -> dict[str, Any]:
         """The pending interrupts of the graph, by id."""
-        with _check_internals("a running graph"):
+        with _report_unknown_internals("a running graph"):
             ids = self.loop._pending_interrupts()  # noqa: SLF001 - LangGraph's own list
             written_values = [
                 value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == INTERRUPT
@@ -155,15 +155,15 @@ class NodeContext:
         """Return the graph's tool nodes; an agent has one."""
         from langgraph.prebuilt import ToolNode
 
-        with _check_internals("a graph"):
+        with _report_unknown_internals("a graph"):
             return [node.bound for node in self.loop.nodes.values() if isinstance(node.bound, ToolNode)]
 
-    def find_agent(self, own: object) -> tuple[Any, AgentParts]:
+    def find_agent_parts(self, own: object) -> tuple[Any, AgentParts]:
         """Return the tool node and the parts of the agent whose middleware is ``own``.
 
         Raises `UnknownVersionError` if the middleware is not found.
         """
-        with _check_internals("an agent"):
+        with _report_unknown_internals("an agent"):
             for node in self.find_tool_nodes():
                 wrapper = node._wrap_tool_call  # noqa: SLF001 - the only source of their order
                 wrapping_middleware = [] if wrapper is None else [*_iter_wrapping_middleware(wrapper)]
@@ -182,7 +182,7 @@ class NodeContext:
                     return node, AgentParts(
                         tools=[*node.tools_by_name.values()], middleware=(*wrapping_middleware, *other_middleware)
                     )
-        raise make_version_error(f"an agent with {type(own).__name__}")
+        raise make_unknown_version_error(f"an agent with {type(own).__name__}")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def find_tool_nodes(graph: Any) -> list[Any]:
     """
     from langgraph.prebuilt import ToolNode
 
-    with _check_internals("a graph"):
+    with _report_unknown_internals("a graph"):
         all_graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
         return [
             node.bound
@@ -224,7 +224,7 @@ def get_node_context(config: RunnableConfig) -> NodeContext | None:
         return None
     warn_about_untested_versions()
     configurable = config.get("configurable", {})
-    with _check_internals("a running node"):
+    with _report_unknown_internals("a running node"):
         call, read = configurable[CALL], configurable[READ]
         return NodeContext(
             node=call.args[0](),
@@ -249,29 +249,31 @@ def warn_about_untested_versions() -> None:
         except PackageNotFoundError:
             continue
         if not lowest <= _parse_version(installed) < first_untested:
-            _log.warning("%s %s is untested: codemode-langchain supports %s", name, installed, _version_range(name))
+            _log.warning(
+                "%s %s is untested: codemode-langchain supports %s", name, installed, _format_version_range(name)
+            )
 
 
 def _parse_version(installed: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", installed)[:3])
 
 
-def _version_range(name: str) -> str:
+def _format_version_range(name: str) -> str:
     lowest, first_untested = (".".join(map(str, version_numbers)) for version_numbers in TESTED_VERSIONS[name])
     return f"{name}>={lowest},<{first_untested}"
 
 
 @contextmanager
-def _check_internals(what: str) -> Generator[None]:
+def _report_unknown_internals(what: str) -> Generator[None]:
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise make_version_error(what) from error
+        raise make_unknown_version_error(what) from error
 
 
-def make_version_error(what: str) -> UnknownVersionError:
+def make_unknown_version_error(what: str) -> UnknownVersionError:
     """Return the error for unknown internals."""
-    known = ", ".join(map(_version_range, TESTED_VERSIONS))
+    known = ", ".join(map(_format_version_range, TESTED_VERSIONS))
     return UnknownVersionError(
         f"{what} has internals that codemode-langchain does not know, and nothing was run: install {known}"
     )
@@ -284,14 +286,14 @@ def _iter_wrapping_middleware(hook: Any) -> Iterator[Any]:
         yield middleware
     elif inner is not None:
         yield from _iter_wrapping_middleware(inner)
-    elif {"outer", "inner"} <= (variables := _closure_variables(hook)).keys():
+    elif {"outer", "inner"} <= (variables := _get_closure_variables(hook)).keys():
         yield from _iter_wrapping_middleware(variables["outer"])
         yield from _iter_wrapping_middleware(variables["inner"])
     else:
         yield hook  # a custom function
 
 
-def _closure_variables(function: Any) -> dict[str, Any]:
+def _get_closure_variables(function: Any) -> dict[str, Any]:
     """Return the variables in a function's closure."""
     if not isinstance(function, FunctionType):
         return {}
@@ -324,5 +326,5 @@ def _iter_hook_middleware(node: Any) -> Iterator[Any]:
             pending += [
                 getattr(current, "__wrapped__", None),
                 getattr(current, "func", None),
-                *_closure_variables(current).values(),
+                *_get_closure_variables(current).values(),
             ]

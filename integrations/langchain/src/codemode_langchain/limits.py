@@ -48,9 +48,9 @@ class NestedCallLimits:
         self._limits = limits
         self._node = node
         self._counts_before = {
-            _limit_key(limit): (
-                _get_mapping(state, _THREAD_COUNT_CHANNEL).get(_limit_key(limit), 0),
-                _get_mapping(state, _RUN_COUNT_CHANNEL).get(_limit_key(limit), 0),
+            _get_limit_key(limit): (
+                _get_mapping(state, _THREAD_COUNT_CHANNEL).get(_get_limit_key(limit), 0),
+                _get_mapping(state, _RUN_COUNT_CHANNEL).get(_get_limit_key(limit), 0),
             )
             for limit in limits
         }
@@ -59,33 +59,33 @@ class NestedCallLimits:
             self._uncounted.update(calls)
         self._counted_calls: dict[str, str] = {}
 
-    def admit(self, tool: str, call_id: str) -> None:
+    def count_call(self, tool: str, call_id: str) -> None:
         """Count a call that is about to run, once.
 
         Raises `CodeModeToolError` if it exceeds a limit, or pauses the program for good if that ends the agent's run.
         """
         with _lock:
-            step = self._get_step()
+            step = self._get_or_create_step_calls()
             if step.stop_payload is None and call_id not in (counted_calls := self._list_counted_calls(step)):
-                step.stop_payload = self._find_exceeded_limit(tool, counted_calls)
+                step.stop_payload = self._enforce_limits(tool, counted_calls)
             if step.stop_payload is None:
                 self._counted_calls[call_id] = step.calls[call_id] = tool
         if step.stop_payload is not None:
             request_interrupt(step.stop_payload)
 
-    def restore(self, calls: Mapping[str, str]) -> None:
+    def restore_counted_calls(self, calls: Mapping[str, str]) -> None:
         """Count calls of a process that died: tool names by call id."""
         with _lock:
             self._counted_calls.update(calls)
-            self._get_step().calls.update(calls)
+            self._get_or_create_step_calls().calls.update(calls)
 
     @property
-    def to_record(self) -> dict[str, Any]:
+    def record_fields(self) -> dict[str, Any]:
         """The calls of a segment, for its record."""
         with _lock:
             return {_COUNTED_KEY: dict(self._counted_calls)}
 
-    def find_end(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+    def make_stop_result(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return the text of a program stopped by a limit, and the command that ends the agent's run.
 
         None for a program that waits for approval. Raises `ToolCallLimitExceededError` for ``exit_behavior="error"``.
@@ -99,24 +99,24 @@ class NestedCallLimits:
         error = ToolCallLimitExceededError(**exceeded_fields)
         if stop_payload["exit_behavior"] == "error":
             raise error
-        return _limit_message(exceeded_fields["tool_name"]), Command(update={END_CHANNEL: str(error)})
+        return _format_limit_message(exceeded_fields["tool_name"]), Command(update={END_CHANNEL: str(error)})
 
-    def make_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
+    def make_call_count_commands(self, records: Sequence[Mapping[str, Any]], tool_call_id: str) -> list[Any]:
         """Return the commands that report the calls of all segments to the graph."""
         calls = {key: tool for record in records for key, tool in record.get(_COUNTED_KEY, {}).items()}
         return [Command(update={CALLS_CHANNEL: {tool_call_id: dict(Counter(calls.values()))}})] if calls else []
 
-    def _find_exceeded_limit(self, tool: str, counted_calls: Mapping[str, str]) -> dict[str, Any] | None:
+    def _enforce_limits(self, tool: str, counted_calls: Mapping[str, str]) -> dict[str, Any] | None:
         for limit in self._limits:
             if limit.tool_name not in (None, tool):
                 continue
             call_counts = Counter(counted_calls.values()) + self._uncounted
             nested_count = 1 + (call_counts.total() if limit.tool_name is None else call_counts[tool])
-            thread_count, run_count = (before + nested_count for before in self._counts_before[_limit_key(limit)])
+            thread_count, run_count = (before + nested_count for before in self._counts_before[_get_limit_key(limit)])
             if not (_exceeds(thread_count, limit.thread_limit) or _exceeds(run_count, limit.run_limit)):
                 continue
             if limit.exit_behavior == "continue":
-                raise CodeModeToolError(_limit_message(limit.tool_name))
+                raise CodeModeToolError(_format_limit_message(limit.tool_name))
             return {
                 "kind": LIMIT_KIND,
                 "exit_behavior": limit.exit_behavior,
@@ -130,7 +130,7 @@ class NestedCallLimits:
             }
         return None
 
-    def _get_step(self) -> _StepCalls:
+    def _get_or_create_step_calls(self) -> _StepCalls:
         loop, step_number = self._node.step_id
         entry = _step_calls.get(loop)
         if entry is None or entry[0] != step_number:
@@ -145,7 +145,7 @@ class NestedCallLimits:
         return {key: tool for calls in earlier_calls for key, tool in calls.items()} | step.calls
 
 
-def make_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
+def make_call_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
     """Return the state update that adds nested calls to the counts of these limits."""
     calls = _get_mapping(state, CALLS_CHANNEL)
     if not calls or not limits:
@@ -157,7 +157,7 @@ def make_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
         dict(_get_mapping(state, _THREAD_COUNT_CHANNEL)),
         dict(_get_mapping(state, _RUN_COUNT_CHANNEL)),
     )
-    for key in {_limit_key(tool_counts) for tool_counts in limits}:
+    for key in {_get_limit_key(tool_counts) for tool_counts in limits}:
         added_count = call_counts.total() if key == _ALL_TOOLS_KEY else call_counts[key]
         thread_counts[key], run_counts[key] = (
             thread_counts.get(key, 0) + added_count,
@@ -166,7 +166,7 @@ def make_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
     return {CALLS_CHANNEL: dict.fromkeys(calls), _THREAD_COUNT_CHANNEL: thread_counts, _RUN_COUNT_CHANNEL: run_counts}
 
 
-def get_end_message(state: Any) -> str | None:
+def get_run_end_message(state: Any) -> str | None:
     """Return the final message if a limit has ended the run."""
     return _get_value(state, END_CHANNEL) or None
 
@@ -176,12 +176,12 @@ def find_limits(middleware: Iterable[Any]) -> list[Limit]:
     return [item for item in middleware if isinstance(item, ToolCallLimitMiddleware)]
 
 
-def _limit_message(tool_name: str | None) -> str:
+def _format_limit_message(tool_name: str | None) -> str:
     action = "make additional tool calls" if tool_name is None else f"call {tool_name!r} again"
     return f"Tool call limit exceeded. Do not {action}."
 
 
-def _limit_key(limit: Any) -> str:
+def _get_limit_key(limit: Any) -> str:
     return limit.tool_name or _ALL_TOOLS_KEY
 
 

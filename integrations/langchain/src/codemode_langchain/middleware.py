@@ -16,12 +16,12 @@ from codemode.plugins import Listing
 from codemode.stores import StoreLike
 from codemode.types import InvalidConfigError
 
-from .approvals import ApprovalRules, Caller, InterruptMode
-from .code_call import CodeCallSurface, ScriptContext, create_empty_toolset
+from .approvals import ApprovalRules, InterruptMode, ToolCaller
+from .code_call import CodeCallSurface, ScriptContext, create_empty_code_call_toolset
 from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitConfig, ExecWaitSurface, ExecWaitTool
 from .graph_state import get_graph_state, make_state_backend, use_graph_state
 from .surface_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
-from .surfaces import Surface, make_options, select_client_tools
+from .surfaces import Surface, make_agent_options, select_client_tools
 from .tool import TOOL_NAME, CodeModeSurface, CodeModeTool
 from .tool_selection import (
     AllowedTools,
@@ -30,7 +30,7 @@ from .tool_selection import (
     ToolCheckedRequest,
     ToolSelector,
     get_model_tool_name,
-    get_shown_tool_names,
+    get_step_tool_names,
     get_tool_name,
 )
 
@@ -85,7 +85,7 @@ class CodeModeMiddleware(SurfaceMiddleware):
         library: ProgramLibrary | None = None,
     ) -> None:
         self._library = library
-        agent_options = make_options(options, pool=pool, listing=listing, store=store)
+        agent_options = make_agent_options(options, pool=pool, listing=listing, store=store)
         self._options = (
             agent_options.with_parts(state=use_graph_state) if agent_options.state is None else agent_options
         )
@@ -95,16 +95,16 @@ class CodeModeMiddleware(SurfaceMiddleware):
     def _make_surface(self, tools: Sequence[BaseTool]) -> Surface:
         return CodeModeSurface(tools, self._options, self._approvals, self._pool, self._library)
 
-    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: ToolCaller) -> BaseTool:
         uses_graph_state = self._options.state is use_graph_state
         state = get_graph_state(cast("Any", request).runtime.config, request.state) if uses_graph_state else None
         backend = make_state_backend(state, request.tool_call["id"] or "") if uses_graph_state else None
         return CodeModeTool(cast("CodeModeSurface", surface), caller, backend)
 
-    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
+    def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         name, tool = request.tool_call["name"], request.tool
         visible_tools, may_need_approval = (
-            get_shown_tool_names(request),
+            get_step_tool_names(request),
             any(map(self._approvals.may_need_approval, names)),
         )
         if (
@@ -150,7 +150,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
         store: StoreLike | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
-        self._empty_toolset = create_empty_toolset(options, pool, store, library)
+        self._empty_toolset = create_empty_code_call_toolset(options, pool, store, library)
         self._latest_surface: CodeCallSurface | None = None
         self._script_context = script_context
         search, _, execute, *_ = [tool.name for tool in self._empty_toolset.tools]
@@ -172,26 +172,28 @@ class CodeCallMiddleware(SurfaceMiddleware):
         self._latest_surface = CodeCallSurface(tools, self._empty_toolset, self._approvals, self._latest_surface)
         return self._latest_surface
 
-    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: ToolCaller) -> BaseTool:
         make_context, runtime = self._script_context, cast("Any", request).runtime
         script_context = None if make_context is None else partial(make_context, runtime)
         return cast("CodeCallSurface", surface).make_meta_tool(request.tool_call["name"], caller, script_context)
 
-    def _list_visible_only(self, tools: Iterable[Any]) -> frozenset[str]:
-        surface = cast("CodeCallSurface", self._get_surface(self._select_program_tools(select_client_tools(tools))))
-        visible_only = frozenset(name for name in surface.visible_names() if name not in surface.async_core)
-        self._approvals.reject_unindexed(visible_only)
+    def _list_visible_only_names(self, tools: Iterable[Any]) -> frozenset[str]:
+        surface = cast(
+            "CodeCallSurface", self._get_or_create_surface(self._select_program_tools(select_client_tools(tools)))
+        )
+        visible_only = frozenset(name for name in surface.list_visible_names() if name not in surface.async_core)
+        self._approvals.reject_rules_for_unindexed_tools(visible_only)
         return visible_only
 
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
-        visible_tools = get_shown_tool_names(request)
+        visible_tools = get_step_tool_names(request)
         visible_names = self._get_visible_names(request) if visible_tools is None else visible_tools["native"]
         return all(self._is_called_directly(name, request) or name in visible_names for name in names)
 
     def _get_visible_names(self, request: ToolCallRequest) -> Collection[str]:
-        return self._get_surface(self._find_step_tools(request)[1]).visible_names()
+        return self._get_or_create_surface(self._find_step_tools(request)[1]).list_visible_names()
 
-    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
+    def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all tools, hidden ones too.
         name = request.tool_call["name"]
         return self._make_error_message(request, f"there is no tool {name!r} to call directly: {self._advice}")
@@ -243,11 +245,11 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         interrupt_mode: InterruptMode = "per_call",
     ) -> None:
         exec_wait_options = ExecWaitOptions.from_config(options, agent)
-        self.is_enabled = exec_wait_options.enabled or not exec_wait_options.is_set("enabled")
+        self.is_enabled = exec_wait_options.enabled or not exec_wait_options.is_set_explicitly("enabled")
         create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
         self._config = ExecWaitConfig(exec_wait_options, sources, settings=settings, pool=pool, **create_options)
         self._latest_surface: ExecWaitSurface | None = None
-        super().__init__(_EXEC_WAIT_SETTINGS, _to_names(direct), approve, interrupt_mode)
+        super().__init__(_EXEC_WAIT_SETTINGS, _to_tool_names(direct), approve, interrupt_mode)
         if not self.is_enabled:
             self.state_schema = AgentState
 
@@ -295,7 +297,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         self._latest_surface = ExecWaitSurface(tools, self._config, self._approvals, self._latest_surface)
         return self._latest_surface
 
-    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: ToolCaller) -> BaseTool:
         return cast("ExecWaitSurface", surface).make_exec_wait_tool(
             request.tool_call["name"], request.tool_call["args"], caller
         )
@@ -308,7 +310,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
     ) -> tuple[ModelRequest[Any], dict[str, Any]]:
         provider_tools = [tool for tool in request.tools if not isinstance(tool, BaseTool)]
         if unnamed_tools := [
-            name for name in map(get_model_tool_name, provider_tools) if name not in self._selection.kept_names
+            name for name in map(get_model_tool_name, provider_tools) if name not in self._selection.keep_option_names
         ]:
             raise InvalidConfigError(
                 f"{unnamed_tools[0]!r} is a tool of the model's provider, which programs cannot call: name it in direct"
@@ -326,7 +328,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
     def _reject_name_conflicts(self, tools: Iterable[Any]) -> None:
         """Accept all names: a tool named exec is in the catalog; the constructor rejects it in ``direct``."""
 
-    def _list_same_named(self, tools: Iterable[Any]) -> Collection[str]:
+    def _list_names_shared_with_surface(self, tools: Iterable[Any]) -> Collection[str]:
         return {
             name for tool in tools if not self._is_surface_tool(tool) and (name := get_tool_name(tool)) in TOOL_NAMES
         }
@@ -334,12 +336,12 @@ class ExecWaitMiddleware(SurfaceMiddleware):
     def _describe_unmatched_rules(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> list[str]:
         if self._approvals.rule_names.issubset(valid_names):
             return []  # avoids creating a surface for the ids
-        surface = cast("ExecWaitSurface", self._get_surface(program_tools))
+        surface = cast("ExecWaitSurface", self._get_or_create_surface(program_tools))
         return self._approvals.describe_unmatched_rules(
             {*valid_names, *surface.list_rule_names()}, surface.may_have_tool
         )
 
-    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
+    def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all tools, hidden ones too.
         name = request.tool_call["name"]
         return self._make_error_message(
@@ -347,7 +349,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         )
 
 
-def _to_names(direct: Any) -> Any:
+def _to_tool_names(direct: Any) -> Any:
     """Return the names of tools given as names or objects."""
     if isinstance(direct, str) or not isinstance(direct, Iterable):
         return direct

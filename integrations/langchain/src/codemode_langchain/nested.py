@@ -21,15 +21,22 @@ from codemode import CodeModeToolError, ToolCallContext, request_interrupt
 from codemode.plugins import forkable_lock, protect_integers
 
 from .answer_matching import NestedAnswers, compute_interrupt_id
-from .approvals import Caller
-from .arguments import Arguments
-from .checkpoints import CallOutput, StartMarker
-from .conversion import ASYNC_ONLY_MESSAGE, CapturingTool, format_error, is_async_only, to_program_value, tool_call
+from .approvals import ToolCaller
+from .arguments import ValidatedArguments
+from .checkpoints import CallOutput, SegmentStartMarker
+from .conversion import (
+    ASYNC_ONLY_MESSAGE,
+    OutputCapturingTool,
+    convert_tool_exception,
+    is_async_only,
+    make_tool_call,
+    to_program_value,
+)
 from .graph_state import (
     ChannelWrites,
     NestedWrites,
     list_writes,
-    make_state_access,
+    make_state_access_config,
     readdress_answer,
     readdress_commands,
 )
@@ -43,11 +50,11 @@ from .langgraph_internals import (
     is_invalid_resume,
     take_interrupts,
 )
-from .node_tasks import compute_task_number, number_tasks
+from .node_tasks import compute_task_number, make_numbered_task_config
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class InterruptAnswer:
     """The answer to one ``interrupt()`` of a call. ``is_own``: the tool's interrupt, not that of a graph inside it.
 
     ``inside``: id of the interrupt in that graph. ``shown``: `compute_display_digest` of the question. Field names are
@@ -70,7 +77,7 @@ class NestedScratchpad:
 
     key: str
     writes: NestedWrites
-    answers: Sequence[Sequence[Answer]] = ()
+    answers: Sequence[Sequence[InterruptAnswer]] = ()
     is_newly_answered: bool = False
     _asked_count: int = field(default=0, init=False)
 
@@ -89,22 +96,24 @@ class NestedScratchpad:
         # in the map again, to the node's next question.
         newest_batch = self.answers[-1] if self.is_newly_answered and self.answers else ()
         newest_foreign = [answer for answer in newest_batch if not answer.is_own]
-        foreign_answers = self._foreign_answers
+        foreign_answers = self._inner_graph_answers
         nested_answers = NestedAnswers(foreign_answers, {answer.shown: answer.value for answer in newest_foreign})
         wrap_task = partial(_wrap_task_function, answers=foreign_answers, nested_answers=nested_answers)
-        configurable = number_tasks(config, itertools.count(first_number).__next__, hide=False, wrap=wrap_task)
+        configurable = make_numbered_task_config(
+            config, itertools.count(first_number).__next__, hide=False, wrap=wrap_task
+        )
         scratchpad = replace(
             node_context.scratchpad,
             call_counter=itertools.count(first_number).__next__,
             subgraph_counter=itertools.count(first_number).__next__,
-            interrupt_counter=self._next_interrupt,
+            interrupt_counter=self._next_interrupt_number,
             resume=self._tool_answers,
             get_null_resume=nested_answers,
         )
         newest_by_id = {answer.inside: answer.value for answer in newest_foreign}
         configurable_fields = {
             SCRATCHPAD: scratchpad,
-            **make_state_access(node_context, self.writes),
+            **make_state_access_config(node_context, self.writes),
             RESUME_MAP: newest_by_id,
         }
         return cast("RunnableConfig", {**config, "configurable": {**configurable, **configurable_fields}})
@@ -114,10 +123,10 @@ class NestedScratchpad:
         return [answer.value for batch in self.answers for answer in batch if answer.is_own]
 
     @property
-    def _foreign_answers(self) -> dict[str, Any]:
+    def _inner_graph_answers(self) -> dict[str, Any]:
         return {answer.inside: answer.value for batch in self.answers for answer in batch if not answer.is_own}
 
-    def _next_interrupt(self) -> int:
+    def _next_interrupt_number(self) -> int:
         self._asked_count += 1
         return self._asked_count - 1
 
@@ -131,7 +140,7 @@ def _wrap_task_function(
     """
     from langgraph.config import get_config
 
-    def add_answers() -> None:
+    def add_answers_to_scratchpad() -> None:
         configurable = cast("Any", get_config())["configurable"]
         scratchpad = configurable[SCRATCHPAD] = replace(configurable[SCRATCHPAD], get_null_resume=nested_answers)
         while (interrupt_key := compute_interrupt_id(configurable[NAMESPACE], len(scratchpad.resume))) in answers:
@@ -139,7 +148,7 @@ def _wrap_task_function(
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        add_answers()
+        add_answers_to_scratchpad()
         try:
             return function(*args, **kwargs)
         except Exception as error:
@@ -148,7 +157,7 @@ def _wrap_task_function(
 
     @wraps(function)
     async def arun(*args: Any, **kwargs: Any) -> Any:
-        add_answers()
+        add_answers_to_scratchpad()
         try:
             return await function(*args, **kwargs)
         except Exception as error:
@@ -170,7 +179,7 @@ _CANNOT_ASK_MESSAGE = (
 
 
 @dataclass
-class MadeCall:
+class NestedCallEntry:
     """One call that ran: tool, displayed arguments and status."""
 
     tool: str
@@ -197,56 +206,59 @@ class NestedCalls:
     (each with ``id``, ``value`` and ``response_schema``), ``is_own`` (not of a graph inside the tool), ``answers``
     (number of earlier batches) and these batches as ``given``. ``earlier_commands``: commands of earlier segments.
     ``start_marker``: tells whether this segment was started before; a person then decides whether to run it again, and
-    ``is_stopped`` means no. ``display_names``: displayed tool names by call id. ``outer_tool_call_id``: the outer
+    ``is_rerun_rejected`` means no. ``display_names``: displayed tool names by call id. ``outer_tool_call_id``: the
+    outer
     call's id, if the core has another one. ``can_ask``: False if interrupts of tools cannot be answered.
     ``made_calls``: calls by id, in start order.
     """
 
-    caller: Caller
+    caller: ToolCaller
     config: RunnableConfig
-    answers: Mapping[str, Sequence[Sequence[Answer]]] = field(default_factory=dict[str, Sequence[Sequence[Answer]]])
+    answers: Mapping[str, Sequence[Sequence[InterruptAnswer]]] = field(
+        default_factory=dict[str, Sequence[Sequence[InterruptAnswer]]]
+    )
     responses: Mapping[str, str] = field(default_factory=dict[str, str])
     newly_answered: frozenset[str] = frozenset()
     earlier_commands: Sequence[Any] = ()
-    start_marker: StartMarker | None = None
-    is_stopped: bool = False
+    start_marker: SegmentStartMarker | None = None
+    is_rerun_rejected: bool = False
     outputs: dict[str, CallOutput] = field(default_factory=dict[str, CallOutput])
     save_output: Callable[[str, CallOutput], None] | None = None
     asave_output: Callable[[str, CallOutput], Awaitable[None]] | None = None
     display_names: dict[str, str] = field(default_factory=dict[str, str])
     outer_tool_call_id: str | None = None
     can_ask: bool = True
-    made_calls: dict[str, MadeCall] = field(default_factory=dict[str, MadeCall], init=False)
+    made_calls: dict[str, NestedCallEntry] = field(default_factory=dict[str, NestedCallEntry], init=False)
     _successor: NestedCalls | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=forkable_lock, init=False)
 
-    def run(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
+    def run(self, tool: BaseTool, arguments: ValidatedArguments, context: ToolCallContext) -> Any:
         """Run one call; may block."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
-            self._check_start(is_first=self.start_marker.is_first())
-        self._check_limits(tool, context)
+            self._require_first_start(is_first=self.start_marker.claim_start())
+        self._count_against_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
-            with self._record_call(attempt):
+            with self._record_call_status(attempt):
                 return self._run_attempt(attempt)
         finally:
             if self.save_output is not None and (output := self.outputs.get(context.tool_call_id)):
                 self.save_output(context.tool_call_id, output)
 
-    async def arun(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
+    async def arun(self, tool: BaseTool, arguments: ValidatedArguments, context: ToolCallContext) -> Any:
         """Run one call without blocking."""
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
-            self._check_start(is_first=await self.start_marker.ais_first())
-        self._check_limits(tool, context)
+            self._require_first_start(is_first=await self.start_marker.aclaim_start())
+        self._count_against_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
-            with self._record_call(attempt):
+            with self._record_call_status(attempt):
                 return await self._arun_attempt(attempt)
         finally:
             if self.asave_output is not None and (output := self.outputs.get(context.tool_call_id)):
@@ -265,7 +277,7 @@ class NestedCalls:
             )
             return [*finished.values()]
 
-    def hand_over(self, other: NestedCalls) -> None:
+    def hand_over_to(self, other: NestedCalls) -> None:
         """Continue the program in another outer call: later outputs go there."""
         with self._lock:
             outputs, self.outputs, self._successor = self.outputs, {}, other
@@ -287,9 +299,9 @@ class NestedCalls:
             return {call_id: output.asked for call_id, output in self.outputs.items() if output.asked is not None}
 
     @contextmanager
-    def _record_call(self, attempt: _CallAttempt) -> Generator[None]:
+    def _record_call_status(self, attempt: _CallAttempt) -> Generator[None]:
         call = attempt.call
-        made_call = self.made_calls[str(call["id"])] = MadeCall(call["name"], call["args"])
+        made_call = self.made_calls[str(call["id"])] = NestedCallEntry(call["name"], call["args"])
         try:
             yield
         except Exception:
@@ -299,36 +311,36 @@ class NestedCalls:
 
     def _run_attempt(self, attempt: _CallAttempt) -> Any:
         try:
-            return attempt.to_value(self._call(attempt))
+            return attempt.record_and_convert_result(self._call_tool(attempt))
         except InvalidAnswerError:
             attempt = attempt.without_latest_answers()
-            return attempt.to_value(self._call(attempt))
+            return attempt.record_and_convert_result(self._call_tool(attempt))
 
     async def _arun_attempt(self, attempt: _CallAttempt) -> Any:
         try:
-            return attempt.to_value(await self._acall(attempt))
+            return attempt.record_and_convert_result(await self._acall_tool(attempt))
         except InvalidAnswerError:
             attempt = attempt.without_latest_answers()
-            return attempt.to_value(await self._acall(attempt))
+            return attempt.record_and_convert_result(await self._acall_tool(attempt))
 
-    def _check_limits(self, tool: BaseTool, context: ToolCallContext) -> None:
+    def _count_against_limits(self, tool: BaseTool, context: ToolCallContext) -> None:
         if self.caller.limits is not None:
-            self.caller.limits.admit(tool.name, context.tool_call_id)
+            self.caller.limits.count_call(tool.name, context.tool_call_id)
 
-    def _check_start(self, *, is_first: bool) -> None:
-        if self.is_stopped:
+    def _require_first_start(self, *, is_first: bool) -> None:
+        if self.is_rerun_rejected:
             raise CodeModeToolError(_STOPPED_MESSAGE)
         if not is_first:
             request_interrupt({"kind": STARTED_EARLIER_KIND})
 
-    def _call(self, attempt: _CallAttempt) -> Any:
+    def _call_tool(self, attempt: _CallAttempt) -> Any:
         with set_config_context(attempt.config) as variables:
             try:
                 return variables.run(self.caller.call, attempt.capture.tool, attempt.call, attempt.config)
             except Exception as error:  # noqa: BLE001 - interrupts become pauses, most errors are raised again
                 return attempt.on_error(error)
 
-    async def _acall(self, attempt: _CallAttempt) -> Any:
+    async def _acall_tool(self, attempt: _CallAttempt) -> Any:
         with set_config_context(attempt.config) as variables:
             work = self.caller.acall(attempt.capture.tool, attempt.call, attempt.config)
             try:
@@ -371,9 +383,9 @@ class _CallAttempt:
         self,
         calls: NestedCalls,
         tool: BaseTool,
-        arguments: Arguments,
+        arguments: ValidatedArguments,
         context: ToolCallContext,
-        answers: Sequence[Sequence[Answer]],
+        answers: Sequence[Sequence[InterruptAnswer]],
         is_newly_answered: bool,
     ) -> None:
         self._calls = calls
@@ -387,14 +399,14 @@ class _CallAttempt:
         writes = NestedWrites(add_command=self._commands.append, get_pairs=self._list_writes)
         self._scratchpad = NestedScratchpad(self._id, writes, answers, is_newly_answered)
         self.config = self._scratchpad.apply_to(calls.config)
-        self.capture = CapturingTool(tool, self.config, arguments)
-        self.call = tool_call(tool.name, arguments.copy(), self._id)
+        self.capture = OutputCapturingTool(tool, self.config, arguments)
+        self.call = make_tool_call(tool.name, arguments.copy(), self._id)
 
     def without_latest_answers(self) -> _CallAttempt:
         """Return an attempt without the latest answers, which asks the open questions again."""
         return _CallAttempt(self._calls, self._tool, self._arguments, self._context, self._answers[:-1], False)
 
-    def to_value(self, result: Any) -> Any:
+    def record_and_convert_result(self, result: Any) -> Any:
         """Return the value for the program; artifacts and state updates are stored here."""
         message: ToolMessage | None = None
         for part in cast("list[Any]", result) if isinstance(result, list) else [result]:
@@ -428,7 +440,7 @@ class _CallAttempt:
             # Earlier writes are kept; a paused call runs again.
             self._calls.add_output(self._id, CallOutput(commands=self._commands, counted=self._tool_name_for_limits))
             if isinstance(error, ToolException):
-                raise format_error(error, self._tool.name) from error.__cause__
+                raise convert_tool_exception(error, self._tool.name) from error.__cause__
             if isinstance(error, NotImplementedError) and is_async_only(self._tool):
                 raise CodeModeToolError(ASYNC_ONLY_MESSAGE.format(self._tool.name)) from error
             raise error

@@ -40,7 +40,7 @@ def make_call_id(config: RunnableConfig, key: str) -> str:
     return f"code-mode-{index}-{key[:16]}"
 
 
-def find_node_binding(config: RunnableConfig) -> str | None:
+def compute_node_id(config: RunnableConfig) -> str | None:
     """Return an id of thread and node, stable when the node runs again; None outside a stored thread."""
     configurable = config.get("configurable", {})
     thread = configurable.get("thread_id")
@@ -58,7 +58,7 @@ def start_task(config: RunnableConfig, number: int, function: Callable[[], Any],
     from langgraph.func import task  # pyright: ignore[reportMissingTypeStubs]
 
     task_config = {
-        "configurable": number_tasks(config, lambda: number, hide=True),
+        "configurable": make_numbered_task_config(config, lambda: number, hide=True),
         "callbacks": _copy_callbacks(config.get("callbacks")),
     }
     config_with_task = cast("RunnableConfig", {**config, **task_config})
@@ -80,7 +80,7 @@ def _copy_callbacks(callbacks: Any) -> Any:
     return callbacks.copy() if callable(getattr(callbacks, "copy", None)) else callbacks
 
 
-def number_tasks(
+def make_numbered_task_config(
     config: RunnableConfig,
     counter: Callable[[], int],
     *,
@@ -96,24 +96,24 @@ def number_tasks(
     tags = [*(node.config.get("tags") or ()), *([HIDDEN] if hide else ())]
     node_configurable = {**node.config["configurable"], SCRATCHPAD: scratchpad}
     numbered_node = replace(node, config={**node.config, "tags": tags, "configurable": node_configurable})
-    start = node_context.start if wrap is None else _WrappedStart(node_context.start, wrap)
+    start = node_context.start if wrap is None else _WrappingTaskStarter(node_context.start, wrap)
     start_numbered = partial(
-        start, weakref.ref(numbered_node), *node_context.call_args, **_use_dedicated_threads(node_context.call_kwargs)
+        start, weakref.ref(numbered_node), *node_context.call_args, **_with_dedicated_threads(node_context.call_kwargs)
     )
     start_numbered.__dict__["node"] = numbered_node  # the reference above is weak
     return {**configurable, CALL: start_numbered}
 
 
-def _use_dedicated_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _with_dedicated_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Run blocking tasks outside the graph's thread pool, whose threads wait for tasks."""
     if "submit" not in call_kwargs or "loop" in call_kwargs:
         return {**call_kwargs}
     futures: Callable[[], Any] = call_kwargs["futures"]
-    return {**call_kwargs, "submit": lambda: run_in_dedicated_thread, "futures": lambda: _SharedFutures(futures())}
+    return {**call_kwargs, "submit": lambda: run_in_dedicated_thread, "futures": lambda: _ThreadSafeFutures(futures())}
 
 
 @dataclass(frozen=True)
-class _SharedFutures:
+class _ThreadSafeFutures:
     """The futures of a step, safe against additions by other threads: LangGraph iterates without a lock."""
 
     futures: Any
@@ -151,7 +151,7 @@ def run_in_dedicated_thread(function: Callable[..., Any], *args: Any, **all_kwar
 
 
 @dataclass(frozen=True)
-class _WrappedStart:
+class _WrappingTaskStarter:
     """Starts LangGraph tasks with wrapped functions."""
 
     start: Callable[..., Any]

@@ -12,8 +12,8 @@ from codemode import CallContext, Interrupt, MediaContent, PendingRequest
 from codemode.plugins import PreparedTool, protect_integers, restore_integers
 
 from .answer_matching import compute_display_digest
-from .approvals import ApprovalPolicy, Caller, DecisionType, Question, make_decision_type, to_resolution
-from .nested import STARTED_EARLIER_KIND, Answer
+from .approvals import ApprovalPolicy, DecisionType, Question, ToolCaller, make_decision_type, to_resolution
+from .nested import STARTED_EARLIER_KIND, InterruptAnswer
 from .node_tasks import compute_digest
 
 
@@ -49,7 +49,7 @@ class OuterCall(Protocol):
         """Return a program tool by name, or None."""
         ...
 
-    def display_name(self, name: str) -> str:
+    def get_display_name(self, name: str) -> str:
         """Return the displayed name of a program tool."""
         ...
 
@@ -77,14 +77,14 @@ class OuterCall(Protocol):
 _FAILED_MESSAGE = "a person says that this call failed"
 
 
-def is_unknown_outcome(request: PendingRequest) -> bool:
+def is_about_unknown_outcome(request: PendingRequest) -> bool:
     """Return whether a request is about a call of unknown outcome."""
     return request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
 
 
 def make_unknown_call_question(request: PendingRequest, call: OuterCall) -> Question:
     """Return the question about a journaled call of unknown outcome."""
-    name, has_value = call.display_name(request.tool_name), call.find_tool(request.tool_name) is not None
+    name, has_value = call.get_display_name(request.tool_name), call.find_tool(request.tool_name) is not None
     input_value: Any = request.input
     arguments = cast("Any", input_value) if isinstance(input_value, dict) else {"input": input_value}
     description = (
@@ -96,7 +96,9 @@ def make_unknown_call_question(request: PendingRequest, call: OuterCall) -> Ques
         ("approve", "reject", "respond") if has_value else ("approve", "reject")
     )
     value = {"type": "unknown_outcome", "tool_call_id": request.tool_call_id}
-    return _make_question(request.interrupt_id, request, value, name, arguments, description, allowed_decisions)
+    return _make_decision_question(
+        request.interrupt_id, request, value, name, arguments, description, allowed_decisions
+    )
 
 
 def make_unknown_program_question(key: str, request: PendingRequest, call: OuterCall) -> Question:
@@ -108,7 +110,7 @@ def make_unknown_program_question(key: str, request: PendingRequest, call: Outer
         f"Program:\n{call.program or arguments}"
     )
     value = {"type": "unknown_outcome"}
-    return _make_question(key, request, value, call.name, arguments, description, ("approve", "reject"))
+    return _make_decision_question(key, request, value, call.name, arguments, description, ("approve", "reject"))
 
 
 def to_outcome_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def to_outcome_resolution(decision: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": decision["message"]} if decision["type"] == "respond" else {"runAgain": True}
 
 
-def _make_question(
+def _make_decision_question(
     key: str,
     request: PendingRequest,
     value: dict[str, Any],
@@ -145,10 +147,10 @@ def batch_questions(questions: Sequence[Question]) -> list[Question]:
 
     Questions of tools with another shape stay separate.
     """
-    members = tuple(question for question in questions if _get_actions(question))
+    members = tuple(question for question in questions if _get_reviewed_actions(question))
     if not members:
         return [*questions]
-    displayed_values = [_get_exact_value(question) for question in members]
+    displayed_values = [_restore_exact_value(question) for question in members]
     value = {
         "action_requests": [action for question in displayed_values for action in question["action_requests"]],
         "review_configs": [config for question in displayed_values for config in question["review_configs"]],
@@ -157,7 +159,7 @@ def batch_questions(questions: Sequence[Question]) -> list[Question]:
         key=f"batch:{compute_digest([question.key for question in members])}",
         request=members[0].request,
         value=protect_integers(value),
-        response_schema=_make_decisions_type(members),
+        response_schema=_make_batch_answer_type(members),
         members=members,
     )
     return [*(question for question in questions if question not in members), batch_question]
@@ -174,7 +176,7 @@ def split_batch_answers(asked_questions: Iterable[Question], answers: Mapping[st
             continue
         decisions = list(answers[question.key]["decisions"])
         for member in question.members:
-            count = len(_get_actions(member))
+            count = len(_get_reviewed_actions(member))
             batch_decisions, decisions = decisions[:count], decisions[count:]
             answers_by_key[member.key] = (
                 batch_decisions[0] if _is_decision_question(member) else {"decisions": batch_decisions}
@@ -192,7 +194,7 @@ def split_batch_interrupts(asked_questions: Iterable[Question], interrupts: Mapp
     }
 
 
-def _get_actions(question: Question) -> list[Any]:
+def _get_reviewed_actions(question: Question) -> list[Any]:
     """Return the calls of a question that has a review for each; none for a question of another shape."""
     value: Any = question.value
     if not isinstance(value, dict):
@@ -213,17 +215,17 @@ def _is_decision_question(question: Question) -> bool:
     return question.response_schema is not None and question.value.get("type") in _OWN_QUESTION_TYPES
 
 
-def _get_exact_value(question: Question) -> dict[str, Any]:
+def _restore_exact_value(question: Question) -> dict[str, Any]:
     value = cast("dict[str, Any]", question.value)
     return restore_integers(value) if _is_decision_question(question) and "bigIntegers" in value else value
 
 
-def _make_decisions_type(members: Sequence[Question]) -> Any:
+def _make_batch_answer_type(members: Sequence[Question]) -> Any:
     """Return the type of a batch answer: one decision per call, in order."""
     decision_types = [
         question.response_schema if _is_decision_question(question) else dict[str, Any]
         for question in members
-        for _ in _get_actions(question)
+        for _ in _get_reviewed_actions(question)
     ]
     decisions_type: Any = cast("Any", tuple).__class_getitem__(tuple(decision_types))
     response = create_model("HITLResponse", decisions=(decisions_type, ...))
@@ -244,7 +246,7 @@ def _response_to_dict(response: BaseModel) -> dict[str, Any]:
     return {"decisions": [*cast("Any", response).decisions]}
 
 
-AnswerBatch = tuple[Answer, ...]
+AnswerBatch = tuple[InterruptAnswer, ...]
 
 
 class OuterCallQuestions:
@@ -253,7 +255,7 @@ class OuterCallQuestions:
     A nested call that waits for several answers is one request of the core and several questions.
     """
 
-    def __init__(self, approvals: ApprovalPolicy, call: OuterCall, caller: Caller | None = None) -> None:
+    def __init__(self, approvals: ApprovalPolicy, call: OuterCall, caller: ToolCaller | None = None) -> None:
         self._approvals = approvals
         self._call = call
         self._caller = caller
@@ -283,10 +285,10 @@ class OuterCallQuestions:
 
     def _make_request_questions(self, request: PendingRequest) -> list[Question]:
         if request.is_approval:
-            name = self._display_names.get(request.tool_call_id) or self._call.display_name(request.tool_name)
+            name = self._display_names.get(request.tool_call_id) or self._call.get_display_name(request.tool_name)
             tool = self._call.find_tool(request.tool_name) or self._call.find_tool(name)
             return [self._approvals.make_question(request, tool, name, self._caller)]
-        if is_unknown_outcome(request):
+        if is_about_unknown_outcome(request):
             return [make_unknown_call_question(request, self._call)]
         asked_fields = self._asked.get(request.tool_call_id)
         if asked_fields is None:
@@ -335,7 +337,7 @@ class OuterCallQuestions:
         for question in questions:
             if question.request.is_approval:
                 resolutions_by_id[question.request.interrupt_id] = to_resolution(self._answers[question.key])
-            elif is_unknown_outcome(question.request):
+            elif is_about_unknown_outcome(question.request):
                 resolutions_by_id[question.request.interrupt_id] = to_outcome_resolution(self._answers[question.key])
             else:
                 # The tool gets the answer through LangGraph; the core gets only its digest.
@@ -345,7 +347,7 @@ class OuterCallQuestions:
 
     # --- for nested calls ---
 
-    def is_stopped(self, questions: Sequence[Question]) -> bool:
+    def is_rerun_rejected(self, questions: Sequence[Question]) -> bool:
         """Return whether a person rejected that a program of unknown outcome runs again."""
         answers = [
             self._answers[question.key]
@@ -359,16 +361,16 @@ class OuterCallQuestions:
     ) -> tuple[dict[str, tuple[AnswerBatch, ...]], dict[str, str]]:
         """Return batches of answers to interrupts inside calls, and results given instead of calls, by call id."""
         inner_answers, responses = dict(self._inner_answers), dict(self._responses)
-        batches: dict[str, list[Answer]] = {}
+        batches: dict[str, list[InterruptAnswer]] = {}
         for question in questions:
             call_id, answer = question.request.tool_call_id, self._answers[question.key]
             asked_fields = self._asked.get(call_id)
             if question.request.is_approval:
                 if answer["type"] == "respond":
                     responses[call_id] = answer["message"]
-            elif asked_fields is not None and not is_unknown_outcome(question.request):
+            elif asked_fields is not None and not is_about_unknown_outcome(question.request):
                 batches.setdefault(call_id, []).append(
-                    Answer(
+                    InterruptAnswer(
                         value=answer,
                         is_own=asked_fields["is_own"],
                         inside=question.inside,
@@ -387,7 +389,7 @@ class OuterCallQuestions:
         inner_requests = (
             request.request
             for request in questions
-            if not request.request.is_approval and not is_unknown_outcome(request.request)
+            if not request.request.is_approval and not is_about_unknown_outcome(request.request)
         )
         return frozenset(request.tool_call_id for request in inner_requests if request.tool_call_id in self._asked)
 
@@ -400,7 +402,7 @@ class OuterCallQuestions:
         """Record a segment: the answers it got, the questions of its calls, and displayed tool names."""
         self._display_names.update(names)
         self._inner_answers, self._responses = self.collect_call_answers(questions)
-        self._is_stopped = self.is_stopped(questions)
+        self._is_stopped = self.is_rerun_rejected(questions)
         self._handed_over_keys.update(question.key for question in questions)
         self._asked.update(asked_questions)
 
@@ -410,4 +412,4 @@ def _get_earlier_answers(questions: Mapping[str, Any], earlier_batches: Sequence
     given_batches: Any = questions.get("given")
     if given_batches is None:
         return earlier_batches[: questions["answers"]]
-    return [tuple(Answer(**answer_fields) for answer_fields in batch) for batch in given_batches]
+    return [tuple(InterruptAnswer(**answer_fields) for answer_fields in batch) for batch in given_batches]

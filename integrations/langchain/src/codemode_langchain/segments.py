@@ -23,21 +23,21 @@ from codemode import (
 from codemode.errors import CodeModeConcurrencyError, CodeModeToolApprovalRequiredError
 from codemode.plugins import split_content
 
-from .answer_matching import NodeCall, ask_person, ask_person_async, may_ask_now
-from .approvals import ApprovalPolicy, Caller, Question
+from .answer_matching import RunningOuterCall, ask_person, ask_person_async, claim_asking_turn
+from .approvals import ApprovalPolicy, Question, ToolCaller
 from .checkpoints import (
     SavedCallOutputs,
-    StartMarker,
+    SegmentStartMarker,
     clear_interrupt,
     clear_interrupt_async,
     get_step_time_ms,
-    warn_if_unanswerable,
+    warn_if_graph_cannot_resume,
 )
 from .content import to_model_block
 from .graph_state import make_state_commands
 from .langgraph_internals import get_interrupts, is_in_node, raise_interrupts, take_interrupts
 from .nested import NestedCalls
-from .node_tasks import compute_digest, compute_task_number, find_node_binding, start_task, to_coroutine_function
+from .node_tasks import compute_digest, compute_node_id, compute_task_number, start_task, to_coroutine_function
 from .questions import OuterCall, OuterCallQuestions, batch_questions, split_batch_answers, split_batch_interrupts
 
 _ALREADY_ANSWERED_NOTE = (
@@ -51,7 +51,7 @@ _SIGNING_KEY_NOTE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunSegment:
+class SegmentToRun:
     """Run the program to its next pause. Answers to ``questions`` resolve ``interrupt``; None means the start."""
 
     step: int
@@ -61,14 +61,14 @@ class RunSegment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadSavedOutputs:
+class SavedOutputsToLoad:
     """Load the call outputs that earlier processes saved."""
 
     saved_outputs: SavedCallOutputs
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskQuestions:
+class QuestionsToAsk:
     """Ask questions concurrently."""
 
     questions: tuple[Question, ...]
@@ -82,11 +82,11 @@ class CollectedAnswers:
     waiting: Mapping[str, tuple[Any, ...]]
 
 
-WorkItem: TypeAlias = RunSegment | AskQuestions | LoadSavedOutputs
+WorkItem: TypeAlias = SegmentToRun | QuestionsToAsk | SavedOutputsToLoad
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ProgramOutcome:
     """The outcome of a program, with commands and artifacts of its nested calls.
 
     ``text``: the value for the model. ``content``: media blocks. ``artifacts``: all calls, with their artifacts.
@@ -117,7 +117,7 @@ def make_failure_fields(error: CodeModeError, program: str) -> dict[str, str]:
     return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
 
 
-def find_refusal(error: CodeModeError) -> CodeModeError | None:
+def annotate_refusal(error: CodeModeError) -> CodeModeError | None:
     """Return an error raised before the program ran, with a note on what to do; None for any other."""
     is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
     if not is_refusal and not isinstance(error, CodeModeConcurrencyError):
@@ -127,11 +127,11 @@ def find_refusal(error: CodeModeError) -> CodeModeError | None:
     return error
 
 
-def find_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple[Interrupt, dict[str, Any]]:
+def require_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple[Interrupt, dict[str, Any]]:
     """Return the interrupt and the resolutions that repeat a segment which a lost host started.
 
-    Without a journal its calls are unknown: the `StartMarker` makes the segment ask before its first call. Raises any
-    other error, and that of a segment which also started here.
+    Without a journal its calls are unknown: the `SegmentStartMarker` makes the segment ask before its first call.
+    Raises any other error, and that of a segment which also started here.
     """
     recovery = error.recovery
     if Interrupt.find_recovery(error) is not None or not isinstance(recovery, Interrupt) or calls.has_checked_start:
@@ -139,7 +139,7 @@ def find_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple
     return recovery, {request.interrupt_id: {"runAgain": True} for request in recovery.requests}
 
 
-def to_text(value: Any) -> str:
+def to_message_text(value: Any) -> str:
     """Return plain JSON as message text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -158,7 +158,7 @@ class SegmentRunner:
     call: OuterCall
     approvals: ApprovalPolicy
     tool_call_id: str
-    caller: Caller
+    caller: ToolCaller
     config: RunnableConfig
     _questions: OuterCallQuestions = field(init=False)
     _waiting: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]], init=False)
@@ -169,23 +169,23 @@ class SegmentRunner:
 
     def __post_init__(self) -> None:
         self._questions = OuterCallQuestions(self.approvals, self.call, self.caller)
-        if self.call.is_journaled and find_node_binding(self.config) is not None:
+        if self.call.is_journaled and compute_node_id(self.config) is not None:
             self._saved_outputs = SavedCallOutputs(self.config, self.tool_call_id)
 
-    def run(self) -> Outcome:
+    def run(self) -> ProgramOutcome:
         """Run to the end. Raises LangGraph's interrupt while answers are missing."""
-        steps, result = self._steps(), None
+        steps, result = self._iter_work_items(), None
         while True:
             try:
                 work_item = steps.send(result)
             except StopIteration as stop:
                 return stop.value
             if not is_in_node(self.config):
-                result = self._run_segment(cast("RunSegment", work_item))
-            elif isinstance(work_item, LoadSavedOutputs):
+                result = self._run_segment(cast("SegmentToRun", work_item))
+            elif isinstance(work_item, SavedOutputsToLoad):
                 result = work_item.saved_outputs.load()
-            elif isinstance(work_item, AskQuestions):
-                if not self._may_ask(work_item):
+            elif isinstance(work_item, QuestionsToAsk):
+                if not self._claim_asking_turn(work_item):
                     clear_interrupt(self.config)
                     raise_interrupts([])  # LangGraph runs this call again after the other answer
                 result = _collect_results(
@@ -194,29 +194,29 @@ class SegmentRunner:
             else:
                 result = self._start_segment_task(work_item, partial(self._run_segment, work_item)).result()
 
-    async def arun(self) -> Outcome:
+    async def arun(self) -> ProgramOutcome:
         """Do what `run` does without blocking."""
-        with NodeCall(self.config) as sibling:
+        with RunningOuterCall(self.config) as sibling:
             try:
-                return await self._arun_steps()
+                return await self._arun_work_items()
             except Exception as error:
                 if get_interrupts(error) is not None:
-                    await sibling.wait_for_others()
+                    await sibling.wait_for_other_calls()
                 raise
 
-    async def _arun_steps(self) -> Outcome:
-        steps, result = self._steps(), None
+    async def _arun_work_items(self) -> ProgramOutcome:
+        steps, result = self._iter_work_items(), None
         while True:
             try:
                 work_item = steps.send(result)
             except StopIteration as stop:
                 return stop.value
             if not is_in_node(self.config):
-                result = await self._arun_segment(cast("RunSegment", work_item))
-            elif isinstance(work_item, LoadSavedOutputs):
+                result = await self._arun_segment(cast("SegmentToRun", work_item))
+            elif isinstance(work_item, SavedOutputsToLoad):
                 result = await work_item.saved_outputs.aload()
-            elif isinstance(work_item, AskQuestions):
-                if not self._may_ask(work_item):
+            elif isinstance(work_item, QuestionsToAsk):
+                if not self._claim_asking_turn(work_item):
                     await clear_interrupt_async(self.config)
                     raise_interrupts([])  # as above
                 results = await asyncio.gather(
@@ -228,27 +228,30 @@ class SegmentRunner:
                     work_item, to_coroutine_function(partial(self._arun_segment, work_item))
                 )
 
-    def _steps(self) -> Generator[WorkItem, Any, Outcome]:
+    def _iter_work_items(self) -> Generator[WorkItem, Any, ProgramOutcome]:
         """Yield work items in order; the caller sends back each result."""
         if self._saved_outputs is not None:
-            yield LoadSavedOutputs(saved_outputs=self._saved_outputs)
-        segment = RunSegment(step=0, interrupt=None, questions=(), calls=self._make_nested_calls(0, ()))
+            yield SavedOutputsToLoad(saved_outputs=self._saved_outputs)
+        segment = SegmentToRun(step=0, interrupt=None, questions=(), calls=self._make_nested_calls(0, ()))
         while True:
             record: SegmentRecord = yield segment
-            self._accept_record(record, segment)
+            self._verify_and_add_record(record, segment)
             if "interrupt" not in record:
                 return self._make_outcome(record)
             interrupt = Interrupt.from_dict(record["interrupt"])
-            if self.caller.limits is not None and (stop_result := self.caller.limits.find_end(interrupt)) is not None:
+            if (
+                self.caller.limits is not None
+                and (stop_result := self.caller.limits.make_stop_result(interrupt)) is not None
+            ):
                 return self._make_stopped_outcome(*stop_result)
             step = segment.step + 1
-            questions = self._find_started_questions(step, interrupt)
+            questions = self._restore_saved_answers(step, interrupt)
             if not questions and interrupt.requests:  # without requests it continues
                 questions = yield from self._collect_answers(interrupt)
             run = self._make_nested_calls(step, questions)
-            segment = RunSegment(step=step, interrupt=interrupt, questions=questions, calls=run)
+            segment = SegmentToRun(step=step, interrupt=interrupt, questions=questions, calls=run)
 
-    def _find_started_questions(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
+    def _restore_saved_answers(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
         """Return the questions whose answers another process gave this segment; none if it was not started."""
         answers = None if self._saved_outputs is None else self._saved_outputs.get_answers(step)
         if answers is None:
@@ -269,8 +272,8 @@ class SegmentRunner:
         not_waiting = [question for key, question in unanswered.items() if key not in self._waiting]
         asked_questions = batch_questions(not_waiting) if self.approvals.is_batched else not_waiting
         if asked_questions:
-            warn_if_unanswerable(self.config)
-        collected: CollectedAnswers = yield AskQuestions(questions=tuple(asked_questions))
+            warn_if_graph_cannot_resume(self.config)
+        collected: CollectedAnswers = yield QuestionsToAsk(questions=tuple(asked_questions))
         self._questions.add_answers(split_batch_answers(asked_questions, collected.answers))
         self._waiting.update(split_batch_interrupts(asked_questions, collected.waiting))
         answered = tuple(question for question in questions if self._questions.is_answered(question))
@@ -287,7 +290,7 @@ class SegmentRunner:
         needs_marker = step > 0 or not self.call.continues_program
         is_first_run = saved_outputs is None or saved_outputs.get_answers(step) is None
         if saved_outputs is not None and self.caller.limits is not None:
-            self.caller.limits.restore(
+            self.caller.limits.restore_counted_calls(
                 {key: output.counted for key, output in saved_outputs.get_outputs(step).items() if output.counted}
             )
         return NestedCalls(
@@ -297,11 +300,11 @@ class SegmentRunner:
             responses=responses,
             newly_answered=self._questions.find_newly_answered_calls(questions) if is_first_run else frozenset(),
             earlier_commands=tuple(command for output in self._records for command in output["commands"]),
-            start_marker=StartMarker(self.config, number, is_journaled=saved_outputs is not None)
+            start_marker=SegmentStartMarker(self.config, number, is_journaled=saved_outputs is not None)
             if needs_marker
             else None,
             outer_tool_call_id=self.tool_call_id,
-            is_stopped=self._questions.is_stopped(questions),
+            is_rerun_rejected=self._questions.is_rerun_rejected(questions),
             outputs={} if saved_outputs is None else saved_outputs.get_outputs(step),
             save_output=None if saved_outputs is None else partial(saved_outputs.save, step),
             asave_output=None if saved_outputs is None else partial(saved_outputs.asave, step),
@@ -309,10 +312,13 @@ class SegmentRunner:
 
     # --- records ---
 
-    def _accept_record(self, record: SegmentRecord, segment: RunSegment) -> None:
+    def _verify_and_add_record(self, record: SegmentRecord, segment: SegmentToRun) -> None:
         """Verify that a record belongs to this segment, and continue from it."""
         answer_digests = self._questions.compute_answer_digests(segment.questions)
-        if record.get("of") != self._fingerprint(segment) or not record["answered"].items() <= answer_digests.items():
+        if (
+            record.get("of") != self._compute_segment_fingerprint(segment)
+            or not record["answered"].items() <= answer_digests.items()
+        ):
             raise CodeModeProtocolError(
                 "the checkpoint holds the result of another program or of other answers for this call"
                 f" of {self.call.name}"
@@ -323,12 +329,12 @@ class SegmentRunner:
         self._records.append(record)
 
     def _make_record(
-        self, segment: RunSegment, ending_fields: dict[str, Any], waiting_ids: Collection[str] = ()
+        self, segment: SegmentToRun, ending_fields: dict[str, Any], waiting_ids: Collection[str] = ()
     ) -> SegmentRecord:
         outputs = segment.calls.take_finished_outputs(waiting_ids)
         names = {call_id: name for call_id, name in segment.calls.display_names.items() if call_id in waiting_ids}
         return {
-            "of": self._fingerprint(segment),
+            "of": self._compute_segment_fingerprint(segment),
             "answered": self._questions.compute_answer_digests(segment.questions),
             "asked": segment.calls.waiting_questions,
             **({"names": names} if names else {}),
@@ -337,7 +343,7 @@ class SegmentRunner:
                 *make_state_commands(self.call),
             ],
             "artifacts": [output.artifact for output in outputs if output.artifact is not None],
-            **({} if self.caller.limits is None else self.caller.limits.to_record),
+            **({} if self.caller.limits is None else self.caller.limits.record_fields),
             "made": [
                 call.to_dict(call_id)
                 for call_id, call in segment.calls.made_calls.items()
@@ -346,15 +352,15 @@ class SegmentRunner:
             **ending_fields,
         }
 
-    def _fingerprint(self, segment: RunSegment) -> str:
+    def _compute_segment_fingerprint(self, segment: SegmentToRun) -> str:
         interrupt_fields = None if segment.interrupt is None else segment.interrupt.to_dict()
         return compute_digest([self.call.name, self.tool_call_id, self.call.arguments, segment.step, interrupt_fields])
 
-    def _make_outcome(self, record: SegmentRecord) -> Outcome:
+    def _make_outcome(self, record: SegmentRecord) -> ProgramOutcome:
         value = json.loads(record.get("value", "null"))
-        return Outcome(
+        return ProgramOutcome(
             value=value if self._value is None else self._value,
-            text=to_text(json.loads(record["shown"]) if "shown" in record else value),
+            text=to_message_text(json.loads(record["shown"]) if "shown" in record else value),
             content=tuple(record.get("content", ())),
             failure=record.get("failure"),
             commands=self._list_commands(),
@@ -362,9 +368,9 @@ class SegmentRunner:
             error=self._error,
         )
 
-    def _make_stopped_outcome(self, text: str, command: Any) -> Outcome:
+    def _make_stopped_outcome(self, text: str, command: Any) -> ProgramOutcome:
         failure = make_failure_fields(CodeModeToolError(text), self.call.program)
-        return Outcome(
+        return ProgramOutcome(
             failure={**failure, "text": text},
             commands=(*self._list_commands(), command),
             artifacts=collect_calls(self._records),
@@ -372,21 +378,21 @@ class SegmentRunner:
 
     def _list_commands(self) -> tuple[Any, ...]:
         limits = self.caller.limits
-        count_commands = [] if limits is None else limits.make_count_commands(self._records, self.tool_call_id)
+        count_commands = [] if limits is None else limits.make_call_count_commands(self._records, self.tool_call_id)
         return (*(command for record in self._records for command in record["commands"]), *count_commands)
 
     # --- execution ---
 
-    def _start_segment_task(self, segment: RunSegment, function: Callable[[], Any]) -> Any:
+    def _start_segment_task(self, segment: SegmentToRun, function: Callable[[], Any]) -> Any:
         number = compute_task_number(self.tool_call_id, "segment", str(segment.step))
         return start_task(self.config, number, function, self.call.name)
 
-    def _may_ask(self, work_item: AskQuestions) -> bool:
+    def _claim_asking_turn(self, work_item: QuestionsToAsk) -> bool:
         if not work_item.questions or not self.approvals.asks_once_a_step:
             return True
-        return may_ask_now(self.config, self.tool_call_id, work_item.questions)
+        return claim_asking_turn(self.config, self.tool_call_id, work_item.questions)
 
-    def _start_question_tasks(self, work_item: AskQuestions, ask: Callable[..., Any]) -> list[Any]:
+    def _start_question_tasks(self, work_item: QuestionsToAsk, ask: Callable[..., Any]) -> list[Any]:
         return [
             start_task(
                 self.config,
@@ -397,7 +403,7 @@ class SegmentRunner:
             for question in work_item.questions
         ]
 
-    def _run_segment(self, segment: RunSegment) -> SegmentRecord:
+    def _run_segment(self, segment: SegmentToRun) -> SegmentRecord:
         if self._saved_outputs is not None:
             self._saved_outputs.save_answers(segment.step, self._questions.get_answers(segment.questions))
         try:
@@ -409,7 +415,7 @@ class SegmentRunner:
             return self._make_failure_record(segment, error)
         return self._make_end_record(segment, value)
 
-    async def _arun_segment(self, segment: RunSegment) -> SegmentRecord:
+    async def _arun_segment(self, segment: SegmentToRun) -> SegmentRecord:
         if self._saved_outputs is not None:
             await self._saved_outputs.asave_answers(segment.step, self._questions.get_answers(segment.questions))
         try:
@@ -421,32 +427,32 @@ class SegmentRunner:
             return self._make_failure_record(segment, error)
         return self._make_end_record(segment, value)
 
-    def _resume_segment(self, segment: RunSegment, interrupt: Interrupt) -> Any:
+    def _resume_segment(self, segment: SegmentToRun, interrupt: Interrupt) -> Any:
         answers, context = self._questions.make_resolutions(segment.questions), self._make_context(segment)
         while True:
             try:
                 return self.call.resume(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answers = find_restart_point(error, segment.calls)
+                interrupt, answers = require_restart_point(error, segment.calls)
 
-    async def _aresume_segment(self, segment: RunSegment, interrupt: Interrupt) -> Any:
+    async def _aresume_segment(self, segment: SegmentToRun, interrupt: Interrupt) -> Any:
         answers, context = self._questions.make_resolutions(segment.questions), self._make_context(segment)
         while True:
             try:
                 return await self.call.aresume(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answers = find_restart_point(error, segment.calls)
+                interrupt, answers = require_restart_point(error, segment.calls)
 
-    def _make_context(self, segment: RunSegment) -> CallContext:
+    def _make_context(self, segment: SegmentToRun) -> CallContext:
         """Return the call context, the same when LangGraph runs the node again."""
         return CallContext(
             tool_call_id=self.tool_call_id,
             context=segment.calls,
-            conversation_id=find_node_binding(self.config),
+            conversation_id=compute_node_id(self.config),
             started_at_ms=get_step_time_ms(self.config),
         )
 
-    def _make_end_record(self, segment: RunSegment, value: Any) -> SegmentRecord:
+    def _make_end_record(self, segment: SegmentToRun, value: Any) -> SegmentRecord:
         if isinstance(value, Interrupt):
             waiting = {request.tool_call_id for request in value.requests}
             return self._make_record(segment, {"interrupt": value.to_dict()}, waiting)
@@ -462,8 +468,8 @@ class SegmentRunner:
             segment, ending_fields | ({"content": [to_model_block(part) for part in parts]} if parts else {})
         )
 
-    def _make_failure_record(self, segment: RunSegment, error: CodeModeError) -> SegmentRecord:
-        if segment.interrupt is not None and (refusal := find_refusal(error)) is not None:
+    def _make_failure_record(self, segment: SegmentToRun, error: CodeModeError) -> SegmentRecord:
+        if segment.interrupt is not None and (refusal := annotate_refusal(error)) is not None:
             raise refusal  # not recorded: the run can be retried with the same answers
         if self._saved_outputs is not None and error.details.get("origin") == "journal":
             raise error  # not recorded: the next run of the graph continues
@@ -473,7 +479,7 @@ class SegmentRunner:
         return self._make_record(segment, {"failure": make_failure_fields(error, self.call.program)})
 
 
-def _collect_results(work_item: AskQuestions, results: Sequence[Callable[[], Any]]) -> CollectedAnswers:
+def _collect_results(work_item: QuestionsToAsk, results: Sequence[Callable[[], Any]]) -> CollectedAnswers:
     answers: dict[str, Any] = {}
     waiting: dict[str, tuple[Any, ...]] = {}
     for question, result in zip(work_item.questions, results, strict=True):

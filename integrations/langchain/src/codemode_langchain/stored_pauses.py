@@ -31,7 +31,7 @@ _NO_ACTION = -1
 
 
 @dataclass(frozen=True)
-class InterruptPart:
+class InterruptAction:
     """The interrupt of a request, and the index of its action in a batch."""
 
     interrupt_id: str
@@ -39,7 +39,7 @@ class InterruptPart:
     allowed_decisions: tuple[str, ...] = ()
 
     @classmethod
-    def from_stored(cls, stored: Sequence[Any]) -> InterruptPart:
+    def from_stored(cls, stored: Sequence[Any]) -> InterruptAction:
         """Read the result of `to_stored`."""
         interrupt, action, allowed = stored
         return cls(interrupt, action, tuple(allowed))
@@ -55,38 +55,38 @@ class PauseRequests:
     """The pending requests of a graph, the interrupt part of each by request id, and tool forms."""
 
     requests: tuple[PendingRequest, ...]
-    parts: Mapping[str, InterruptPart]
+    parts: Mapping[str, InterruptAction]
     tool_forms: Mapping[str, ToolForm]
 
 
 def collect_requests(interrupts: Iterable[Any]) -> PauseRequests:
     """Return the requests of interrupts."""
     requests: list[PendingRequest] = []
-    parts: dict[str, InterruptPart] = {}
+    parts: dict[str, InterruptAction] = {}
     catalog: dict[str, ToolForm] = {}
     for interrupt in interrupts:
-        displayed = to_plain(interrupt.value)
-        for part, request in _make_requests(interrupt.id, displayed, to_plain(interrupt.response_schema)):
+        displayed = to_plain_json(interrupt.value)
+        for part, request in _make_requests(interrupt.id, displayed, to_plain_json(interrupt.response_schema)):
             requests.append(request)
             parts[request.interrupt_id] = part
             if request.payload["kind"] == PendingRequest.APPROVAL and "edit" in part.allowed_decisions:
-                tool_form = ToolForm(_find_edit_schema(to_plain(interrupt.response_schema), request.tool_name))
+                tool_form = ToolForm(_find_edit_schema(to_plain_json(interrupt.response_schema), request.tool_name))
                 catalog.setdefault(request.tool_name, tool_form)
     return PauseRequests(tuple(requests), parts, catalog)
 
 
-def to_plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Return a value of a graph as plain JSON."""
     return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="null")
 
 
-def _make_requests(interrupt_id: str, displayed: Any, schema: Any) -> Iterable[tuple[InterruptPart, PendingRequest]]:
+def _make_requests(interrupt_id: str, displayed: Any, schema: Any) -> Iterable[tuple[InterruptAction, PendingRequest]]:
     # The digest distinguishes another question with the same interrupt id.
     request_prefix = f"{interrupt_id}:{hashlib.sha256(json.dumps(displayed, sort_keys=True).encode()).hexdigest()[:16]}"
-    actions = _read_actions(displayed)
+    actions = _parse_actions(displayed)
     if actions is None:
         payload = {"kind": INTERRUPT_KIND, "value": displayed, **({"schema": schema} if schema else {})}
-        yield InterruptPart(interrupt_id), _make_request(request_prefix, "interrupt", "", displayed, payload)
+        yield InterruptAction(interrupt_id), _make_request(request_prefix, "interrupt", "", displayed, payload)
         return
     is_single = displayed.get("type") in ("tool_approval", "unknown_outcome")
     call_id = str(displayed.get("tool_call_id") or "")
@@ -97,7 +97,7 @@ def _make_requests(interrupt_id: str, displayed: Any, schema: Any) -> Iterable[t
         if action.get("description"):
             payload["description"] = action["description"]
         request_id = request_prefix if is_single else f"{request_prefix}:{index}"
-        part = InterruptPart(interrupt_id, _NO_ACTION if is_single else index, allowed_decisions)
+        part = InterruptAction(interrupt_id, _NO_ACTION if is_single else index, allowed_decisions)
         yield part, _make_request(request_id, str(action["name"]), call_id, action.get("args"), payload)
 
 
@@ -107,7 +107,7 @@ def _make_request(request_id: str, tool: str, call_id: str, arguments: Any, payl
     )
 
 
-def _read_actions(displayed: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]] | None:
+def _parse_actions(displayed: Any) -> list[tuple[dict[str, Any], tuple[str, ...]]] | None:
     """Return the calls of a question with their allowed decisions; None for a question of another shape."""
     if not isinstance(displayed, dict):
         return None
@@ -157,14 +157,14 @@ def _find_edit_schema(schema: Any, tool_name: str) -> Any:
 
 
 def make_resume_values(
-    requests: Iterable[StoredRequest], parts: Mapping[str, InterruptPart], answers: Mapping[str, Any]
+    requests: Iterable[StoredRequest], parts: Mapping[str, InterruptAction], answers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the resume value of each interrupt whose requests are all answered, by interrupt id.
 
     Raises `CodeModeProtocolError` for a decision that is not allowed.
     """
     requests_by_id = {request.interrupt_id: request for request in requests}
-    by_interrupt: dict[str, list[tuple[InterruptPart, str]]] = {}
+    by_interrupt: dict[str, list[tuple[InterruptAction, str]]] = {}
     for request_id, part in parts.items():
         by_interrupt.setdefault(part.interrupt_id, []).append((part, request_id))
     values: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def make_resume_values(
     return values
 
 
-def _to_resume_answer(request: StoredRequest, part: InterruptPart, answer: Any) -> Any:
+def _to_resume_answer(request: StoredRequest, part: InterruptAction, answer: Any) -> Any:
     if request.kind == INTERRUPT_KIND:
         return answer
     decision = (
@@ -279,9 +279,9 @@ class StoredPauses:
         Without a thread in ``config`` the run gets a new one. ``tenant``: the record's tenant, unless `stored_pauses`
         set it. ``labels`` are added to the record. Raises as the graph does, and `StoreUnavailableError`.
         """
-        record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread(config)
+        record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread_id(config)
         output = await self._graph.ainvoke(input, thread_config, **settings)
-        return await self._store_run(
+        return await self._store_pause_if_waiting(
             output, thread_config, await self._graph.aget_state(thread_config), record_tenant, labels
         )
 
@@ -295,10 +295,12 @@ class StoredPauses:
         **settings: Any,
     ) -> StoredRun:
         """Do what `ainvoke` does outside an event loop, with ``graph.invoke``."""
-        record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread(config)
+        record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread_id(config)
         output = self._graph.invoke(input, thread_config, **settings)
         return asyncio.run(
-            self._store_run(output, thread_config, self._graph.get_state(thread_config), record_tenant, labels)
+            self._store_pause_if_waiting(
+                output, thread_config, self._graph.get_state(thread_config), record_tenant, labels
+            )
         )
 
     async def resume(self, record: Record, answers: Mapping[str, Any]) -> Any:
@@ -309,7 +311,7 @@ class StoredPauses:
         resume, and for a thread that was resumed elsewhere.
         """
         stored = self._records.read_payload(record)
-        parts = {name: InterruptPart.from_stored(stored_part) for name, stored_part in stored["parts"].items()}
+        parts = {name: InterruptAction.from_stored(stored_part) for name, stored_part in stored["parts"].items()}
         values = make_resume_values(record.requests, parts, answers)
         if not values:
             return await self._records.get_waiting_pause(record)
@@ -324,7 +326,7 @@ class StoredPauses:
                     stored["thread_id"], stored[NAMESPACE], state, record.version + 1
                 )
             else:
-                outcome = to_plain(self._outcome_of(state.values))
+                outcome = to_plain_json(self._outcome_of(state.values))
             return await run.finish(outcome)
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
@@ -333,7 +335,7 @@ class StoredPauses:
         self,
         run: AgentRun,
         record: Record,
-        parts: Mapping[str, InterruptPart],
+        parts: Mapping[str, InterruptAction],
         values: dict[str, Any],
         config: Any,
         settings: dict[str, Any],
@@ -350,7 +352,7 @@ class StoredPauses:
                 details={"origin": "continuation", "superseded": True},
             )
         pending_values = {name: value for name, value in values.items() if name in waiting_ids}
-        _require_unchanged(
+        _require_unchanged_interrupts(
             record, parts, [interrupt for interrupt in state_before.interrupts if interrupt.id in pending_values]
         )
         await run.mark_handed_over()
@@ -368,7 +370,7 @@ class StoredPauses:
                 interrupt.id for interrupt in current_state.interrupts
             }:
                 raise CodeModeProtocolError(
-                    f"an answer is invalid: {_validation_error_text(error)}", details={"origin": "decision"}
+                    f"an answer is invalid: {_format_validation_error(error)}", details={"origin": "decision"}
                 ) from error
             _log.warning("the run of a graph has failed", exc_info=error)
             message = f"the run of the graph has failed with {type(error).__name__}"
@@ -394,7 +396,7 @@ class StoredPauses:
             return False
         return True
 
-    async def _store_run(
+    async def _store_pause_if_waiting(
         self, output: Any, config: Any, state: Any, tenant: str, labels: Mapping[str, str] | None
     ) -> StoredRun:
         thread_id = str(config["configurable"]["thread_id"])
@@ -465,7 +467,9 @@ def _require_guard(graph: Any, records: AgentRecords) -> None:
             records.require_guard(graph_tool.core, f"the options of {graph_tool.name}", unless_journaled=True)
 
 
-def _require_unchanged(record: Record, parts: Mapping[str, InterruptPart], interrupts: Sequence[Any]) -> None:
+def _require_unchanged_interrupts(
+    record: Record, parts: Mapping[str, InterruptAction], interrupts: Sequence[Any]
+) -> None:
     """Raise `CodeModeProtocolError` if a record differs from the interrupts of its thread."""
     pause_requests = collect_requests(interrupts)
     AgentRecords.require_unchanged(record, pause_requests.requests)
@@ -480,7 +484,7 @@ def _return_state(values: Any) -> Any:
     return values
 
 
-def _with_thread(config: Any) -> dict[str, Any]:
+def _with_thread_id(config: Any) -> dict[str, Any]:
     config_fields = dict(config or {})
     configurable = dict(config_fields.get("configurable") or {})
     configurable.setdefault("thread_id", str(uuid.uuid4()))
@@ -504,7 +508,7 @@ def _get_last_calls(values: Any) -> list[dict[str, Any]]:
     return []
 
 
-def _validation_error_text(error: ValidationError) -> str:
+def _format_validation_error(error: ValidationError) -> str:
     messages = [
         f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_url=False)
     ]

@@ -31,23 +31,23 @@ from codemode import CodeModeToolError
 from codemode import Tool as ProgramTool
 from codemode.plugins import PreparedTool, forkable_lock
 
-from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
-from .conversion import CapturingTool, convert_tool, get_annotations, tool_call
-from .graph_state import get_current_state, get_graph_state
+from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
+from .conversion import OutputCapturingTool, convert_tool, get_annotations, make_tool_call
+from .graph_state import get_graph_state, get_state_with_nested_writes
 from .langgraph_internals import AgentParts, NodeContext, get_node_context
-from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_end_message, make_count_update
+from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_run_end_message, make_call_count_update
 from .surfaces import Surface, SurfaceCache, SurfaceTool, select_client_tools
 from .tool_selection import (
     AgentToolSelection,
     CodeModeState,
     ProgramToolSelector,
-    StepTools,
+    StepToolRecorder,
     SurfaceMiddlewareSettings,
     collect_review_rules,
     get_tool_name,
     list_tool_names,
     reject_second_surface,
-    warn_about_sub_agents,
+    warn_about_unreviewed_sub_agents,
 )
 
 DescribeUnknownRules: TypeAlias = Callable[[Collection[str], Sequence[BaseTool]], list[str]]
@@ -63,12 +63,12 @@ class RuleNameChecker:
         self._describe_unknown = unknown
         self._has_warned = False
 
-    def require(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def require_known_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Raise `ValueError` for a rule that names none of these tools."""
         for message in self._describe_unknown(valid_names, program_tools):
             raise ValueError(message)
 
-    def warn(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def warn_about_unknown_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Log, in the first step only, the rules that name none of its tools; later steps may have others."""
         if self._has_warned:
             return
@@ -106,7 +106,7 @@ def find_agent_tools(own: object) -> list[Any] | None:
     return [*(cast("Collection[Any]", agent_tools) if isinstance(agent_tools, Collection) else ()), *other_tools]
 
 
-def may_get_more_tools(own: object) -> bool:
+def may_agent_get_more_tools(own: object) -> bool:
     """Return whether middleware of the agent may add tools that are unknown while the agent is built."""
     classes: list[type] = [type(item) for item in find_agent_middleware(own)]
     return any(_wraps_model_calls(cls) and not _is_framework_class(cls) for cls in classes)
@@ -159,7 +159,7 @@ Handler = Callable[[ToolCallRequest], Any]
 _MAX_PREPARED_TOOLS = 32
 
 
-class HandlerCaller:
+class HandlerToolCaller:
     """Runs nested calls as the agent does: through later middleware and the tool node."""
 
     def __init__(
@@ -176,11 +176,11 @@ class HandlerCaller:
         self.runtime = cast("Any", request).runtime
 
     def call(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """See `Caller.call`."""
+        """See `ToolCaller.call`."""
         return self._handler(self._make_nested_request(tool, call, config))
 
     async def acall(self, tool: BaseTool, call: ToolCall, config: RunnableConfig) -> Any:
-        """See `Caller.acall`."""
+        """See `ToolCaller.acall`."""
         return await self._handler(self._make_nested_request(tool, call, config))
 
     def make_review_request(self, call: ToolCall, config: RunnableConfig | None = None) -> ToolCallRequest:
@@ -189,7 +189,7 @@ class HandlerCaller:
 
     def _make_nested_request(self, tool: BaseTool | None, call: ToolCall, config: RunnableConfig) -> ToolCallRequest:
         outer_request = cast("Any", self._request)
-        state = get_current_state(config, outer_request.state)
+        state = get_state_with_nested_writes(config, outer_request.state)
         runtime = dataclasses.replace(outer_request.runtime, tool_call_id=call["id"], config=config, state=state)
         return dataclasses.replace(outer_request, tool_call=call, tool=tool, state=state, runtime=runtime)
 
@@ -211,10 +211,13 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         self.settings = settings
         self._selection = AgentToolSelection(program_tools, keep, settings)
         self._approvals = ApprovalPolicy(approve, interrupt_mode)
-        self._approvals.reject_kept(
-            self._selection.kept_names, settings.is_surface_tool_name, settings.is_callable_name, settings.keep_option
+        self._approvals.reject_rules_for_kept_tools(
+            self._selection.keep_option_names,
+            settings.is_surface_tool_name,
+            settings.is_callable_name,
+            settings.keep_option,
         )
-        self._step_tools = StepTools()
+        self._step_tools = StepToolRecorder()
         self._rule_names = RuleNameChecker(self._describe_unmatched_rules)
         self._surfaces = SurfaceCache(self._make_surface)
         self._prepared_tools: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
@@ -230,18 +233,18 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return a surface for these tools."""
 
     @abstractmethod
-    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: Caller) -> BaseTool:
+    def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: ToolCaller) -> BaseTool:
         """Return the called surface tool, whose nested calls ``caller`` runs."""
 
     @abstractmethod
-    def _make_refusal(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
+    def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         """Return the message for a direct call that is not allowed; None if others may run it."""
 
-    def _list_visible_only(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
+    def _list_visible_only_names(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
         """Return the names of an agent's tools that only the model can call. Raises `ValueError`."""
         return ()
 
-    def _list_same_named(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces refuse them
+    def _list_names_shared_with_surface(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces refuse them
         """Return the names of program tools that equal those of surface tools."""
         return ()
 
@@ -258,13 +261,13 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         agent_tools = find_agent_tools(self)
         if agent_tools is not None:
             self._reject_name_conflicts(agent_tools)
-            if not may_get_more_tools(self):
+            if not may_agent_get_more_tools(self):
                 self._selection.require_known(list_tool_names(agent_tools))
-                self._rule_names.require(
+                self._rule_names.require_known_names(
                     list_tool_names(agent_tools), self._select_program_tools(select_client_tools(agent_tools))
                 )
-            self._list_direct_only(agent_tools)
-            self._list_visible_only(agent_tools)
+            self._list_direct_only_names(agent_tools)
+            self._list_visible_only_names(agent_tools)
         return [*self._surface_tools.values()]
 
     def _inspect_agent(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
@@ -281,33 +284,37 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
                 (candidate for candidate in node_context.find_tool_nodes() if candidate in self._limits), None
             )
             if tool_node is None:
-                tool_node, agent = node_context.find_agent(self)
-                self._adopt_agent(agent)
+                tool_node, agent = node_context.find_agent_parts(self)
+                self._adopt_agent_reviews(agent)
                 self._limits[tool_node] = find_limits(agent.middleware)
             return [*tool_node.tools_by_name.values()], self._limits[tool_node]
 
-    def _adopt_agent(self, agent: AgentParts) -> None:
+    def _adopt_agent_reviews(self, agent: AgentParts) -> None:
         reject_second_surface(
             [middleware.settings for middleware in agent.middleware if isinstance(middleware, SurfaceMiddleware)]
         )
         direct_names = {
             *self._surface_tools,
-            *self._list_direct_only(agent.tools),
-            *self._list_visible_only(agent.tools),
+            *self._list_direct_only_names(agent.tools),
+            *self._list_visible_only_names(agent.tools),
         }
-        direct_names.difference_update(self._list_same_named(agent.tools))
-        if self._approvals.adopt(collect_review_rules(self, agent.middleware, direct_names, self.settings)):
+        direct_names.difference_update(self._list_names_shared_with_surface(agent.tools))
+        if self._approvals.adopt_review_rules(
+            collect_review_rules(self, agent.middleware, direct_names, self.settings)
+        ):
             self._surfaces.clear()  # they have other rules
-        warn_about_sub_agents(agent.middleware, self._approvals.may_need_approval, self.settings, SurfaceMiddleware)
+        warn_about_unreviewed_sub_agents(
+            agent.middleware, self._approvals.may_need_approval, self.settings, SurfaceMiddleware
+        )
 
-    def _list_direct_only(self, tools: Sequence[Any]) -> Collection[str]:
+    def _list_direct_only_names(self, tools: Sequence[Any]) -> Collection[str]:
         """Return the names that only the model calls. Raises `ValueError` for rules about direct tools."""
         places_by_name = {
             tool.name: self._selection.find_tool_routes(tool)
             for tool in select_client_tools(tools)
             if not self._is_surface_tool(tool)
         }
-        self._approvals.reject_direct([name for name, tool in places_by_name.items() if tool.directly])
+        self._approvals.reject_rules_for_direct_tools([name for name, tool in places_by_name.items() if tool.directly])
         # Unknown tools are judged by name: reviews of tools that programs call too must apply to programs.
         return self._selection.direct_only_names.union(places_by_name) - {
             name for name, tool in places_by_name.items() if tool.in_programs
@@ -329,12 +336,12 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; pass calls of kept tools on, and refuse all others."""
-        checked = self._check_tool_call(request, handler)
+        checked = self._prepare_or_refuse_tool_call(request, handler)
         return checked if isinstance(checked, ToolMessage) else handler(checked)
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; pass calls of kept tools on, and refuse all others."""
-        check_call = partial(self._check_tool_call, request, handler)
+        check_call = partial(self._prepare_or_refuse_tool_call, request, handler)
         is_surface_tool = request.tool_call["name"] in self._surface_tools
         checked = (
             await self._run_off_loop_if_slow(self._find_step_tools(request)[1], check_call)
@@ -363,8 +370,8 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         registered, limits = self._inspect_agent(config)
         model_request, update = self._make_model_request(request, registered)
         state = get_graph_state(config, request.state)
-        update = {**update, **make_count_update(state, limits)}
-        if (end_message := get_end_message(state)) is None:
+        update = {**update, **make_call_count_update(state, limits)}
+        if (end_message := get_run_end_message(state)) is None:
             return model_request, update, None
         return model_request, {**update, END_CHANNEL: None}, AIMessage(end_message)
 
@@ -373,10 +380,12 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> tuple[ModelRequest[Any], dict[str, Any]]:
         self._reject_name_conflicts(request.tools)
         program_tools = self._select_program_tools(tool for tool in request.tools if isinstance(tool, BaseTool))
-        surface = self._get_surface(program_tools)
-        self._rule_names.warn(list_tool_names([*registered, *request.tools]), program_tools)
+        surface = self._get_or_create_surface(program_tools)
+        self._rule_names.warn_about_unknown_names(list_tool_names([*registered, *request.tools]), program_tools)
         direct_tools = [
-            tool for tool in request.tools if not isinstance(tool, BaseTool) or self._stays_with_model(tool, surface)
+            tool
+            for tool in request.tools
+            if not isinstance(tool, BaseTool) or self._is_direct_or_visible(tool, surface)
         ]
         model_request = request.override(tools=[*direct_tools, *self._build_tools(surface)])
         registered_names = {tool.name for tool in registered if not self._is_surface_tool(tool)}
@@ -384,8 +393,8 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _bind_surface_tool(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
         registered, program_tools = self._find_step_tools(request)
-        self._rule_names.require({*registered, *(tool.name for tool in program_tools)}, program_tools)
-        surface, config = self._get_surface(program_tools), _get_config(request)
+        self._rule_names.require_known_names({*registered, *(tool.name for tool in program_tools)}, program_tools)
+        surface, config = self._get_or_create_surface(program_tools), _get_config(request)
         (_, limit_middleware), node_context = self._inspect_agent(config), get_node_context(config)
         limits = (
             NestedCallLimits(limit_middleware, node_context, get_graph_state(config, request.state))
@@ -393,7 +402,8 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             else None
         )
         caller = cast(
-            "Caller", HandlerCaller(request, handler, limits, partial(self._has_other_interceptors, node_context))
+            "ToolCaller",
+            HandlerToolCaller(request, handler, limits, partial(self._has_other_interceptors, node_context)),
         )
         return request.override(tool=self._make_surface_tool(surface, request, caller))
 
@@ -403,7 +413,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             return True
         default_wrap: Any = getattr(AgentMiddleware, "wrap_tool_call", None)
         other_middleware: Iterator[Any] = (
-            item for item in node_context.find_agent(self)[1].middleware if item is not self
+            item for item in node_context.find_agent_parts(self)[1].middleware if item is not self
         )
         return any(
             getattr(cast("Any", type(item)), "wrap_tool_call", default_wrap) is not default_wrap
@@ -421,7 +431,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _find_step_tools(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
         """Return the agent's tools by name, and the program tools of its last step."""
         registered = {tool.name: tool for tool in cast("Any", request).runtime.tools if not self._is_surface_tool(tool)}
-        return registered, self._select_program_tools(self._step_tools.callable_tools(request, registered))
+        return registered, self._select_program_tools(self._step_tools.list_callable_tools(request, registered))
 
     def _select_program_tools(self, tools: Iterable[BaseTool]) -> list[BaseTool]:
         return [
@@ -439,8 +449,8 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         request_tool = request.tool if request.tool is not None and request.tool.name == name else None
         return self._selection.is_called_directly(name, registered or request_tool)
 
-    def _stays_with_model(self, tool: BaseTool, surface: Surface) -> bool:
-        return self._selection.find_tool_routes(tool).directly or tool.name in surface.visible_names()
+    def _is_direct_or_visible(self, tool: BaseTool, surface: Surface) -> bool:
+        return self._selection.find_tool_routes(tool).directly or tool.name in surface.list_visible_names()
 
     def _reject_name_conflicts(self, tools: Iterable[Any]) -> None:
         for tool in tools:
@@ -453,7 +463,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return whether the model may call tools of these names directly."""
         return all(self._is_called_directly(name, request) for name in names)
 
-    def _check_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
+    def _prepare_or_refuse_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the request to run, or the message for a call that is not allowed."""
         self._inspect_agent(_get_config(request))
         name, tool = request.tool_call["name"], request.tool
@@ -462,14 +472,16 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         # Earlier middleware may have replaced the tool.
         names = {name, name if tool is None else tool.name}
         if self._may_model_call(names, request):
-            if names == {name} and self._approvals.is_reviewed(name):
+            if names == {name} and self._approvals.is_reviewed_by_middleware(name):
                 return request  # the review has seen the model's direct call
             annotations = {} if tool is None else get_annotations(tool)
             may_need_approval = any(self._approvals.may_need_approval(name, annotations) for name in names)
-            return self._check_direct_call(request, names) if may_need_approval else request
-        return self._make_refusal(request, names) or request
+            return self._prepare_or_refuse_direct_call(request, names) if may_need_approval else request
+        return self._make_refusal_message(request, names) or request
 
-    def _check_direct_call(self, request: ToolCallRequest, names: Collection[str]) -> ToolCallRequest | ToolMessage:
+    def _prepare_or_refuse_direct_call(
+        self, request: ToolCallRequest, names: Collection[str]
+    ) -> ToolCallRequest | ToolMessage:
         """Return a kept tool's call with exactly the values that the approval function got, or a refusal."""
         call, tool = request.tool_call, request.tool
         args: dict[str, Any] = dict(call["args"])
@@ -478,12 +490,14 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             validated_tool = tool.model_copy(update={"name": "tool"})
         if validated_tool is not None:
             try:
-                validated = self._prepare_tool(validated_tool).validate_input(args)
+                validated = self._get_or_prepare_tool(validated_tool).validate_input(args)
             except CodeModeToolError as error:
                 return self._make_error_message(request, error.message)
             args = validated.json_value
-            stand_in = CapturingTool(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
-            request = request.override(tool=stand_in, tool_call=tool_call(call["name"], args, call["id"] or ""))
+            stand_in = OutputCapturingTool(
+                cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value
+            ).tool
+            request = request.override(tool=stand_in, tool_call=make_tool_call(call["name"], args, call["id"] or ""))
         annotations = {} if tool is None else get_annotations(tool)
         if not any(self._approvals.call_needs_approval(name, dict(args), annotations) for name in names):
             return request
@@ -496,7 +510,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         name = next(iter(self._surface_tools)) if ends_run else request.tool_call["name"]
         return ToolMessage(text, name=name, tool_call_id=request.tool_call["id"] or "", status="error")
 
-    def _prepare_tool(self, tool: BaseTool) -> PreparedTool:
+    def _get_or_prepare_tool(self, tool: BaseTool) -> PreparedTool:
         """Return a prepared tool for validation, cached by tool."""
         with self._lock:
             entry = self._prepared_tools.get(id(tool))
@@ -506,12 +520,12 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
                     self._prepared_tools.popitem(last=False)
             return entry[1]
 
-    def _get_surface(self, program_tools: Sequence[BaseTool]) -> Surface:
-        return self._surfaces.get(self._make_surface_key(program_tools), program_tools)
+    def _get_or_create_surface(self, program_tools: Sequence[BaseTool]) -> Surface:
+        return self._surfaces.get_or_create(self._make_surface_key(program_tools), program_tools)
 
     def _make_surface_key(self, program_tools: Iterable[BaseTool]) -> tuple[Any, ...]:
         # The hints of a tool may change.
-        get_declared = get_annotations if self._approvals.uses_declared_hints else _no_annotations
+        get_declared = get_annotations if self._approvals.uses_declared_hints else _return_no_annotations
         return tuple((id(tool), *sorted(get_declared(tool).items())) for tool in program_tools)
 
 
@@ -524,7 +538,7 @@ def _get_config(request: ToolCallRequest) -> RunnableConfig:
     return cast("Any", request).runtime.config
 
 
-def _no_annotations(_tool: BaseTool) -> dict[str, Any]:
+def _return_no_annotations(_tool: BaseTool) -> dict[str, Any]:
     return {}
 
 

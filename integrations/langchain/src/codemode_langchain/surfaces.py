@@ -29,15 +29,15 @@ from codemode.plugins import (
 )
 from codemode.stores import StoreLike
 
-from .approvals import ApprovalPolicy, Caller, DirectCaller
-from .arguments import Arguments, find_call_id_fields
+from .approvals import ApprovalPolicy, DirectToolCaller, ToolCaller
+from .arguments import ValidatedArguments, find_call_id_fields
 from .content import make_message_content
 from .conversion import ASYNC_ONLY_MESSAGE, FrameworkTool, convert_tool, get_annotations, is_async_only
-from .graph_state import make_outer_result, write_earlier
+from .graph_state import make_outer_result, write_all_but_last_value
 from .langgraph_internals import is_in_node
 from .node_tasks import compute_digest, make_call_id
 from .questions import OuterCall
-from .segments import Outcome, SegmentRunner
+from .segments import ProgramOutcome, SegmentRunner
 
 MAX_AGE_MS = 30 * 24 * 3_600_000
 _current_tool_call_id: ContextVar[str | None] = ContextVar("tool_call_id", default=None)
@@ -70,7 +70,8 @@ class Surface:
         self.approvals = approvals
         cached_conversions = {} if previous is None else previous.conversions
         self.conversions = {
-            id(langchain_tool): _reuse_conversion(langchain_tool, cached_conversions) or self._convert(langchain_tool)
+            id(langchain_tool): _find_reusable_conversion(langchain_tool, cached_conversions)
+            or self._convert_tool(langchain_tool)
             for langchain_tool in self.tools.values()
         }
         self._sync_tools = [langchain_tool for langchain_tool, _ in self.conversions.values()]
@@ -85,18 +86,18 @@ class Surface:
     def build_tools(self) -> Sequence[SurfaceTool]:
         """Return the surface tools, as the model gets them."""
 
-    def visible_names(self) -> frozenset[str]:
+    def list_visible_names(self) -> frozenset[str]:
         """Return the names of program tools that the model gets too."""
         return frozenset()
 
     def _is_callable_name(self, name: str) -> bool:
         return ProgramTool.is_callable_name(name)
 
-    def _convert(self, langchain_tool: BaseTool) -> tuple[FrameworkTool, FrameworkTool]:
-        def run(arguments: Arguments, context: ToolCallContext) -> Any:
+    def _convert_tool(self, langchain_tool: BaseTool) -> tuple[FrameworkTool, FrameworkTool]:
+        def run(arguments: ValidatedArguments, context: ToolCallContext) -> Any:
             return context.context.run(langchain_tool, arguments, context)
 
-        async def arun(arguments: Arguments, context: ToolCallContext) -> Any:
+        async def arun(arguments: ValidatedArguments, context: ToolCallContext) -> Any:
             return await context.context.arun(langchain_tool, arguments, context)
 
         blocking = convert_tool(
@@ -111,12 +112,12 @@ class SurfaceTool(BaseTool):
     """A tool that replaces other tools for the model, and runs them."""
 
     _surface: Any = PrivateAttr()
-    _caller: Caller = PrivateAttr()
+    _caller: ToolCaller = PrivateAttr()
 
-    def __init__(self, surface: Surface, caller: Caller | None = None, **fields: Any) -> None:
+    def __init__(self, surface: Surface, caller: ToolCaller | None = None, **fields: Any) -> None:
         super().__init__(**fields)
         self._surface = surface
-        self._caller = caller if caller is not None else DirectCaller()
+        self._caller = caller if caller is not None else DirectToolCaller()
 
     @property
     def core(self) -> Any:
@@ -149,7 +150,7 @@ class SurfaceTool(BaseTool):
     def _run_outer_call(self, call: OuterCall) -> Any:
         self._reject_async_tools(call)
         segments = self._make_runner(call)
-        return self._to_result(segments.run(), segments.config)
+        return self._outcome_to_result(segments.run(), segments.config)
 
     def _reject_async_tools(self, call: OuterCall) -> None:
         """Raise `CodeModeToolError` for a program that calls an async-only tool in a blocking call."""
@@ -166,7 +167,7 @@ class SurfaceTool(BaseTool):
 
     async def _arun_outer_call(self, call: OuterCall) -> Any:
         segments = self._make_runner(call)
-        return self._to_result(await segments.arun(), segments.config)
+        return self._outcome_to_result(await segments.arun(), segments.config)
 
     def _make_runner(self, call: OuterCall) -> SegmentRunner:
         config, tool_call_id = ensure_config(), _current_tool_call_id.get()
@@ -185,7 +186,7 @@ class SurfaceTool(BaseTool):
             config=config,
         )
 
-    def _to_result(self, outcome: Outcome, config: RunnableConfig) -> Any:
+    def _outcome_to_result(self, outcome: ProgramOutcome, config: RunnableConfig) -> Any:
         """Return a message, or a command if nested calls update state; the plain value outside a tool call."""
         tool_call_id = _current_tool_call_id.get()
         if tool_call_id is None:
@@ -200,7 +201,7 @@ class SurfaceTool(BaseTool):
             tool_call_id=tool_call_id,
             status="success" if failure is None else "error",
         )
-        return make_outer_result(message, outcome.commands, partial(write_earlier, config))
+        return make_outer_result(message, outcome.commands, partial(write_all_but_last_value, config))
 
 
 def _calls_tool(program: str, name: str) -> bool:
@@ -215,7 +216,7 @@ def _calls_tool(program: str, name: str) -> bool:
     return program == name or any(re.search(pattern, program) for pattern in patterns)
 
 
-def _reuse_conversion(
+def _find_reusable_conversion(
     langchain_tool: BaseTool, cached_conversions: Mapping[int, tuple[FrameworkTool, FrameworkTool]]
 ) -> tuple[FrameworkTool, FrameworkTool] | None:
     """Return the conversion of a tool; None if it is new or its hints changed."""
@@ -246,13 +247,13 @@ def to_callable_tools(
     """
     collected = [_to_tool(langchain_tool) for langchain_tool in _list_tools(tools)]
     for langchain_tool in collected:
-        _reject_injection(langchain_tool, middleware)
+        _reject_injected_arguments(langchain_tool, middleware)
     if approvals is not None:
-        approvals.require_known([langchain_tool.name for langchain_tool in collected])
+        approvals.require_known_rule_names([langchain_tool.name for langchain_tool in collected])
     return select_callable_tools(collected) if check is None else select_callable_tools(collected, check)
 
 
-def make_options(
+def make_agent_options(
     options: CodeModeOptions | Mapping[str, Any] | None,
     *,
     pool: WorkerPool | None,
@@ -295,7 +296,7 @@ def _to_tool(value: Any) -> BaseTool:
         raise ValueError(f"{getattr(value, '__name__', value)!r} cannot be a tool: {error}") from error
 
 
-def _reject_injection(langchain_tool: BaseTool, middleware: str) -> None:
+def _reject_injected_arguments(langchain_tool: BaseTool, middleware: str) -> None:
     fields: Mapping[str, Any] = getattr(langchain_tool.args_schema, "model_fields", {})
     visible_fields: Mapping[str, Any] = getattr(cast("Any", langchain_tool.tool_call_schema), "model_fields", fields)
     injected_names = (
@@ -330,7 +331,7 @@ class SurfaceCache:
     def __contains__(self, key: Key) -> bool:
         return key in self._surfaces
 
-    def get(self, key: Key, tools: Sequence[BaseTool]) -> Surface:
+    def get_or_create(self, key: Key, tools: Sequence[BaseTool]) -> Surface:
         """Return the surface for a key, which must change with everything that the surface depends on."""
         surface = self._look_up(key)
         if surface is not None:

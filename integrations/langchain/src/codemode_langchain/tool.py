@@ -14,8 +14,8 @@ from codemode import CodeModeTool as Core
 from codemode.plugins import LatePlace, Listing, PreparedTool
 from codemode.stores import StoreLike
 
-from .approvals import ApprovalPolicy, ApprovalRules, Caller, InterruptMode
-from .surfaces import Surface, SurfaceTool, Toolkit, make_options, to_callable_tools
+from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
+from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_callable_tools
 
 TOOL_NAME = Core.name
 
@@ -56,7 +56,7 @@ class CodeModeSurface(Surface):
         return self.async_core.description
 
 
-class ProgramCall:
+class CodeModeCall:
     """One call of codeMode."""
 
     name = TOOL_NAME
@@ -72,7 +72,7 @@ class ProgramCall:
     def find_tool(self, name: str) -> PreparedTool | None:
         return self._core.catalog.get(name)
 
-    def display_name(self, name: str) -> str:
+    def get_display_name(self, name: str) -> str:
         return name
 
     def start(self, call: CallContext) -> Any:
@@ -102,16 +102,20 @@ class CodeModeTool(SurfaceTool):
     _backend: LatePlace | None = PrivateAttr(default=None)
 
     def __init__(
-        self, surface: CodeModeSurface, caller: Caller | None = None, backend: LatePlace | None = None, **fields: Any
+        self,
+        surface: CodeModeSurface,
+        caller: ToolCaller | None = None,
+        backend: LatePlace | None = None,
+        **fields: Any,
     ) -> None:
         super().__init__(surface, caller, description=surface.description, **fields)
         self._backend = backend
 
     def _run(self, js: str) -> Any:
-        return self._run_outer_call(ProgramCall(self._surface.sync_core, js, self._backend))
+        return self._run_outer_call(CodeModeCall(self._surface.sync_core, js, self._backend))
 
     async def _arun(self, js: str) -> Any:
-        return await self._arun_outer_call(ProgramCall(self._surface.async_core, js, self._backend))
+        return await self._arun_outer_call(CodeModeCall(self._surface.async_core, js, self._backend))
 
 
 def create_code_mode_tool(
@@ -139,5 +143,5 @@ def create_code_mode_tool(
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
     langchain_tools = to_callable_tools(tools, approvals, "CodeModeMiddleware")
-    agent_options = make_options(options, pool=pool, listing=listing, store=store)
+    agent_options = make_agent_options(options, pool=pool, listing=listing, store=store)
     return CodeModeTool(CodeModeSurface(langchain_tools, agent_options, approvals, pool, library))

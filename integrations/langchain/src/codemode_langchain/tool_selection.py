@@ -24,12 +24,12 @@ from codemode.types import InvalidConfigError
 
 from .approvals import ReviewRule
 from .conversion import get_annotations
-from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, merge_values, take_newest
+from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, merge_channel_values, take_newest_value
 
 _MAX_REMEMBERED_STEPS = 256
 
 
-class ShownToolNames(TypedDict):
+class StepToolNames(TypedDict):
     """The tool names of one step: ``programs`` for programs, ``native`` for direct calls. Stored in the state."""
 
     step: str
@@ -44,13 +44,13 @@ class CodeModeState(AgentState[Any]):
     have not counted yet, and the message of a limit that ended the run.
     """
 
-    code_mode_shown: NotRequired[Annotated[ShownToolNames, PrivateStateAttr]]
-    code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merge_values]]
-    code_mode_calls: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merge_values]]
-    code_mode_end: NotRequired[Annotated[str | None, PrivateStateAttr, take_newest]]
+    code_mode_shown: NotRequired[Annotated[StepToolNames, PrivateStateAttr]]
+    code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merge_channel_values]]
+    code_mode_calls: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merge_channel_values]]
+    code_mode_end: NotRequired[Annotated[str | None, PrivateStateAttr, take_newest_value]]
 
 
-class StepTools:
+class StepToolRecorder:
     """Records the tools of each step, and stores those that are not registered with the agent."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class StepTools:
 
     def record_step(
         self, program_tools: Sequence[BaseTool], direct_tools: Sequence[Any], registered_names: Collection[str]
-    ) -> dict[str, ShownToolNames]:
+    ) -> dict[str, StepToolNames]:
         """Record a step's tools and return the state update.
 
         ``registered_names``: the agent's own tools, which requests carry themselves.
@@ -73,15 +73,15 @@ class StepTools:
                 self._steps.popitem(last=False)
         names = [name for tool in direct_tools if (name := get_tool_name(tool)) is not None]
         return {
-            SHOWN_TOOLS_CHANNEL: ShownToolNames(step=step, programs=[tool.name for tool in program_tools], native=names)
+            SHOWN_TOOLS_CHANNEL: StepToolNames(step=step, programs=[tool.name for tool in program_tools], native=names)
         }
 
-    def callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
+    def list_callable_tools(self, request: Any, registered: Mapping[str, BaseTool]) -> list[BaseTool]:
         """Return the tools that programs of the last step may call; all registered ones without a recorded step.
 
         A registered tool takes precedence over a tool of the step with the same name, as in LangChain.
         """
-        visible_tools = get_shown_tool_names(request)
+        visible_tools = get_step_tool_names(request)
         if visible_tools is None:
             return list(registered.values())
         with self._lock:
@@ -90,7 +90,7 @@ class StepTools:
         return [tools[name] for name in visible_tools["programs"] if name in tools]
 
 
-def get_shown_tool_names(request: Any) -> ShownToolNames | None:
+def get_step_tool_names(request: Any) -> StepToolNames | None:
     """Return the tool names of an agent's last step before a call; None if there was no step."""
     state = get_graph_state(request.runtime.config, request.state)
     return (
@@ -174,22 +174,22 @@ def collect_review_rules(
     direct_calls = _DirectTools(frozenset(direct_names), settings.is_callable_name)
     for index, item in enumerate(middleware):
         if isinstance(item, HumanInTheLoopMiddleware):
-            rules |= _collect_review_rules(item, direct_calls, settings, is_before=index < surface_index)
+            rules |= _collect_rules_of_review(item, direct_calls, settings, is_before=index < surface_index)
             continue
-        for review in () if item is own else _find_nested_reviews(item):
-            rules |= _collect_review_rules(review, direct_calls, settings, is_before=index < surface_index)
+        for review in () if item is own else _find_nested_review_middleware(item):
+            rules |= _collect_rules_of_review(review, direct_calls, settings, is_before=index < surface_index)
         if isinstance(item, ToolCallLimitMiddleware):
             if not settings.counts_calls:
                 _reject_limit(item, direct_calls, settings)
         elif index < surface_index:
-            _check_listed_order(item, direct_calls, settings)
+            _require_listing_order(item, direct_calls, settings)
     return rules
 
 
-def _collect_review_rules(
+def _collect_rules_of_review(
     review: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings, *, is_before: bool
 ) -> dict[str, ReviewRule]:
-    gated_names = direct_calls.find_program_only(review.interrupt_on)
+    gated_names = direct_calls.find_program_only_names(review.interrupt_on)
     if not gated_names:
         return {}
     is_batched = getattr(review, "interrupt_mode", "batched") != "per_call"
@@ -209,7 +209,7 @@ def _collect_review_rules(
     return {}
 
 
-def _find_nested_reviews(middleware: Any) -> list[Any]:
+def _find_nested_review_middleware(middleware: Any) -> list[Any]:
     """Return the reviews in a middleware's attributes, to which it may delegate."""
     attribute_values: Iterable[Any] = getattr(middleware, "__dict__", {}).values()
     parts = [
@@ -232,7 +232,7 @@ def _to_review_rule(review: Any, rule: Mapping[str, Any], *, is_batched: bool) -
 
 def _reject_limit(limit: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
     """Raise `ValueError` for a limit on program tools: programs may make calls after the outer call returned."""
-    if limit.tool_name is not None and not direct_calls.find_program_only([limit.tool_name]):
+    if limit.tool_name is not None and not direct_calls.find_program_only_names([limit.tool_name]):
         return
     limited = "all tools" if limit.tool_name is None else repr(limit.tool_name)
     name = settings.middleware_name
@@ -244,10 +244,10 @@ def _reject_limit(limit: Any, direct_calls: _DirectTools, settings: SurfaceMiddl
     )
 
 
-def _check_listed_order(middleware: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
+def _require_listing_order(middleware: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
     for name, loss in _WRAPPING_MIDDLEWARE.items():
         if isinstance(middleware, getattr(built_in, name, ())) and (
-            missed_names := direct_calls.find_program_only(_get_configured_names(middleware))
+            missed_names := direct_calls.find_program_only_names(_get_configured_names(middleware))
         ):
             raise ValueError(
                 f"{name} is listed before {settings.middleware_name}, where it never sees calls of"
@@ -263,7 +263,7 @@ def _get_configured_names(middleware: Any) -> Iterable[str]:
     return names or getattr(middleware, "tools_to_emulate", None) or getattr(middleware, "_tool_filter", None) or ()
 
 
-def warn_about_sub_agents(
+def warn_about_unreviewed_sub_agents(
     middleware: Sequence[Any],
     may_need_approval: Callable[..., bool],
     settings: SurfaceMiddlewareSettings,
@@ -312,7 +312,7 @@ class _DirectTools:
     direct_names: frozenset[str]
     is_callable: Callable[[str], bool]
 
-    def find_program_only(self, names: Iterable[str]) -> list[str]:
+    def find_program_only_names(self, names: Iterable[str]) -> list[str]:
         """Return the names that only programs call."""
         return sorted(name for name in set(names) - self.direct_names if self.is_callable(name))
 
@@ -329,12 +329,12 @@ class AllowedTools:
         self._response_format = response_format
         self._middleware_name = kind
 
-    def check(self, tools: Iterable[Any]) -> None:
+    def require_exact_tools(self, tools: Iterable[Any]) -> None:
         """Raise `InvalidConfigError` (a `ValueError`) if the tools differ."""
         found_names = Counter(map(get_model_tool_name, tools))
         added_names, missing_names = found_names - self._names, self._names - found_names
         if added_names:
-            added_names -= Counter(_structured_output_names(self._response_format))
+            added_names -= Counter(_list_structured_output_tool_names(self._response_format))
         if added_names or missing_names:
             changes = [*(f"adds {name!r}" for name in added_names), *(f"takes {name!r}" for name in missing_names)]
             raise InvalidConfigError(
@@ -358,7 +358,9 @@ class ToolCheckedRequest(ModelRequest[Any]):
     def __setattr__(self, name: str, value: Any) -> None:
         """Apply the check to a replaced model too."""
         offer = self.__dict__.get(_CHECK_ATTRIBUTE)
-        super().__setattr__(name, make_checked_model(value, offer) if name == "model" and offer is not None else value)
+        super().__setattr__(
+            name, make_tool_checked_model(value, offer) if name == "model" and offer is not None else value
+        )
 
     def override(self, **overrides: Any) -> ModelRequest[Any]:
         """Return a copy with these fields and the same check."""
@@ -366,23 +368,23 @@ class ToolCheckedRequest(ModelRequest[Any]):
 
 
 def _add_check(request: Any, offer: AllowedTools) -> Any:
-    request.__dict__.update({_CHECK_ATTRIBUTE: offer, "model": make_checked_model(request.model, offer)})
+    request.__dict__.update({_CHECK_ATTRIBUTE: offer, "model": make_tool_checked_model(request.model, offer)})
     return request
 
 
-def make_checked_model(model: Any, offer: AllowedTools) -> Any:
+def make_tool_checked_model(model: Any, offer: AllowedTools) -> Any:
     """Return a copy of a model to which the agent can bind only the allowed tools; other callers are not checked."""
     original: Any = getattr(model, "__dict__", {}).get(_CHECK_ATTRIBUTE, model)
     stand_in = copy.copy(original)
 
     def bind_tools(tools: Any, **settings: Any) -> Any:
         if _is_called_by_agent():
-            offer.check(tools)
+            offer.require_exact_tools(tools)
         return original.bind_tools(tools, **settings)
 
     def bind(**settings: Any) -> Any:
         if _is_called_by_agent():
-            offer.check(())
+            offer.require_exact_tools(())
         return original.bind(**settings)
 
     overrides: dict[str, Callable[..., Any] | Any] = {
@@ -410,7 +412,7 @@ def _is_called_by_agent() -> bool:
     return caller_frame is not None and caller_frame.f_globals.get("__name__") == _AGENT_FACTORY_MODULE
 
 
-def _structured_output_names(response_format: Any) -> list[str]:
+def _list_structured_output_tool_names(response_format: Any) -> list[str]:
     """Return the names of structured-output tools."""
     if response_format is None:
         return []
@@ -440,7 +442,7 @@ class AgentToolSelection(ToolSelection):
                 raise ValueError(f"{path} names {surface_tool_names[0]!r}, which replaces all other tools")
 
     @property
-    def kept_names(self) -> frozenset[str]:
+    def keep_option_names(self) -> frozenset[str]:
         """The names in ``keep``."""
         return self.keep.names
 

@@ -20,8 +20,8 @@ from langchain_core.tools import BaseTool
 from codemode import ToolCallContext
 from codemode.plugins import forkable_lock
 
-from .approvals import DirectCaller
-from .arguments import Arguments
+from .approvals import DirectToolCaller
+from .arguments import ValidatedArguments
 from .langgraph_internals import CHECKPOINTER, get_node_context, is_in_node
 from .nested import NestedCalls
 from .node_tasks import run_in_dedicated_thread
@@ -59,7 +59,7 @@ class GraphRun:
 
     def close(self) -> None:
         """End the waiting programs."""
-        for end, block in self._take_all():
+        for end, block in self._take_all_programs():
             try:
                 block(end())
             except Exception:  # noqa: BLE001 - end the other programs, and keep the agent's outcome
@@ -67,19 +67,19 @@ class GraphRun:
 
     async def aclose(self) -> None:
         """Do what `close` does without blocking."""
-        results = await asyncio.gather(*(end() for end, _ in self._take_all()), return_exceptions=True)
+        results = await asyncio.gather(*(end() for end, _ in self._take_all_programs()), return_exceptions=True)
         for error in results:
             if isinstance(error, Exception):
                 _log.warning("a waiting program could not be ended", exc_info=error)
 
-    def _take_all(self) -> list[tuple[EndProgram, RunBlocking]]:
+    def _take_all_programs(self) -> list[tuple[EndProgram, RunBlocking]]:
         with _lock:
             self._is_closed = True
             programs, self._waiting = [*self._waiting.values()], {}
             return programs
 
 
-def get_graph_run(config: RunnableConfig) -> GraphRun | None:
+def get_or_create_graph_run(config: RunnableConfig) -> GraphRun | None:
     """Return the graph run of a node; None outside a node or with unknown internals."""
     node = get_node_context(config)
     loop = None if node is None else node.loop
@@ -140,21 +140,21 @@ class ExecProgram:
     def _current_calls(self) -> NestedCalls:
         with self._lock:
             if self._calls is None:
-                self._calls = NestedCalls(DirectCaller(), ensure_config())
+                self._calls = NestedCalls(DirectToolCaller(), ensure_config())
                 self._home_loop = _get_running_loop()
             return self._calls
 
-    def attach(self, run: NestedCalls, home_loop: asyncio.AbstractEventLoop | None) -> bool:
+    def attach_to_outer_call(self, run: NestedCalls, home_loop: asyncio.AbstractEventLoop | None) -> bool:
         """Continue in an outer call; ``home_loop`` is None if it blocks. False if another outer call is active."""
         with self._lock:
             if self._is_in_use:
                 return False
             previous, self._calls, self._home_loop, self._is_in_use = self._calls, run, home_loop, True
         if previous is not None:
-            previous.hand_over(run)
+            previous.hand_over_to(run)
         return True
 
-    def detach(self) -> None:
+    def detach_from_outer_call(self) -> None:
         """Mark the program as not used by an outer call."""
         with self._lock:
             self._is_in_use = False
@@ -163,7 +163,7 @@ class ExecProgram:
         """Set the displayed tool name of a call."""
         self._current_calls.display_names.setdefault(call_id, name)
 
-    async def call(self, tool: BaseTool, arguments: Arguments, context: ToolCallContext) -> Any:
+    async def call(self, tool: BaseTool, arguments: ValidatedArguments, context: ToolCallContext) -> Any:
         """Run a nested call where the outer call runs: in a thread if that blocks, else on its loop."""
         run, home_loop = self._current_calls, self._home_loop
         if home_loop is None:
@@ -174,7 +174,7 @@ class ExecProgram:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, home_loop))
 
 
-def get_program(context: ToolCallContext) -> ExecProgram:
+def get_or_create_program(context: ToolCallContext) -> ExecProgram:
     """Return the program of a call; a new one for a resume without an outer call, as by a `Resumer`."""
     context_value = context.context
     return context_value if isinstance(context_value, ExecProgram) else ExecProgram()

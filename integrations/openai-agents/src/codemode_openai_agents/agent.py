@@ -22,7 +22,7 @@ from .conversion import get_annotations
 from .outer_call import OnStream
 from .pauses import TOOL_NAME, ProgramAgent
 from .sdk_internals import is_mcp_tool
-from .tool import OptionsLike, ProgramFunctionTool, StateFactory, ToolConfig, make_agent_tool, make_options
+from .tool import OptionsLike, ProgramFunctionTool, StateFactory, ToolConfig, make_agent_options, make_agent_tool
 
 _MAX_CACHED_TOOLS = 8
 
@@ -59,17 +59,22 @@ def with_code_mode(
         raise ValueError(f"with_code_mode takes an Agent, not a {type(agent).__name__}: give its tools to code_mode")
     selection = ToolSelection(tools, keep)
     config = ToolConfig(
-        make_options(options, pool, listing, state, store), ApprovalPolicy(approve), pool, state, on_stream, library
+        make_agent_options(options, pool, listing, state, store),
+        ApprovalPolicy(approve),
+        pool,
+        state,
+        on_stream,
+        library,
     )
     fields: dict[str, Any] = {field.name: getattr(agent, field.name) for field in dataclasses.fields(agent)}
     builder = _ModelToolsBuilder(selection, config)
     # RunState.from_json looks for agents used as tools in this list before the first turn.
     fields["tools"] = [*agent.tools, builder.agent_tool]
-    return _AgentInCodeMode(**fields, builder=builder)
+    return _CodeModeAgent(**fields, builder=builder)
 
 
 @dataclass
-class _AgentInCodeMode(Agent[Any]):
+class _CodeModeAgent(Agent[Any]):
     builder: _ModelToolsBuilder | None = None
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
@@ -81,7 +86,7 @@ class _AgentInCodeMode(Agent[Any]):
         return self.builder.build(
             [tool for tool in tools if tool is not agent_tool],
             agent_tool_names,
-            _server_output_schemas(self.mcp_servers),
+            _collect_server_output_schemas(self.mcp_servers),
         )
 
 
@@ -110,15 +115,15 @@ class _ModelToolsBuilder:
             if availability.in_programs and isinstance(tool, FunctionTool):
                 program_tools.append(tool)
             if availability.directly:
-                model_tools.append(self._with_approval(tool))
-        self._require_known({*agent_tool_names, *(tool.name for tool in [*program_tools, *model_tools])})
+                model_tools.append(self._apply_approval_rules(tool))
+        self._require_known_names({*agent_tool_names, *(tool.name for tool in [*program_tools, *model_tools])})
         if not program_tools:
             return model_tools
         if any(tool.name == TOOL_NAME for tool in [*program_tools, *model_tools]):
             raise UserError(f"a tool of the agent is called {TOOL_NAME!r}, which is the name of the tool for programs")
-        return [self._get_or_create(program_tools, output_schemas).tool, *model_tools]
+        return [self._get_or_create_code_mode_tool(program_tools, output_schemas).tool, *model_tools]
 
-    def _with_approval(self, tool: Tool) -> Tool:
+    def _apply_approval_rules(self, tool: Tool) -> Tool:
         """Apply the approval rules to a tool that stays with the model."""
         approvals = self._config.approvals
         if isinstance(tool, FunctionTool):
@@ -132,18 +137,20 @@ class _ModelToolsBuilder:
             return ToolSelection.ONLY_DIRECTLY
         return self._selection.find_routes(tool.name, None, tool)
 
-    def _require_known(self, known: set[str]) -> None:
+    def _require_known_names(self, known: set[str]) -> None:
         try:
             self._selection.require_known(known)
-            self._config.approvals.require_known(known)
+            self._config.approvals.require_known_names(known)
         except ValueError as error:
             raise UserError(str(error)) from None
 
-    def _get_or_create(self, tools: list[FunctionTool], output_schemas: Mapping[str, Any]) -> ProgramFunctionTool:
+    def _get_or_create_code_mode_tool(
+        self, tools: list[FunctionTool], output_schemas: Mapping[str, Any]
+    ) -> ProgramFunctionTool:
         declared_schemas = {
             tool.name: output_schemas[tool.name] for tool in tools if tool.name in output_schemas and is_mcp_tool(tool)
         }
-        key = json.dumps([declared_schemas, *map(_description_key, tools)], sort_keys=True, default=repr)
+        key = json.dumps([declared_schemas, *map(_compute_tool_cache_key, tools)], sort_keys=True, default=repr)
         cached = self._cache.get(key)
         if cached is None:
             cached = self._cache[key] = ProgramFunctionTool(tools, self._config, self._agent, declared_schemas)
@@ -154,7 +161,7 @@ class _ModelToolsBuilder:
         return cached.with_tools(tools)
 
 
-def _server_output_schemas(servers: Iterable[MCPServer]) -> dict[str, Any]:
+def _collect_server_output_schemas(servers: Iterable[MCPServer]) -> dict[str, Any]:
     """Return the output schemas of MCP servers that return structured content, by tool name."""
     schemas: dict[str, Any] = {}
     for server in servers:
@@ -171,7 +178,7 @@ def _is_direct_only(tool: FunctionTool) -> bool:
     return tool.defer_loading or by_hosted_programs or not is_named
 
 
-def _description_key(tool: FunctionTool) -> list[Any]:
+def _compute_tool_cache_key(tool: FunctionTool) -> list[Any]:
     asks = tool.needs_approval is not False
     described = [tool.name, tool.description, tool.params_json_schema, tool.output_json_schema]
     return [*described, get_annotations(tool), asks, tool.strict_json_schema, id(getattr(tool, "__wrapped__", None))]

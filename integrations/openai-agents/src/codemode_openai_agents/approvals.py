@@ -51,7 +51,7 @@ class ApprovalPolicy:
                 message = f"approve[{name!r}] must be True, False or a function, got {rule!r}"
                 raise ValueError(message)  # noqa: TRY004 - as every wrong option
 
-    def require_known(self, names: Collection[str]) -> None:
+    def require_known_names(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule that names an unknown tool."""
         for name in sorted(self._rules.keys() - set(names)):
             raise ValueError(ToolSelection.describe_missing_name("approve", name, names))
@@ -116,20 +116,20 @@ def _is_destructive(tool: FunctionTool) -> bool:
 
 async def get_earlier_decision(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
     """Return the run's decision about all calls of a tool, or None."""
-    item = await _approval_item(context, name, call_id, arguments)
+    item = await _create_approval_item(context, name, call_id, arguments)
     return context.get_approval_status(name, call_id, current_invocation=item)
 
 
-async def apply_to_all_calls(context: ToolContext[Any], request: PendingRequest, *, is_approved: bool) -> None:
+async def apply_decision_to_all_calls(context: ToolContext[Any], request: PendingRequest, *, is_approved: bool) -> None:
     """Apply a decision about one pending call to all calls of its tool in this run."""
-    item = await _approval_item(context, request.tool_name, request.interrupt_id, request.input or {})
+    item = await _create_approval_item(context, request.tool_name, request.interrupt_id, request.input or {})
     if is_approved:
         context.approve_tool(item, always_approve=True)
     else:
         context.reject_tool(item, always_reject=True)
 
 
-async def _approval_item(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> ToolApprovalItem:
+async def _create_approval_item(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> ToolApprovalItem:
     agent: Any = context.agent
     return ToolApprovalItem(
         agent=agent, raw_item=await make_function_call_async(name, call_id, arguments), tool_name=name
@@ -185,7 +185,7 @@ AGENT_PAUSE_KIND = "openai-agents/agent"
 _MAX_AGENT_DEPTH = 8
 
 
-def agent_namespace(tool_name: str) -> str:
+def format_agent_namespace(tool_name: str) -> str:
     """Return the namespace for calls of the agent behind a tool; the SDK requires a name that no tool in it has."""
     return f"agent.{tool_name}"
 
@@ -197,22 +197,22 @@ def pause_for_agent(paused_run: Any) -> NoReturn:
         for item in paused_run.interruptions
     ]
     # The resuming run has its own context, and only its serializer knows which parts may be stored.
-    state = paused_run.to_state().to_json(context_serializer=_omit_context)
+    state = paused_run.to_state().to_json(context_serializer=_serialize_context_as_empty)
     request_interrupt({"kind": AGENT_PAUSE_KIND, "state": state, "waiting": pending_calls})
 
 
-def _omit_context(_context: Any) -> dict[str, Any]:
+def _serialize_context_as_empty(_context: Any) -> dict[str, Any]:
     return {}
 
 
-async def resume_agent(
+async def prepare_agent_resume(
     tool: FunctionTool, context: ToolContext[Any], payload: Mapping[str, Any], decisions: Sequence[Mapping[str, Any]]
 ) -> None:
     """Make the next call of a tool resume its agent's run with one decision for each pending call.
 
     Decisions match calls by order: models repeat call ids, and several agents may wait in one run.
     """
-    state: Any = await RunState.from_json(sdk_internals.get_agent(tool), dict(payload["state"]))
+    state: Any = await RunState.from_json(sdk_internals.get_tool_agent(tool), dict(payload["state"]))
     for item, decision in zip(state.get_interruptions(), decisions, strict=True):
         if decision.get("input") is not None:
             approve(state, item, input=decision["input"])
@@ -224,12 +224,12 @@ async def resume_agent(
     sdk_internals.set_resume_state(context, state)
 
 
-async def agent_tool_names(
+async def iterate_agent_tool_names(
     tools: Iterable[FunctionTool], run_context: RunContextWrapper[Any], depth: int = 0
 ) -> AsyncIterator[str]:
     """Yield the names of tools whose calls agents behind these tools may interrupt for, at any depth."""
     for tool in tools:
-        agent = sdk_internals.get_agent(tool)
+        agent = sdk_internals.get_tool_agent(tool)
         if agent is None or depth > _MAX_AGENT_DEPTH:
             continue
         function_tools = [
@@ -239,7 +239,7 @@ async def agent_tool_names(
         ]
         for function_tool in function_tools:
             yield function_tool.name
-        async for name in agent_tool_names(function_tools, run_context, depth + 1):
+        async for name in iterate_agent_tool_names(function_tools, run_context, depth + 1):
             yield name
 
 

@@ -28,10 +28,10 @@ def to_media_content(value: Any) -> MediaContent | None:
     item = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if item.get("type") not in _CONTENT_TYPES:
         return None
-    return _image_content(item) if item["type"] == "image" else _file_content(item)
+    return _image_to_media_content(item) if item["type"] == "image" else _file_to_media_content(item)
 
 
-def _image_content(item: dict[str, Any]) -> MediaContent | None:
+def _image_to_media_content(item: dict[str, Any]) -> MediaContent | None:
     url: Any = item.get("image_url")
     if isinstance(url, str) and url.startswith("data:"):
         decoded = _decode_data_url(url)
@@ -39,10 +39,12 @@ def _image_content(item: dict[str, Any]) -> MediaContent | None:
             return None
         detail = item.get("detail")
         return MediaContent(*decoded, kind="image", origin=None if detail is None else json.dumps({"detail": detail}))
-    return _remote_content(item, "image") if isinstance(url, str) or isinstance(item.get("file_id"), str) else None
+    return (
+        _create_remote_content(item, "image") if isinstance(url, str) or isinstance(item.get("file_id"), str) else None
+    )
 
 
-def _file_content(item: dict[str, Any]) -> MediaContent | None:
+def _file_to_media_content(item: dict[str, Any]) -> MediaContent | None:
     data: Any = item.get("file_data")
     name: Any = item.get("filename")
     filename = name[:256] if isinstance(name, str) else None
@@ -51,10 +53,12 @@ def _file_content(item: dict[str, Any]) -> MediaContent | None:
         decoded = _decode_data_url(data if data.startswith("data:") else f"data:{mime_type};base64,{data}")
         return None if decoded is None else MediaContent(*decoded, kind="file", name=filename)
     sources = (item.get("file_url"), item.get("file_id"))
-    return _remote_content(item, "file", filename) if any(isinstance(source, str) for source in sources) else None
+    return (
+        _create_remote_content(item, "file", filename) if any(isinstance(source, str) for source in sources) else None
+    )
 
 
-def _remote_content(item: dict[str, Any], kind: Any, filename: str | None = None) -> MediaContent:
+def _create_remote_content(item: dict[str, Any], kind: Any, filename: str | None = None) -> MediaContent:
     """Return content without bytes for an image or a file that only the provider has."""
     texts = {key: text for key, text in item.items() if isinstance(text, str)}
     return MediaContent(b"", _UNKNOWN_MIME_TYPE, kind=kind, name=filename, origin=json.dumps(texts, sort_keys=True))
@@ -101,25 +105,25 @@ def to_program_value(output: Any, *, parses_json: bool) -> Any:
     Dataclasses, pydantic models and the JSON text of MCP tools become JSON values, where the SDK would send a model
     ``str(output)``.
     """
-    replaced = _read_texts(replace_content(output, to_media_content), parses_json)
+    replaced = _unwrap_text_outputs(replace_content(output, to_media_content), parses_json)
     try:
         return to_jsonable_python(replaced, by_alias=True, fallback=str)
     except ValueError:  # undecodable bytes or a reference cycle: the core converts what it can
         return replaced
 
 
-def _read_texts(output: Any, parses_json: bool) -> Any:
+def _unwrap_text_outputs(output: Any, parses_json: bool) -> Any:
     if isinstance(output, list):
-        return [_read_texts(item, parses_json) for item in cast("list[Any]", output)]
+        return [_unwrap_text_outputs(item, parses_json) for item in cast("list[Any]", output)]
     if isinstance(output, ToolOutputText):
-        return _parse_json(output.text, parses_json)
+        return _parse_json_or_keep_text(output.text, parses_json)
     if isinstance(output, dict) and set(cast("dict[str, Any]", output)) == {"type", "text"}:
         fields = cast("dict[str, Any]", output)
-        return _parse_json(fields["text"], parses_json) if fields["type"] == "text" else fields
-    return _parse_json(output, parses_json)
+        return _parse_json_or_keep_text(fields["text"], parses_json) if fields["type"] == "text" else fields
+    return _parse_json_or_keep_text(output, parses_json)
 
 
-def _parse_json(text: Any, parses_json: bool) -> Any:
+def _parse_json_or_keep_text(text: Any, parses_json: bool) -> Any:
     if not parses_json or not isinstance(text, str) or not text.lstrip().startswith(("{", "[")):
         return text
     try:
@@ -128,16 +132,16 @@ def _parse_json(text: Any, parses_json: bool) -> Any:
         return text
 
 
-def with_content_schemas(schema: Any) -> Any:
+def replace_content_schemas(schema: Any) -> Any:
     """Replace the schemas of the SDK's images and files by that of `MediaContent`."""
     if isinstance(schema, list):
-        return [with_content_schemas(value) for value in cast("list[Any]", schema)]
+        return [replace_content_schemas(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     mapping = cast("dict[str, Any]", schema)
     if _is_content_schema(mapping):
         return dict(MediaContent.json_schema)
-    return {key: with_content_schemas(value) for key, value in mapping.items()}
+    return {key: replace_content_schemas(value) for key, value in mapping.items()}
 
 
 def is_content_type(annotation: Any) -> bool:

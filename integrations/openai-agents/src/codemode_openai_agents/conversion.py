@@ -20,7 +20,7 @@ from codemode.plugins import (
     select_callable_tools,
 )
 
-from .content import is_content_type, is_output_type, with_content_schemas
+from .content import is_content_type, is_output_type, replace_content_schemas
 from .sdk_internals import is_mcp_tool
 
 _ANNOTATION_NAMES = {
@@ -71,9 +71,9 @@ def convert_tool(
     """
     program_tool = SdkTool(
         tool.name,
-        execute=execute or _make_execute(tool.name),
+        execute=execute or _make_execute_function(tool.name),
         description=tool.description,
-        input_schema=with_content_schemas(_input_schema(tool)),
+        input_schema=replace_content_schemas(_get_input_schema_with_defaults(tool)),
         output_schema=_OutputSchema(output_schema or _get_output_schema(tool)),
         needs_approval=needs_approval,
         annotations=get_annotations(tool),
@@ -85,18 +85,18 @@ def convert_tool(
 
 def register(register_adapter: Callable[..., None]) -> None:
     """Register function tools with `codemode.create_code_mode_tool` (entry point ``codemode.adapters``)."""
-    register_adapter(_is_function_tool, _convert_standalone)
+    register_adapter(_is_function_tool, _convert_tool_outside_agent)
 
 
 def _is_function_tool(value: Any) -> bool:
     return isinstance(value, FunctionTool)
 
 
-def _convert_standalone(tool: FunctionTool) -> Tool:
+def _convert_tool_outside_agent(tool: FunctionTool) -> Tool:
     from .nested import NestedCalls
 
     async def execute(arguments: Any, context: ToolCallContext) -> Any:
-        return await NestedCalls(_make_tool_context(context), {tool.name: tool}).call(
+        return await NestedCalls(_make_tool_context(context), {tool.name: tool}).call_tool(
             tool.name, arguments or {}, context
         )
 
@@ -117,9 +117,9 @@ def _make_tool_context(context: ToolCallContext) -> ToolContext[Any]:
     )
 
 
-def _make_execute(name: str) -> Callable[..., Any]:
+def _make_execute_function(name: str) -> Callable[..., Any]:
     async def execute(arguments: Any, context: ToolCallContext) -> Any:
-        return await context.context.call(name, arguments or {}, context)
+        return await context.context.call_tool(name, arguments or {}, context)
 
     return execute
 
@@ -135,7 +135,7 @@ def get_annotations(tool: FunctionTool) -> dict[str, Any]:
     }
 
 
-def _input_schema(tool: FunctionTool) -> dict[str, Any]:
+def _get_input_schema_with_defaults(tool: FunctionTool) -> dict[str, Any]:
     """Return the input schema; strict mode makes all parameters required, so a function's defaults are restored."""
     strict = {key: value for key, value in tool.params_json_schema.items() if key not in ("title", "description")}
     function = _get_function(tool)
@@ -186,6 +186,6 @@ class _OutputSchema(FrameworkSchema):
 
     def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
         own = compile_schema(self._schema)
-        if own is None or (replaced := with_content_schemas(own.json_schema)) == own.json_schema:
+        if own is None or (replaced := replace_content_schemas(own.json_schema)) == own.json_schema:
             return own
         return compile_schema(replaced)

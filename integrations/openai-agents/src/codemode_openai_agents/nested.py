@@ -42,7 +42,7 @@ class NestedCalls:
         self._tools = tools
         self._raising_tools: dict[str, FunctionTool] = {}  # copies are slow to make
 
-    async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
         """Run one call and return plain JSON. Raises `CodeModeToolError` for errors that the SDK reports to a model."""
         tool = self._tools[name]
         call = await make_function_call_async(name, context.tool_call_id, arguments, from_media_content)
@@ -52,7 +52,7 @@ class NestedCalls:
             try:
                 output = await self._run_tool(tool, nested, call.arguments, context.interrupt)
             except CodeModeError as error:
-                span.set_error(_span_error(name, error.message if shows_data else ""))
+                span.set_error(_create_span_error(name, error.message if shows_data else ""))
                 raise
             if shows_data:
                 span.span_data.output = output
@@ -70,24 +70,24 @@ class NestedCalls:
         agent: Any = context.agent
         hooks = getattr(agent, "hooks", None)
         if resolved_interrupt is not None and resolved_interrupt.payload["kind"] == approvals.AGENT_PAUSE_KIND:
-            await approvals.resume_agent(
+            await approvals.prepare_agent_resume(
                 tool, context, resolved_interrupt.payload, resolved_interrupt.resolution["decisions"]
             )
         else:
-            await self._start_tool(tool, context, hooks)
-        output = await self._check_output_guardrails(tool, context, await self._invoke_tool(tool, context, arguments))
+            await self._run_start_checks_and_hooks(tool, context, hooks)
+        output = await self._run_output_guardrails(tool, context, await self._invoke_tool(tool, context, arguments))
         if hooks is not None:
             await hooks.on_tool_end(context, agent, tool, output)
         return output
 
-    async def _start_tool(self, tool: FunctionTool, context: ToolContext[Any], hooks: Any) -> None:
-        if not await self._is_enabled(tool, context):
+    async def _run_start_checks_and_hooks(self, tool: FunctionTool, context: ToolContext[Any], hooks: Any) -> None:
+        if not await self._is_tool_enabled(tool, context):
             raise CodeModeToolError(f"tool {tool.name!r} is disabled", details={"tool_name": tool.name})
-        await self._check_input_guardrails(tool, context)
+        await self._run_input_guardrails(tool, context)
         if hooks is not None:
             await hooks.on_tool_start(context, context.agent, tool)
 
-    async def _is_enabled(self, tool: FunctionTool, context: ToolContext[Any]) -> bool:
+    async def _is_tool_enabled(self, tool: FunctionTool, context: ToolContext[Any]) -> bool:
         if isinstance(tool.is_enabled, bool):
             return tool.is_enabled
         answer = tool.is_enabled(context, context.agent)  # pyright: ignore[reportArgumentType] - None outside of agents
@@ -96,13 +96,13 @@ class NestedCalls:
     async def _invoke_tool(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         try:
             if tool.name not in self._raising_tools:
-                self._raising_tools[tool.name] = sdk_internals.with_raised_errors(tool)
-            output = await sdk_internals.invoke(self._raising_tools[tool.name], context, arguments)
+                self._raising_tools[tool.name] = sdk_internals.copy_with_raised_errors(tool)
+            output = await sdk_internals.invoke_tool(self._raising_tools[tool.name], context, arguments)
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
-                self._end_run(error)
+                self._raise_fatal_error(error)
             raise CodeModeToolError(
-                await _timeout_message(tool, context, error), details={"tool_name": tool.name}
+                await _format_timeout_message(tool, context, error), details={"tool_name": tool.name}
             ) from None
         except asyncio.CancelledError as error:
             if self.fatal_error is not None or _is_task_cancelled():
@@ -116,37 +116,37 @@ class NestedCalls:
             return output
 
     async def _raise_tool_error(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:
-        message = await sdk_internals.format_error(tool, context, error)
+        message = await sdk_internals.format_tool_error(tool, context, error)
         if message is None:
-            self._end_run(error)
+            self._raise_fatal_error(error)
         raise CodeModeToolError(str(message), details={"tool_name": tool.name}) from error
 
-    def _end_run(self, error: BaseException) -> NoReturn:
+    def _raise_fatal_error(self, error: BaseException) -> NoReturn:
         self.fatal_error = error
         self.cancel_program()
         raise error
 
-    async def _check_input_guardrails(self, tool: FunctionTool, context: ToolContext[Any]) -> None:
+    async def _run_input_guardrails(self, tool: FunctionTool, context: ToolContext[Any]) -> None:
         agent: Any = context.agent
         for guardrail in tool.tool_input_guardrails or ():
             result = await guardrail.run(ToolInputGuardrailData(context=context, agent=agent))
             if result.behavior["type"] == "raise_exception":
-                self._end_run(ToolInputGuardrailTripwireTriggered(guardrail, result))
+                self._raise_fatal_error(ToolInputGuardrailTripwireTriggered(guardrail, result))
             if result.behavior["type"] == "reject_content":
                 raise CodeModeToolError(result.behavior["message"], details={"tool_name": tool.name})
 
-    async def _check_output_guardrails(self, tool: FunctionTool, context: ToolContext[Any], output: Any) -> Any:
+    async def _run_output_guardrails(self, tool: FunctionTool, context: ToolContext[Any], output: Any) -> Any:
         agent: Any = context.agent
         for guardrail in tool.tool_output_guardrails or ():
             result = await guardrail.run(ToolOutputGuardrailData(context=context, agent=agent, output=output))
             if result.behavior["type"] == "raise_exception":
-                self._end_run(ToolOutputGuardrailTripwireTriggered(guardrail, result))
+                self._raise_fatal_error(ToolOutputGuardrailTripwireTriggered(guardrail, result))
             if result.behavior["type"] == "reject_content":
                 raise CodeModeToolError(result.behavior["message"], details={"tool_name": tool.name})
         return output
 
 
-async def _timeout_message(tool: FunctionTool, context: ToolContext[Any], error: ToolTimeoutError) -> str:
+async def _format_timeout_message(tool: FunctionTool, context: ToolContext[Any], error: ToolTimeoutError) -> str:
     if tool.timeout_error_function is None:
         return default_tool_timeout_error_message(tool_name=tool.name, timeout_seconds=tool.timeout_seconds or 0)
     message = tool.timeout_error_function(context, error)
@@ -158,5 +158,5 @@ def _is_task_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _span_error(name: str, message: str) -> SpanError:
+def _create_span_error(name: str, message: str) -> SpanError:
     return SpanError(message="Error running tool", data={"tool_name": name, "error": message})

@@ -36,10 +36,16 @@ from codemode import (
 from codemode.plugins import OpenedContinuation, add_event_listener
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
-from .approvals import AGENT_PAUSE_KIND, ApprovalPolicy, apply_to_all_calls, get_earlier_decision, parse_edited_input
+from .approvals import (
+    AGENT_PAUSE_KIND,
+    ApprovalPolicy,
+    apply_decision_to_all_calls,
+    get_earlier_decision,
+    parse_edited_input,
+)
 from .content import make_function_call
 from .nested import NestedCalls
-from .pauses import Decision, DecisionReader, agent_call_id
+from .pauses import Decision, DecisionReader, format_agent_call_id
 
 OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Any]
 _MAX_STREAMED_BYTES = 16 << 10
@@ -82,7 +88,7 @@ class CallLog:
             call["input"] = call_input
         self._calls[event.tool_call_id] = {**call, "outcome": "running", "started_at_ms": event.started_at_ms}
         if not event.replayed and not event.resumed and self._has_listener:
-            self._emit(
+            self._emit_stream_event(
                 "tool_called",
                 ToolCallItem(self._agent, make_function_call(event.tool_name, event.tool_call_id, call_input)),
             )
@@ -99,7 +105,7 @@ class CallLog:
         output = error["message"] if error is not None else event.output if fits else None
         raw: Any = {"type": "function_call_output", "call_id": event.tool_call_id, "output": str(output)}
         data: dict[str, Any] = {"codemode": dict(call)}
-        self._emit("tool_output", ToolCallOutputItem(self._agent, raw, output, custom_data=data))
+        self._emit_stream_event("tool_output", ToolCallOutputItem(self._agent, raw, output, custom_data=data))
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -110,7 +116,7 @@ class CallLog:
     def _has_listener(self) -> bool:
         return self._on_stream is not None or id(self._context.usage) in _active_streams
 
-    def _emit(self, name: Any, item: Any) -> None:
+    def _emit_stream_event(self, name: Any, item: Any) -> None:
         event = RunItemStreamEvent(name=name, item=item)
         _, stream = _active_streams.get(id(self._context.usage), (None, None))
         if stream is not None:
@@ -215,12 +221,12 @@ class OuterCall:
             return self._record_fatal_error(_resume_error(error))
         interrupt = opened.interrupt
         decisions = await decide(interrupt)
-        resolutions = {request.interrupt_id: _resolution(request, decisions) for request in interrupt.requests}
+        resolutions = {request.interrupt_id: _create_resolution(request, decisions) for request in interrupt.requests}
         for request in interrupt.requests:
             decision = decisions.get(request.interrupt_id)
             is_approval = request.payload.get("kind") != PendingRequest.UNKNOWN_OUTCOME
             if is_approval and decision is not None and decision.is_for_all:
-                await apply_to_all_calls(self._context, request, is_approved=decision.is_approved)
+                await apply_decision_to_all_calls(self._context, request, is_approved=decision.is_approved)
         return await self._run_until_pause(self._resume_program(interrupt, resolutions), is_resumed=True)
 
     async def _resume_program(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
@@ -234,13 +240,13 @@ class OuterCall:
                 raise
         return recovery if recovery.requests else await self._resume_program(recovery, {})
 
-    async def call(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> Any:
         """Run one nested call."""
         if context.tool_call_id in self._denied:
             raise CodeModeToolApprovalDeniedError(
                 f"calls of {name!r} are rejected in this run", details={"tool_name": name}
             )
-        return await self._calls.call(name, arguments, context)
+        return await self._calls.call_tool(name, arguments, context)
 
     async def needs_approval(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> bool:
         """Return whether a nested call needs approval."""
@@ -293,10 +299,10 @@ class OuterCall:
         self.error = error
 
 
-def _resolution(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[str, Any]:
+def _create_resolution(request: PendingRequest, decisions: Mapping[str, Decision]) -> dict[str, Any]:
     if request.payload.get("kind") == AGENT_PAUSE_KIND:
-        ids = [agent_call_id(request.interrupt_id, number) for number in range(len(request.payload["waiting"]))]
-        return {"decisions": [_agent_call_resolution(decisions.get(call_id)) for call_id in ids]}
+        ids = [format_agent_call_id(request.interrupt_id, number) for number in range(len(request.payload["waiting"]))]
+        return {"decisions": [_create_agent_call_resolution(decisions.get(call_id)) for call_id in ids]}
     decision = decisions.get(request.interrupt_id)
     is_approved = decision is not None and decision.is_approved
     message = "" if decision is None else decision.message
@@ -310,7 +316,7 @@ def _resolution(request: PendingRequest, decisions: Mapping[str, Decision]) -> d
     return {"approved": False, **({"reason": message} if message else {})}
 
 
-def _agent_call_resolution(decision: Decision | None) -> dict[str, Any]:
+def _create_agent_call_resolution(decision: Decision | None) -> dict[str, Any]:
     if decision is None:
         return {}
     always: dict[str, Any] = {"always": True} if decision.is_for_all else {}

@@ -42,9 +42,9 @@ from openai.types.responses import (
 from codemode import Interrupt, PendingRequest
 from codemode.plugins import run_bounded
 
-from .approvals import AGENT_PAUSE_KIND, agent_namespace, agent_tool_names, new_edit_id
+from .approvals import AGENT_PAUSE_KIND, format_agent_namespace, iterate_agent_tool_names, new_edit_id
 from .content import make_function_call_async
-from .sdk_internals import get_agent
+from .sdk_internals import get_tool_agent
 
 TOOL_NAME = "codeMode"
 UNKNOWN_OUTCOME = "unknown.outcome"
@@ -123,7 +123,7 @@ class ProgramModel(Model):
         items: list[dict[str, Any]] = []
         if isinstance(input, list):
             items = [cast("dict[str, Any]", item) for item in input if isinstance(item, dict)]
-        continuation_text = _latest_continuation(items)
+        continuation_text = _find_latest_continuation(items)
         if continuation_text is None:
             if any(item.get("type") == "function_call" for item in items):
                 raise UserError("The run state lacks the continuation of a paused codeMode call.")
@@ -131,7 +131,7 @@ class ProgramModel(Model):
         else:
             continuation = await run_bounded(continuation_text, lambda: json.loads(continuation_text))
             paused = await active.program.resume(continuation, partial(_read_decisions, items, active))
-        output = _final_message() if paused is None else await _pause_items(paused)
+        output = _create_final_message() if paused is None else await _create_pause_items(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -151,33 +151,33 @@ class ProgramAgent(Agent[Any]):
         """Create an agent without tools."""
         return cls(name=TOOL_NAME, model=ProgramModel())
 
-    def add_tools(self, tools: Iterable[FunctionTool]) -> None:
+    def add_approval_tools(self, tools: Iterable[FunctionTool]) -> None:
         """Add tools whose calls may need approval."""
         for tool in tools:
-            self.add_tool_name(tool.name)
-            if get_agent(tool) is not None:
+            self.add_approval_tool_name(tool.name)
+            if get_tool_agent(tool) is not None:
                 self.agent_tools[tool.name] = tool
 
-    def add_tool_name(self, name: str) -> None:
+    def add_approval_tool_name(self, name: str) -> None:
         """Add a callable that is no tool of the SDK, by name."""
-        self.approval_tools.setdefault(name, _approval_tool(name))
+        self.approval_tools.setdefault(name, _create_approval_tool(name))
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return a stand-in for each tool, and one for each tool of inner agents in its agent's namespace."""
         approval_tools: list[Tool] = list(self.approval_tools.values())
-        unknown_outcome_tools = [_approval_tool(name) for name in self.approval_tools if name != UNKNOWN_OUTCOME]
+        unknown_outcome_tools = [_create_approval_tool(name) for name in self.approval_tools if name != UNKNOWN_OUTCOME]
         approval_tools += tool_namespace(
             name=UNKNOWN_OUTCOME, description="Calls that may have happened.", tools=unknown_outcome_tools
         )
         for tool in self.agent_tools.values():
-            names = dict.fromkeys([name async for name in agent_tool_names([tool], run_context)])
-            namespace = agent_namespace(tool.name)
-            agent_approval_tools = [_approval_tool(name) for name in names if name != namespace]
+            names = dict.fromkeys([name async for name in iterate_agent_tool_names([tool], run_context)])
+            namespace = format_agent_namespace(tool.name)
+            agent_approval_tools = [_create_approval_tool(name) for name in names if name != namespace]
             approval_tools += tool_namespace(name=namespace, description=tool.name, tools=agent_approval_tools)
         return approval_tools
 
 
-def _approval_tool(name: str) -> FunctionTool:
+def _create_approval_tool(name: str) -> FunctionTool:
     return FunctionTool(
         name=name,
         description="",
@@ -192,7 +192,7 @@ async def _skip_execution(_context: Any, _arguments: str) -> str:
     return ""  # the program makes the call after it reads the approval
 
 
-async def _pause_items(interrupt: Interrupt) -> list[Any]:
+async def _create_pause_items(interrupt: Interrupt) -> list[Any]:
     continuation = interrupt.continuation
     text = await run_bounded(continuation, lambda: json.dumps(continuation))
     continuation_item = ResponseReasoningItem(
@@ -201,20 +201,21 @@ async def _pause_items(interrupt: Interrupt) -> list[Any]:
         type="reasoning",
         encrypted_content=text,
     )
-    calls = await _pending_calls(interrupt)
+    calls = await _create_pending_calls(interrupt)
     return [
         continuation_item,
         *(call if call.id else call.model_copy(update={"id": new_edit_id()}) for call in calls),
     ]
 
 
-async def _pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]:
+async def _create_pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]:
     """Return the pending calls of an interrupt; those whose input cannot be edited have an id."""
     calls: list[ResponseFunctionToolCall] = []
     for request in interrupt.requests:
         if request.payload.get("kind") == AGENT_PAUSE_KIND:
             calls += [
-                _agent_call(request, index, agent_call) for index, agent_call in enumerate(request.payload["waiting"])
+                _create_agent_call(request, index, agent_call)
+                for index, agent_call in enumerate(request.payload["waiting"])
             ]
         else:
             arguments: Any = request.input if request.input is not None else {}
@@ -225,14 +226,14 @@ async def _pending_calls(interrupt: Interrupt) -> list[ResponseFunctionToolCall]
     return calls
 
 
-def _agent_call(request: PendingRequest, index: int, agent_call: Mapping[str, Any]) -> ResponseFunctionToolCall:
+def _create_agent_call(request: PendingRequest, index: int, agent_call: Mapping[str, Any]) -> ResponseFunctionToolCall:
     """Return a pending call of an agent behind a tool."""
-    call_id = agent_call_id(request.interrupt_id, index)
+    call_id = format_agent_call_id(request.interrupt_id, index)
     return ResponseFunctionToolCall(
         id=None if agent_call["can_edit_input"] else _make_item_id(call_id),
         call_id=call_id,
         name=agent_call["name"],
-        namespace=agent_namespace(request.tool_name),
+        namespace=format_agent_namespace(request.tool_name),
         arguments=agent_call["arguments"] or "{}",
         type="function_call",
     )
@@ -242,17 +243,17 @@ def _make_item_id(call_id: str) -> str:
     return f"fc_{call_id}"
 
 
-def agent_call_id(interrupt_id: str, index: int) -> str:
+def format_agent_call_id(interrupt_id: str, index: int) -> str:
     """Return the id of a pending call of an agent behind a tool."""
     return f"{interrupt_id}/{index}"
 
 
-def _final_message() -> list[Any]:
+def _create_final_message() -> list[Any]:
     text = ResponseOutputText(text="done", type="output_text", annotations=[])
     return [ResponseOutputMessage(id="msg", content=[text], role="assistant", status="completed", type="message")]
 
 
-def _latest_continuation(items: list[dict[str, Any]]) -> str | None:
+def _find_latest_continuation(items: list[dict[str, Any]]) -> str | None:
     """Return the newest continuation in the agent's history; None before the first pause."""
     continuation_items = [
         item for item in items if item.get("type") == "reasoning" and isinstance(item.get("encrypted_content"), str)
@@ -269,9 +270,9 @@ async def _read_decisions(
     outputs = {item["call_id"]: item for item in items if item.get("type") == "function_call_output"}
     edit_ids = {item["call_id"]: str(item.get("id", "")) for item in items if item.get("type") == "function_call"}
     decisions: dict[str, Decision] = {}
-    for call in await _pending_calls(interrupt):
+    for call in await _create_pending_calls(interrupt):
         name = f"{call.namespace}.{call.name}" if call.namespace else call.name
-        is_approved = _approval_status(run_context, ToolApprovalItem(active.agent, call))
+        is_approved = _get_approval_status(run_context, ToolApprovalItem(active.agent, call))
         if is_approved is None or call.call_id not in edit_ids:
             raise UserError(f"the decision is not about the pending call of {name!r} of this program")
         # A random call id has a decision only if one covers all calls.
@@ -288,7 +289,7 @@ async def _read_decisions(
     return decisions
 
 
-def _approval_status(run_context: RunContextWrapper[Any], item: ToolApprovalItem) -> bool | None:
+def _get_approval_status(run_context: RunContextWrapper[Any], item: ToolApprovalItem) -> bool | None:
     call = cast("ResponseFunctionToolCall", item.raw_item)
     try:
         return run_context.get_approval_status(

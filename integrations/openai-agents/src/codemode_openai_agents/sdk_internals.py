@@ -26,7 +26,7 @@ _INTERNAL_FUNCTIONS = {
 
 
 @dataclass(frozen=True)
-class _Internals:
+class _SdkFunctions:
     invoke: Any
     format_error: Any
     set_formatter: Any
@@ -38,7 +38,7 @@ class _Internals:
 
 
 @cache
-def internals() -> _Internals:
+def load_sdk_functions() -> _SdkFunctions:
     """Return the SDK's private functions. Raises `ImportError` with the supported version if one is missing."""
     found: dict[str, Any] = {}
     for name, (module, function) in _INTERNAL_FUNCTIONS.items():
@@ -49,49 +49,51 @@ def internals() -> _Internals:
                 f"codemode-openai-agents supports openai-agents 0.24; {version('openai-agents')} has no"
                 f" {module}.{function}"
             ) from None
-    return _Internals(**found)
+    return _SdkFunctions(**found)
 
 
-def with_raised_errors(tool: FunctionTool) -> FunctionTool:
+def copy_with_raised_errors(tool: FunctionTool) -> FunctionTool:
     """Return a copy of a tool that raises errors and timeouts instead of returning a text for the model."""
-    copied = internals().set_formatter(copy.copy(tool), None)
+    copied = load_sdk_functions().set_formatter(copy.copy(tool), None)
     copied.timeout_behavior = "raise_exception"
     return copied
 
 
-async def invoke(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
+async def invoke_tool(tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
     """Call a tool as the SDK does, with its timeout and the context type that it declares."""
-    return await internals().invoke(function_tool=tool, context=context, arguments=arguments)
+    return await load_sdk_functions().invoke(function_tool=tool, context=context, arguments=arguments)
 
 
-async def format_error(tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> str | None:
+async def format_tool_error(tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> str | None:
     """Return the text of the tool's ``failure_error_function`` for an error; None if the error ends the run."""
-    return await internals().format_error(function_tool=tool, context=context, error=error)
+    return await load_sdk_functions().format_error(function_tool=tool, context=context, error=error)
 
 
 async def needs_approval(tool: FunctionTool, context: RunContextWrapper[Any], call: ResponseFunctionToolCall) -> bool:
     """Return whether the tool's ``needs_approval`` applies to a call."""
-    return (await internals().needs_approval(tool, context, call)).outcome != "invoke"
+    return (await load_sdk_functions().needs_approval(tool, context, call)).outcome != "invoke"
 
 
 def is_mcp_tool(tool: FunctionTool) -> bool:
     """Return whether a tool comes from an MCP server."""
-    origin = internals().origin(tool)
+    origin = load_sdk_functions().origin(tool)
     return origin is not None and origin.type is ToolOriginType.MCP
 
 
 def take_paused_run(context: ToolContext[Any]) -> Any:
     """Take the paused run of the agent behind this call's tool, or None."""
     call = context.tool_call
-    found = None if call is None else internals().paused_run(call, scope_id=internals().scope(context))
+    found = (
+        None if call is None else load_sdk_functions().paused_run(call, scope_id=load_sdk_functions().scope(context))
+    )
     return found if getattr(found, "interruptions", None) else None
 
 
 def set_resume_state(context: ToolContext[Any], state: Any) -> None:
     """Make the next invocation in this context resume an agent's run from a state with all decisions."""
-    internals().resume_with(context.tool_call, state, scope_id=internals().scope(context))
+    load_sdk_functions().resume_with(context.tool_call, state, scope_id=load_sdk_functions().scope(context))
 
 
-def get_agent(tool: FunctionTool) -> Any:
+def get_tool_agent(tool: FunctionTool) -> Any:
     """Return the agent that a tool runs; None if it runs none."""
     return getattr(tool, "_agent_instance", None)

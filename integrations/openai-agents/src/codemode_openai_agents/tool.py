@@ -67,8 +67,10 @@ def code_mode(
     """
     policy = ApprovalPolicy(approve)
     function_tools = to_function_tools(tools)
-    policy.require_known([tool.name for tool in function_tools])
-    config = ToolConfig(make_options(options, pool, listing, state, store), policy, pool, state, on_stream, library)
+    policy.require_known_names([tool.name for tool in function_tools])
+    config = ToolConfig(
+        make_agent_options(options, pool, listing, state, store), policy, pool, state, on_stream, library
+    )
     return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).tool
 
 
@@ -93,19 +95,19 @@ def code_mode_custom_tool(
             "a custom tool cannot pause the run, and calls may need approval:"
             f" {', '.join(approval_names[:5])}. Use code_mode(...), whose input is JSON"
         )
-    config = ToolConfig(make_options(options, pool, listing, state), policy, pool, state, on_stream)
+    config = ToolConfig(make_agent_options(options, pool, listing, state), policy, pool, state, on_stream)
     return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).as_custom_tool()
 
 
-def make_options(
+def make_agent_options(
     options: OptionsLike, pool: WorkerPool | None, listing: Listing | None, state: Any, store: StoreLike | None = None
 ) -> CodeModeOptions:
     """Return options with the defaults for agents: approvals pause the run, and tool time does not count."""
     agent_options = configure_agent_options(options, pool=pool, listing=listing, store=store)
-    return agent_options if state is None else agent_options.with_parts(state=_no_shared_state)
+    return agent_options if state is None else agent_options.with_parts(state=_return_no_state)
 
 
-def _no_shared_state(_conversation_id: str | None) -> None:
+def _return_no_state(_conversation_id: str | None) -> None:
     """Return None: each call has its own state backend."""
 
 
@@ -126,7 +128,7 @@ def make_agent_tool(agent: ProgramAgent, description: str) -> FunctionTool:
     return agent.as_tool(
         TOOL_NAME,
         description,
-        custom_output_extractor=_empty_output,
+        custom_output_extractor=_extract_empty_output,
         max_turns=_MAX_PAUSES,
         hooks=ContextHooks(),
         failure_error_function=None,
@@ -144,16 +146,16 @@ class ProgramFunctionTool:
         agent: ProgramAgent,
         output_schemas: Mapping[str, Any] | None = None,
     ) -> None:
-        sdk_internals.internals()
+        sdk_internals.load_sdk_functions()
         self._tools = {tool.name: tool for tool in tools}
         self._config = config
         schemas = output_schemas or {}
-        program_tools = [self._convert(tool, schemas.get(tool.name)) for tool in self._tools.values()]
+        program_tools = [self._convert_program_tool(tool, schemas.get(tool.name)) for tool in self._tools.values()]
         self._core = create_core_tool(program_tools, config.settings, pool=config.pool, library=config.library)
         self._agent = agent
-        agent.add_tools(self._tools.values())
+        agent.add_approval_tools(self._tools.values())
         if config.library is not None and config.library.model_saves:
-            agent.add_tool_name(SAVE_TOOL_NAME)
+            agent.add_approval_tool_name(SAVE_TOOL_NAME)
         self._call_data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
         self.tool = make_agent_tool(agent, self._core.description)
         self._invoke_agent = self.tool.on_invoke_tool
@@ -182,7 +184,7 @@ class ProgramFunctionTool:
         copied.tool.description = self._core.description  # lists the saved programs of now
         return copied
 
-    def _convert(self, tool: FunctionTool, output_schema: Any) -> Tool:
+    def _convert_program_tool(self, tool: FunctionTool, output_schema: Any) -> Tool:
         name = tool.name
 
         async def needs_approval(arguments: Any, context: ToolCallContext) -> bool:
@@ -204,7 +206,7 @@ class ProgramFunctionTool:
         token = ACTIVE_PROGRAM.set(ActiveProgram(call))
         delivery = asyncio.ensure_future(log.deliver_events())
         try:
-            await self._invoke_agent(_agent_context(context), arguments)
+            await self._invoke_agent(_create_agent_context(context), arguments)
             log.stop_delivery()
             await delivery
         finally:
@@ -228,7 +230,7 @@ class ProgramFunctionTool:
         return self._call_data.pop(finished.tool_context, None)
 
 
-def _agent_context(context: ToolContext[Any]) -> ToolContext[Any]:
+def _create_agent_context(context: ToolContext[Any]) -> ToolContext[Any]:
     """Return the context for the program's agent, without the run's model settings, guardrails and filters."""
     run_config = context.run_config or RunConfig()
     agent_run_config = dataclasses.replace(
@@ -261,5 +263,5 @@ def _parse_program(arguments: str) -> str | None:
     return js if isinstance(js, str) and len(fields) == 1 else None
 
 
-async def _empty_output(_result: Any) -> str:
+async def _extract_empty_output(_result: Any) -> str:
     return ""

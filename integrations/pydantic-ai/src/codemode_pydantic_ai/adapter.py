@@ -18,12 +18,12 @@ from codemode import CodeModeToolError, ExecutionPolicy, ToolCallContext
 from codemode.plugins import CompiledSchema, FrameworkSchema, ValidatedInput, copy_json
 
 from .call_scheduling import SharedCallState
-from .content import restore_media, to_displayed_arguments, with_content_schemas
+from .content import replace_media_schemas, restore_media, to_displayed_arguments
 from .conversion import (
     FrameworkTool,
     OutputSchema,
     close_output_schema,
-    find_excluding_return_type,
+    find_field_excluding_return_type,
     get_annotations,
     get_surface_metadata,
 )
@@ -49,7 +49,8 @@ def convert_tool(tool: Tool[Any]) -> codemode.Tool:
         description=definition.description or "",
         input_schema=_InputSchema(tool),
         output_schema=OutputSchema(
-            close_output_schema(return_schema, tool.function), find_excluding_return_type(return_schema, tool.function)
+            close_output_schema(return_schema, tool.function),
+            find_field_excluding_return_type(return_schema, tool.function),
         ),
         output_validation="warn",  # the framework checks no outputs
         needs_approval=tool.requires_approval,
@@ -73,7 +74,7 @@ class _InputSchema(FrameworkSchema):
         self._tool = tool
 
     def compile(self, compile_schema: Callable[[Any], CompiledSchema | None]) -> CompiledSchema | None:
-        compiled_schema = compile_schema(with_content_schemas(self._tool.tool_def.parameters_json_schema))
+        compiled_schema = compile_schema(replace_media_schemas(self._tool.tool_def.parameters_json_schema))
         return None if compiled_schema is None else _ArgumentsSchema(self._tool, compiled_schema)
 
 
@@ -109,7 +110,7 @@ class _ArgumentsSchema:
 
 
 async def _execute(tool: Tool[Any], tool_input: _ToolInput, context: ToolCallContext) -> Any:
-    ctx = _make_run_context(context)
+    ctx = _get_or_make_run_context(context)
     toolset = FunctionToolset[Any]([tool])
     calls = NestedCalls(toolset, await toolset.get_tools(ctx), ctx, SharedCallState(), ExecutionPolicy())
     return await calls.call(
@@ -117,7 +118,7 @@ async def _execute(tool: Tool[Any], tool_input: _ToolInput, context: ToolCallCon
     )
 
 
-def _make_run_context(context: ToolCallContext) -> RunContext[Any]:
+def _get_or_make_run_context(context: ToolCallContext) -> RunContext[Any]:
     agent_context: Any = context.context
     if isinstance(agent_context, RunContext):
         return cast("RunContext[Any]", agent_context)

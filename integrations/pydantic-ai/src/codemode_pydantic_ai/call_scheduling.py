@@ -19,7 +19,7 @@ class CallBudget:
 
     in_flight: int = 0
 
-    def reserve(self, ctx: RunContext[Any]) -> Reservation:
+    def reserve(self, ctx: RunContext[Any]) -> CallReservation:
         """Count a call that is about to run. Raises `UsageLimitExceeded` at the limit."""
         if ctx.usage_limits is not None:
             projected = copy.copy(ctx.usage)
@@ -27,14 +27,14 @@ class CallBudget:
             ctx.usage_limits.check_before_tool_call(projected)
         return self.count_call()
 
-    def count_call(self) -> Reservation:
+    def count_call(self) -> CallReservation:
         """Count a call that the framework has already allowed."""
         self.in_flight += 1
-        return Reservation(self)
+        return CallReservation(self)
 
 
 @dataclass
-class Reservation:
+class CallReservation:
     """One counted call, released when the framework counts it or when it fails."""
 
     budget: CallBudget
@@ -58,15 +58,15 @@ class CallScheduler:
     @asynccontextmanager
     async def acquire(self, *, is_sequential: bool) -> AsyncGenerator[None, None]:
         """Wait until the call may run, and hold its slot inside the block."""
-        await self._enter(is_sequential)
+        await self._wait_for_slot(is_sequential)
         try:
             yield
         finally:
-            self._leave()
+            self._release_slot()
 
-    async def _enter(self, is_sequential: bool) -> None:
+    async def _wait_for_slot(self, is_sequential: bool) -> None:
         if not self.queue and self._can_run(is_sequential):
-            self._start(is_sequential)
+            self._occupy_slot(is_sequential)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.queue.append((is_sequential, turn))
@@ -74,19 +74,19 @@ class CallScheduler:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()
+                self._release_slot()
             raise
 
-    def _leave(self) -> None:
+    def _release_slot(self) -> None:
         self.running -= 1
         self.is_exclusive = False
         while self.queue and (self.queue[0][1].done() or self._can_run(self.queue[0][0])):
             is_sequential, turn = self.queue.popleft()
             if not turn.done():
-                self._start(is_sequential)
+                self._occupy_slot(is_sequential)
                 turn.set_result(None)
 
-    def _start(self, is_sequential: bool) -> None:
+    def _occupy_slot(self, is_sequential: bool) -> None:
         self.running += 1
         self.is_exclusive = is_sequential
 

@@ -30,7 +30,14 @@ from codemode.stores import StoreLike
 from .conversion import CompiledToolCache
 from .error_mapping import ErrorStyle
 from .surface_toolset import SurfaceToolset
-from .surfaces import ModelTools, Surface, SurfaceTool, code_argument_metadata, make_options, reject_approval_callback
+from .surfaces import (
+    ModelTools,
+    Surface,
+    SurfaceTool,
+    make_agent_options,
+    make_code_argument_metadata,
+    reject_approval_callback,
+)
 
 ScriptContext: TypeAlias = Callable[[RunContext[Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 
@@ -69,7 +76,7 @@ def make_code_call_options(
         CodeCallOptions.of(_with_embed_function(fields)).with_fallback(base).with_defaults(names="underscore")
     )
     reject_approval_callback(call_options.settings)
-    return call_options.replaced(settings=make_options(call_options.settings, pool, store=store))
+    return call_options.replaced(settings=make_agent_options(call_options.settings, pool, store=store))
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -80,10 +87,10 @@ def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
     embed = search_options.get("embed")
     if not isinstance(embed, Embedder):
         return options
-    return {**options, "search": {**search_options, "embed": _embed_function(embed)}}
+    return {**options, "search": {**search_options, "embed": _make_embed_function(embed)}}
 
 
-def _embed_function(embedder: Embedder) -> Callable[[list[str]], Awaitable[Any]]:
+def _make_embed_function(embedder: Embedder) -> Callable[[list[str]], Awaitable[Any]]:
     async def embed(texts: list[str]) -> Any:
         return (await embedder.embed_documents(texts)).embeddings
 
@@ -120,7 +127,7 @@ class CodeCallSurface:
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
         """Return the meta-tools, and the names of tools that stay visible to the model."""
-        toolset = await self._compiled.get(program_tools)
+        toolset = await self._compiled.get_or_compile(program_tools)
         listed_names = {tool.name for tool in toolset.list_tools()}
         return ModelTools(
             surface_tools=tuple(self._make_surface_tool(toolset, tool) for tool in toolset.tools),
@@ -134,7 +141,7 @@ class CodeCallSurface:
             name=tool.name,
             description=tool.description,
             parameters_json_schema=schema,
-            metadata=code_argument_metadata("script") if runs_script else None,
+            metadata=make_code_argument_metadata("script") if runs_script else None,
         )
         return SurfaceTool(
             kind="code_call",
@@ -169,7 +176,7 @@ class _MetaToolCall:
         self._name = name
         self._script_context = script_context
 
-    def program_text(self, arguments: dict[str, Any]) -> str:
+    def get_program_text(self, arguments: dict[str, Any]) -> str:
         return str(arguments.get("script", ""))
 
     async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:

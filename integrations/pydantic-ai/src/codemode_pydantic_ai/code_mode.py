@@ -32,8 +32,8 @@ from .surfaces import (
     ModelTools,
     Surface,
     SurfaceTool,
-    code_argument_metadata,
-    make_options,
+    make_agent_options,
+    make_code_argument_metadata,
     reject_approval_callback,
 )
 
@@ -74,7 +74,7 @@ class CodeModeSurface:
         if code_mode_options.state is None:
             code_mode_options = code_mode_options.with_parts(state=ConversationStates(TOOL_NAME, "js"))
         self._states = code_mode_options.state if isinstance(code_mode_options.state, ConversationStates) else None
-        self.settings = make_options(code_mode_options, pool, store=store)
+        self.settings = make_agent_options(code_mode_options, pool, store=store)
         self._pool = pool
         self._library = library
         self._compiled = CompiledToolCache[CodeModeTool](self._make_tool)
@@ -84,14 +84,14 @@ class CodeModeSurface:
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
         """Return codeMode."""
-        tool = await self._compiled.get(program_tools)
+        tool = await self._compiled.get_or_compile(program_tools)
         definition = ToolDefinition(
             name=TOOL_NAME,
             description=tool.description,
             parameters_json_schema=tool.input_schema,
-            metadata=code_argument_metadata("js"),
+            metadata=make_code_argument_metadata("js"),
         )
-        new_call = partial(_ProgramCall, tool, self._states)
+        new_call = partial(_CodeModeCall, tool, self._states)
         surface_tool = SurfaceTool(
             kind="code_mode", definition=definition, validator=_INPUT_ADAPTER.validator, new_call=new_call
         )
@@ -106,7 +106,7 @@ class CodeModeSurface:
         return TOOL_NAME, {"js": opened.js}
 
 
-class _ProgramCall:
+class _CodeModeCall:
     """One program."""
 
     def __init__(self, tool: CodeModeTool, states: ConversationStates | None, *, is_durable: bool) -> None:
@@ -114,7 +114,7 @@ class _ProgramCall:
         # A replayed run must not read the values that it wrote before.
         self._states = None if is_durable else states
 
-    def program_text(self, arguments: dict[str, Any]) -> str:
+    def get_program_text(self, arguments: dict[str, Any]) -> str:
         return arguments["js"]
 
     async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:  # noqa: ARG002
@@ -127,7 +127,7 @@ class _ProgramCall:
         calls: NestedCalls = call.context
         if self._states is None:
             return call
-        return replace(call, state=self._states.get_backend(calls.run_context, calls.shared_state.states))
+        return replace(call, state=self._states.get_or_create_backend(calls.run_context, calls.shared_state.states))
 
     def format_result(self, result: Any, tool_call_id: str) -> Any:
         value, parts = self._code_mode.to_model_parts(result, tool_call_id=tool_call_id)
@@ -151,7 +151,7 @@ class CodeModeToolset(SurfaceToolset[AgentDepsT]):
         return CodeModeSurface(self.options, self.pool, self.listing, self.store, self.library)
 
 
-class _StepTools:
+class _LatestStepTools:
     """The codeMode tool of the latest step of each recent run: a call uses the tools that its model saw."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ def create_code_mode_tool(
     toolset_options["library"] = library
     toolset = CodeModeToolset(to_toolset(tools), options, **toolset_options)
 
-    step_tools = _StepTools()
+    step_tools = _LatestStepTools()
 
     async def prepare(ctx: RunContext[AgentDepsT], definition: ToolDefinition) -> ToolDefinition | None:
         step_tool = (await toolset.get_tools(ctx)).get(TOOL_NAME)

@@ -44,12 +44,12 @@ def to_media_content(value: Any) -> MediaContent | None:
     if not isinstance(value, _MEDIA_TYPES):
         return None
     if isinstance(value, BinaryContent):
-        name = _explicit_identifier(value)
+        name = _get_explicit_identifier(value)
         origin_fields = {"vendor_metadata": value.vendor_metadata, "identifier": name}
         present_fields = {key: value for key, value in origin_fields.items() if value is not None}
         origin = json.dumps(present_fields, sort_keys=True, default=str) if present_fields else None
-        return MediaContent(value.data, value.media_type, name=_media_name(name), origin=origin)
-    serialized = _media_adapter().dump_python(value, mode="json")
+        return MediaContent(value.data, value.media_type, name=_make_media_name(name), origin=origin)
+    serialized = _get_media_adapter().dump_python(value, mode="json")
     try:
         mime_type = value.media_type or _UNKNOWN_MIME_TYPE
     except ValueError:  # the URL does not tell
@@ -62,7 +62,7 @@ def from_media_content(part: MediaContent) -> Any:
     """Convert `MediaContent` to the framework's object: the original one, or one with the bytes."""
     origin: dict[str, Any] = json.loads(part.origin) if part.origin is not None else {}
     if "kind" in origin:
-        return _media_adapter().validate_python(origin)
+        return _get_media_adapter().validate_python(origin)
     return BinaryContent.narrow_type(BinaryContent(part.data, media_type=part.mime_type, **origin))
 
 
@@ -76,7 +76,7 @@ def convert_media(output: Any) -> Any:
     return replace_content(output, to_media_content)
 
 
-def media_placeholder(value: Any) -> dict[str, Any] | None:
+def to_media_placeholder(value: Any) -> dict[str, Any] | None:
     """Return the placeholder of a media object that approvers see; None for any other value."""
     part = to_media_content(value)
     place = replace_content(part)
@@ -113,52 +113,52 @@ class ResultAttachments:
         )
         metadata: Any = tool_return.metadata
         if self.call_metadata:
-            metadata = {**_mapping(metadata), "nested_metadata": self.call_metadata}
+            metadata = {**_as_mapping(metadata), "nested_metadata": self.call_metadata}
         return ToolReturn(tool_return.return_value, content=self.content or None, metadata=metadata)
 
 
-def with_content_schemas(schema: Any) -> Any:
+def replace_media_schemas(schema: Any) -> Any:
     """Replace the schemas of the framework's images, audio and files with that of `MediaContent`."""
     if isinstance(schema, list):
-        return [with_content_schemas(value) for value in cast("list[Any]", schema)]
+        return [replace_media_schemas(value) for value in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     mapping = cast("dict[str, Any]", schema)
-    if _is_content_schema(mapping):
+    if _is_media_schema(mapping):
         return dict(MediaContent.json_schema)
-    replaced = {key: with_content_schemas(value) for key, value in mapping.items()}
+    replaced = {key: replace_media_schemas(value) for key, value in mapping.items()}
     # Several classes have the same schema now, so that oneOf would match none.
-    if "oneOf" in replaced and _refers_to_content(mapping):
+    if "oneOf" in replaced and _refers_to_media(mapping):
         replaced["anyOf"] = replaced.pop("oneOf")
         replaced.pop("discriminator", None)
     return replaced
 
 
-def _is_content_schema(schema: Mapping[str, Any]) -> bool:
-    properties = _mapping(schema.get("properties"))
-    return _mapping(properties.get("kind")).get("const") in _MEDIA_KINDS
+def _is_media_schema(schema: Mapping[str, Any]) -> bool:
+    properties = _as_mapping(schema.get("properties"))
+    return _as_mapping(properties.get("kind")).get("const") in _MEDIA_KINDS
 
 
-def _refers_to_content(schema: Mapping[str, Any]) -> bool:
-    return not _MEDIA_KINDS.isdisjoint(_mapping(_mapping(schema.get("discriminator")).get("mapping")))
+def _refers_to_media(schema: Mapping[str, Any]) -> bool:
+    return not _MEDIA_KINDS.isdisjoint(_as_mapping(_as_mapping(schema.get("discriminator")).get("mapping")))
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _as_mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _explicit_identifier(content: BinaryContent) -> str | None:
+def _get_explicit_identifier(content: BinaryContent) -> str | None:
     """Return the identifier unless the framework derived it from the bytes."""
     identifier = content.identifier
     return None if identifier == BinaryContent(content.data, media_type=content.media_type).identifier else identifier
 
 
-def _media_name(identifier: Any) -> str | None:
+def _make_media_name(identifier: Any) -> str | None:
     return str(identifier)[:256] if identifier else None
 
 
 @cache
-def _media_adapter() -> TypeAdapter[Any]:
+def _get_media_adapter() -> TypeAdapter[Any]:
     return TypeAdapter(MultiModalContent)
 
 
@@ -179,66 +179,66 @@ def to_displayed_arguments(validated: Mapping[str, Any], flattened_name: str | N
 
 def to_plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as plain values, including excluded and secret fields."""
-    return {name: _to_plain(value) for name, value in arguments.items()}
+    return {name: _to_plain_value(value) for name, value in arguments.items()}
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     if isinstance(value, Enum):
-        return _to_plain(value.value)
+        return _to_plain_value(value.value)
     if isinstance(value, _JSON_TYPES):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, SecretStr | SecretBytes | Secret):
-        return _to_plain(cast("Any", value).get_secret_value())
+        return _to_plain_value(cast("Any", value).get_secret_value())
     if isinstance(value, RootModel):
-        return _to_plain(cast("Any", value).root)
+        return _to_plain_value(cast("Any", value).root)
     if isinstance(value, BaseModel):
-        return _plain_model(value)
-    if (placeholder := media_placeholder(value)) is not None:
+        return _model_to_plain_object(value)
+    if (placeholder := to_media_placeholder(value)) is not None:
         return placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields: dict[str, FieldInfo] = getattr(value, "__pydantic_fields__", {})
         names = [field.name for field in dataclasses.fields(value)]
-        return _plain_object((_schema_key(name, fields.get(name)), getattr(value, name)) for name in names)
-    return _plain_container(value)
+        return _to_plain_object((_get_schema_key(name, fields.get(name)), getattr(value, name)) for name in names)
+    return _to_plain_container(value)
 
 
-def _plain_object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _to_plain_object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; keys with the same text get numbers, so that none is lost."""
     displayed: dict[str, Any] = {}
     for name, value in items:
-        key = next(key for key in _candidate_keys(name) if key not in displayed)
-        displayed[key] = _to_plain(value)
+        key = next(key for key in _iter_candidate_keys(name) if key not in displayed)
+        displayed[key] = _to_plain_value(value)
     return displayed
 
 
-def _candidate_keys(name: str) -> Iterator[str]:
+def _iter_candidate_keys(name: str) -> Iterator[str]:
     yield name
     yield from (f"{name} ({number})" for number in count(2))
 
 
-def _plain_model(model: BaseModel) -> dict[str, Any]:
+def _model_to_plain_object(model: BaseModel) -> dict[str, Any]:
     fields = type(model).model_fields
-    declared_items = ((_schema_key(name, field), getattr(model, name)) for name, field in fields.items())
-    return _plain_object(chain(declared_items, (model.model_extra or {}).items()))
+    declared_items = ((_get_schema_key(name, field), getattr(model, name)) for name, field in fields.items())
+    return _to_plain_object(chain(declared_items, (model.model_extra or {}).items()))
 
 
-def _schema_key(name: str, field: FieldInfo | None) -> str:
+def _get_schema_key(name: str, field: FieldInfo | None) -> str:
     alias = None if field is None else field.validation_alias
     if isinstance(alias, AliasChoices):
         alias = alias.choices[0]
     return alias if isinstance(alias, str) else name
 
 
-def _plain_container(value: Any) -> Any:
+def _to_plain_container(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return _plain_object((str(_to_plain(key)), item) for key, item in items)
+        return _to_plain_object((str(_to_plain_value(key)), item) for key, item in items)
     if isinstance(value, AbstractSet):
-        return sorted((_to_plain(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
+        return sorted((_to_plain_value(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
     if (items := list_items(value)) is not None:
-        return [_to_plain(item) for item in items]
+        return [_to_plain_value(item) for item in items]
     try:
         return value.decode() if isinstance(value, bytes) else tool_return_ta.dump_python(value, mode="json")
     except UnicodeDecodeError:
@@ -259,7 +259,7 @@ def _describe_object(value: Any) -> Any:
     slots = [
         attribute_name
         for cls in type(value).__mro__
-        for attribute_name in _slot_names(cls)
+        for attribute_name in _list_slot_names(cls)
         if hasattr(value, attribute_name)
     ]
     attributes: dict[str, Any] = {attribute_name: getattr(value, attribute_name) for attribute_name in slots} | getattr(
@@ -268,9 +268,9 @@ def _describe_object(value: Any) -> Any:
     is_simple = attributes and all(
         isinstance(attribute_name, _DISPLAYABLE_TYPES) for attribute_name in attributes.values()
     )
-    return {f"<{type_name}>": _plain_object(attributes.items())} if is_simple else f"<{type_name}>"
+    return {f"<{type_name}>": _to_plain_object(attributes.items())} if is_simple else f"<{type_name}>"
 
 
-def _slot_names(cls: type) -> list[str]:
+def _list_slot_names(cls: type) -> list[str]:
     slots: Any = cls.__dict__.get("__slots__", ())
     return [slots] if isinstance(slots, str) else [slot for slot in slots if not slot.startswith("__")]

@@ -52,59 +52,59 @@ class ConversationStates:
         return _current_backend.get()
 
     @contextmanager
-    def use_for_call(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> Generator[None]:
+    def use_backend_for_call(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> Generator[None]:
         """Make the conversation's state backend the current one inside the block."""
-        token = _current_backend.set(self.get_backend(ctx, run_entries))
+        token = _current_backend.set(self.get_or_create_backend(ctx, run_entries))
         try:
             yield
         finally:
             _current_backend.reset(token)
 
-    def get_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextPlace:
+    def get_or_create_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextPlace:
         """Return the state backend of the conversation of a call; ``run_entries`` caches those of the agent's run."""
         conversation = ctx.conversation_id or ""
         with self._lock:
             entry = (
                 run_entries.get(id(self))
-                or self._find_entry(conversation, _earlier_messages(ctx))
+                or self._find_entry(conversation, _list_earlier_messages(ctx))
                 or _ConversationEntry()
             )
             run_entries[id(self)] = entry
             self._entries[id(entry)] = entry
             self._entries.move_to_end(id(entry))
-            for call in self._program_calls(ctx.messages[-1:]):
-                digest = _digest(conversation, *call)
+            for call in self._iter_program_calls(ctx.messages[-1:]):
+                digest = _compute_digest(conversation, *call)
                 entry.call_digests.add(digest)
                 if self._entry_by_digest.setdefault(digest, entry) is not entry:
                     self._entry_by_digest[digest] = None
-            self._evict()
+            self._evict_oldest_entries()
             return entry.backend
 
     def _find_entry(self, conversation: str, messages: Sequence[ModelMessage]) -> _ConversationEntry | None:
         characters = 0
-        for index, call in enumerate(self._program_calls(reversed(messages))):
+        for index, call in enumerate(self._iter_program_calls(reversed(messages))):
             characters += len(call[1])
             if index >= _MAX_SEARCHED_CALLS or characters > _MAX_SEARCHED_CHARACTERS:
                 return None
-            if (entry := self._entry_by_digest.get(_digest(conversation, *call))) is not None:
+            if (entry := self._entry_by_digest.get(_compute_digest(conversation, *call))) is not None:
                 return entry
         return None
 
-    def _program_calls(self, messages: Any) -> Iterator[tuple[str, str]]:
+    def _iter_program_calls(self, messages: Any) -> Iterator[tuple[str, str]]:
         for message in messages:
             if isinstance(message, ModelResponse):
                 for part in message.parts:
                     if isinstance(part, ToolCallPart) and part.tool_name == self._tool_name:
-                        yield part.tool_call_id, self._program_text(part)
+                        yield part.tool_call_id, self._get_program_text(part)
 
-    def _program_text(self, part: ToolCallPart) -> str:
+    def _get_program_text(self, part: ToolCallPart) -> str:
         try:
             arguments = part.args_as_dict()
         except (ValueError, AssertionError):  # invalid arguments are reported elsewhere
             return ""
         return next((str(arguments[name]) for name in self._arguments if name in arguments), "")
 
-    def _evict(self) -> None:
+    def _evict_oldest_entries(self) -> None:
         size = sum(entry.backend.size for entry in self._entries.values())
         while len(self._entries) > MAX_CONVERSATIONS or (size > MAX_TOTAL_BYTES and len(self._entries) > 1):
             _, oldest = self._entries.popitem(last=False)
@@ -117,12 +117,12 @@ class ConversationStates:
                     self._entry_by_digest.pop(digest, None)
 
 
-def _earlier_messages(ctx: RunContext[Any]) -> list[ModelMessage]:
+def _list_earlier_messages(ctx: RunContext[Any]) -> list[ModelMessage]:
     """Return the history without this run's messages: a new call that equals another's is no evidence."""
     return [message for message in ctx.messages if message.run_id is None or message.run_id != ctx.run_id]
 
 
-def _digest(*texts: str) -> bytes:
+def _compute_digest(*texts: str) -> bytes:
     digest = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

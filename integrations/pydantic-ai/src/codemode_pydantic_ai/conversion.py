@@ -27,7 +27,7 @@ from codemode.plugins import (
     forkable_lock,
 )
 
-from .content import with_content_schemas
+from .content import replace_media_schemas
 from .framework_internals import get_function
 
 # pydantic describes a model as open unless it forbids extra input, although serialization writes only its fields. With
@@ -49,13 +49,13 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         json_schema = super().model_schema(schema)
-        return json_schema if schema.get("root_model") else self._close(json_schema, schema["cls"])
+        return json_schema if schema.get("root_model") else self._close_object_schema(json_schema, schema["cls"])
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         json_schema, cls = super().dataclass_schema(schema), schema["cls"]
         # A standard dataclass is serialized with all its fields, by name.
         has_all_fields = {field.name for field in dataclasses.fields(cls)} <= set(json_schema.get("properties", ()))
-        return self._close(json_schema, cls) if has_all_fields else json_schema
+        return self._close_object_schema(json_schema, cls) if has_all_fields else json_schema
 
     def ser_schema(self, schema: Any) -> dict[str, Any] | None:
         json_schema = super().ser_schema(schema)
@@ -63,7 +63,7 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
             self.opaque_serializers.append(schema["type"])
         return json_schema
 
-    def _close(self, json_schema: dict[str, Any], cls: type) -> dict[str, Any]:
+    def _close_object_schema(self, json_schema: dict[str, Any], cls: type) -> dict[str, Any]:
         if json_schema.get("additionalProperties") is False and not _has_no_subclasses(cls):  # subclasses may have more
             return {name: value for name, value in json_schema.items() if name != "additionalProperties"}
         if json_schema.get("type") != "object" or "additionalProperties" in json_schema or not _has_no_subclasses(cls):
@@ -99,12 +99,12 @@ def close_output_schema(
     except TypeError:  # no weak references to this callable
         return declared_schema
     is_same = cached.declared_schema == declared_schema and all(
-        cls is not None and _has_no_subclasses(cls) for cls in _live_classes(cached)
+        cls is not None and _has_no_subclasses(cls) for cls in _list_live_classes(cached)
     )
     return cached.closed_schema if is_same else declared_schema
 
 
-def find_excluding_return_type(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
+def find_field_excluding_return_type(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
     """Return a function's return type if its JSON excludes fields, else None."""
     if function is None or not (
         isinstance(declared_schema, dict) and ("properties" in declared_schema or "$defs" in declared_schema)
@@ -112,7 +112,7 @@ def find_excluding_return_type(declared_schema: Any, function: Callable[..., Any
         return None
     try:
         if function not in _excluding_return_types:
-            return_type = _return_type(function)
+            return_type = _get_return_type(function)
             _excluding_return_types[function] = return_type if InferredOutput(return_type).excludes_fields else None
         return _excluding_return_types[function]
     except Exception:  # noqa: BLE001 - annotations may be anything, and some callables cannot be weak keys
@@ -133,7 +133,7 @@ class OutputSchema(FrameworkSchema):
         typed_schema: Any = compile_schema(InferredOutput(self._return_type))
         return (
             _OutputWithoutExcludedFields(compiled_schema, typed_schema)
-            if hasattr(typed_schema, "without_excluded")
+            if hasattr(typed_schema, "drop_excluded_fields")
             else compiled_schema
         )
 
@@ -149,33 +149,35 @@ class _OutputWithoutExcludedFields:
         raise NotImplementedError
 
     def validate_output(self, value: Any, what: str) -> Any:
-        return self._compiled_schema.validate_output(self._typed_schema.without_excluded(value), what)
+        return self._compiled_schema.validate_output(self._typed_schema.drop_excluded_fields(value), what)
 
     def as_it_came(self, value: Any) -> tuple[Any, list[Any]]:
-        return self._typed_schema.without_excluded(value), []
+        return self._typed_schema.drop_excluded_fields(value), []
 
 
-def _live_classes(cached: _ClosedSchema) -> list[type | None]:
+def _list_live_classes(cached: _ClosedSchema) -> list[type | None]:
     return [reference() for reference in cached.closed_classes]
 
 
 def _make_closed_schema(declared_schema: dict[str, Any], function: Callable[..., Any]) -> _ClosedSchema:
-    class Exact(_ClosedSchemaGenerator):
+    class ExactSchemaGenerator(_ClosedSchemaGenerator):
         closed_classes: list[type] = []  # noqa: RUF012 - of this reading
         opaque_serializers: list[str] = []  # noqa: RUF012 - likewise
 
     try:
-        adapter = TypeAdapter[Any](_return_type(function))
+        adapter = TypeAdapter[Any](_get_return_type(function))
         open_schema = adapter.json_schema(schema_generator=GenerateToolJsonSchema, mode=_SCHEMA_MODE)
-        closed_schema = adapter.json_schema(schema_generator=Exact, mode=_SCHEMA_MODE)
+        closed_schema = adapter.json_schema(schema_generator=ExactSchemaGenerator, mode=_SCHEMA_MODE)
     except Exception:  # noqa: BLE001 - annotations may be anything
         return _ClosedSchema(declared_schema, declared_schema, [])
-    if open_schema != declared_schema or Exact.opaque_serializers:
+    if open_schema != declared_schema or ExactSchemaGenerator.opaque_serializers:
         return _ClosedSchema(declared_schema, declared_schema, [])
-    return _ClosedSchema(declared_schema, closed_schema, [weakref.ref(cls) for cls in Exact.closed_classes])
+    return _ClosedSchema(
+        declared_schema, closed_schema, [weakref.ref(cls) for cls in ExactSchemaGenerator.closed_classes]
+    )
 
 
-def _return_type(function: Callable[..., Any]) -> Any:
+def _get_return_type(function: Callable[..., Any]) -> Any:
     annotation = get_type_hints(function, include_extras=True)["return"]
     return get_args(annotation)[0] if get_origin(annotation) is ToolReturn else annotation
 
@@ -200,13 +202,13 @@ class FrameworkTool(Tool):
     is_gated_by_framework = True
 
 
-class GatedTool(FrameworkTool):
+class ApprovalRequiredTool(FrameworkTool):
     """A tool of the framework whose every call needs approval."""
 
     needs_person = True
 
 
-def stays_native(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
+def is_model_only(definition: ToolDefinition, ctx: RunContext[Any]) -> bool:
     """Return whether only the model can call this tool.
 
     These are output tools, tool search and capability loading with the tools not revealed yet, local fallbacks of
@@ -232,20 +234,23 @@ class CompiledToolCache(Generic[CompiledT]):
         self._cache: OrderedDict[str, CompiledT] = OrderedDict()
         self._lock = forkable_lock()
 
-    async def get(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
+    async def get_or_compile(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
         """Return the compiled object for these tools."""
         if len(tools) < _MIN_TOOLS_FOR_THREAD:
-            return self._get_or_make(tools)
-        return await asyncio.to_thread(self._get_or_make, tools)
+            return self._get_or_compile_blocking(tools)
+        return await asyncio.to_thread(self._get_or_compile_blocking, tools)
 
-    def _get_or_make(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
-        outputs = {name: (_output_schema(tool), _excluding_return_type(tool)) for name, tool in tools.items()}
-        description_key = [[name, *outputs[name], *_description_key(tool.tool_def)] for name, tool in tools.items()]
+    def _get_or_compile_blocking(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
+        outputs = {
+            name: (_find_output_schema(tool), _find_field_excluding_type_of_tool(tool)) for name, tool in tools.items()
+        }
+        description_key = [[name, *outputs[name], *_make_definition_key(tool.tool_def)] for name, tool in tools.items()]
         key = json.dumps(description_key, sort_keys=True, default=str)
         compiled, latest = self._look_up(key)
         if compiled is None:
             compiled = self._make(
-                {name: _convert_tool(name, tool.tool_def, *outputs[name]) for name, tool in tools.items()}, latest
+                {name: _convert_tool_definition(name, tool.tool_def, *outputs[name]) for name, tool in tools.items()},
+                latest,
             )
             with self._lock:
                 self._cache[key] = compiled
@@ -260,7 +265,7 @@ class CompiledToolCache(Generic[CompiledT]):
             return self._cache.get(key), next(reversed(self._cache.values()), None)
 
 
-def _description_key(definition: ToolDefinition) -> list[Any]:
+def _make_definition_key(definition: ToolDefinition) -> list[Any]:
     return [
         definition.name,
         definition.description,
@@ -287,16 +292,16 @@ def get_surface_metadata(definition: ToolDefinition) -> dict[str, Any]:
     return {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
 
 
-def _convert_tool(
+def _convert_tool_definition(
     name: str, definition: ToolDefinition, output_schema: dict[str, Any] | None, return_type: Any
 ) -> Tool:
-    tool_class = GatedTool if definition.kind == "unapproved" else FrameworkTool
+    tool_class = ApprovalRequiredTool if definition.kind == "unapproved" else FrameworkTool
     tool = tool_class(
         definition.name,
-        execute=partial(_execute, name),
+        execute=partial(_execute_nested_call, name),
         description=definition.description or "",
-        input_schema=with_content_schemas(definition.parameters_json_schema),
-        output_schema=OutputSchema(with_content_schemas(output_schema), return_type),
+        input_schema=replace_media_schemas(definition.parameters_json_schema),
+        output_schema=OutputSchema(replace_media_schemas(output_schema), return_type),
         output_validation="warn",  # the framework checks no outputs
         annotations=get_annotations(definition),
         metadata=get_surface_metadata(definition),
@@ -315,15 +320,15 @@ def _convert_tool(
     return tool
 
 
-async def _execute(name: str, arguments: Any, context: ToolCallContext) -> Any:
+async def _execute_nested_call(name: str, arguments: Any, context: ToolCallContext) -> Any:
     return await context.context.call(name, arguments, context)
 
 
-def _excluding_return_type(tool: ToolsetTool[Any]) -> Any:
-    return find_excluding_return_type(tool.tool_def.return_schema, get_function(tool))
+def _find_field_excluding_type_of_tool(tool: ToolsetTool[Any]) -> Any:
+    return find_field_excluding_return_type(tool.tool_def.return_schema, get_function(tool))
 
 
-def _output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:
+def _find_output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:
     definition = tool.tool_def
     schema = close_output_schema(definition.return_schema, get_function(tool))
     is_from_server = {"meta", "annotations"} <= set(definition.metadata or {})

@@ -67,23 +67,23 @@ class CallInput:
         return {key: value for key, value in (self.metadata or {}).items() if key != EDIT_REFUSED}
 
     @property
-    def unvalidated(self) -> dict[str, Any]:
+    def unvalidated_input(self) -> dict[str, Any]:
         """A copy of the input before validation."""
         return from_json(self._original_json) if self.edited_input is None else copy_json(self.edited_input)
 
-    def displayed_candidates(self) -> Iterator[dict[str, Any]]:
+    def iter_candidates_for_displayed_input(self) -> Iterator[dict[str, Any]]:
         """Yield inputs of which one should validate to the displayed input.
 
         A validator that changes its input must get the program's arguments; a default that differs each time must be
         the displayed one.
         """
-        yield {**self._copy_displayed(), **self.unvalidated}
-        yield self._copy_displayed()
-        yield self.unvalidated
+        yield {**self._copy_displayed_input(), **self.unvalidated_input}
+        yield self._copy_displayed_input()
+        yield self.unvalidated_input
 
-    def edited_candidates(self, edited_input: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def iter_candidates_for_edited_input(self, edited_input: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield inputs of which one should validate to the edited input."""
-        displayed, unvalidated = self.displayed or {}, self.unvalidated
+        displayed, unvalidated = self.displayed or {}, self.unvalidated_input
         unchanged_keys = [
             key
             for key in edited_input
@@ -92,7 +92,7 @@ class CallInput:
         yield {**edited_input, **{key: unvalidated[key] for key in unchanged_keys}}
         yield dict(edited_input)
 
-    def _copy_displayed(self) -> dict[str, Any]:
+    def _copy_displayed_input(self) -> dict[str, Any]:
         return copy_json(self.displayed or {})
 
 
@@ -132,8 +132,8 @@ class NestedToolManager(ToolManager[Any]):
             call_input.validated = await self._validate(call, **settings)
             return call_input.validated
         if call.args is call_input.arguments:
-            return await self._validate_unchanged(call, call_input, settings)
-        return await self._validate_edited(call, call_input, settings)
+            return await self._validate_displayed_input(call, call_input, settings)
+        return await self._validate_edited_input(call, call_input, settings)
 
     async def execute_tool_call(self, validated: ValidatedToolCall[Any], *, wrap_validation_errors: bool = True) -> Any:
         """Run a validated call."""
@@ -181,46 +181,50 @@ class NestedToolManager(ToolManager[Any]):
         call_input = self.call_inputs[call.tool_call_id]
         if call_input.displayed is None:
             assert call_input.validated is not None  # noqa: S101 - only a valid call can wait
-            call_input.displayed = await _display_validated(call_input.validated)
+            call_input.displayed = await _make_displayed_input(call_input.validated)
             if call_input.has_started:
                 call_input.displayed = await self._restore_changed_input(call, call_input)
         return call_input.displayed
 
     async def _restore_changed_input(self, call: ToolCallPart, call_input: CallInput) -> dict[str, Any]:
         settings = {"wrap_validation_errors": False}
-        unvalidated = call_input.unvalidated
+        unvalidated = call_input.unvalidated_input
         # Defaults that differ each time are those that rule and tool saw; the rest are the program's arguments.
         validated = await self._try_validate(call, {**copy_json(call_input.displayed or {}), **unvalidated}, settings)
-        if not isinstance(validated, Exception) and await _validates_to(validated, call_input.displayed):
-            return await _display_validated(validated)
-        return await _display_validated(await self._validate(replace(call, args=unvalidated), **settings))
+        if not isinstance(validated, Exception) and await _validates_to_displayed_input(
+            validated, call_input.displayed
+        ):
+            return await _make_displayed_input(validated)
+        return await _make_displayed_input(await self._validate(replace(call, args=unvalidated), **settings))
 
-    async def _validate_unchanged(
+    async def _validate_displayed_input(
         self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
     ) -> ValidatedToolCall[Any]:
-        for candidate in call_input.displayed_candidates():
+        for candidate in call_input.iter_candidates_for_displayed_input():
             validated = await self._try_validate(call, candidate, settings)
-            if not isinstance(validated, Exception) and await _validates_to(validated, call_input.displayed):
+            if not isinstance(validated, Exception) and await _validates_to_displayed_input(
+                validated, call_input.displayed
+            ):
                 return validated
         raise _not_run_error(call, "validated again, its input differs from the displayed one")
 
-    async def _validate_edited(
+    async def _validate_edited_input(
         self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
     ) -> ValidatedToolCall[Any]:
         try:
             edited_input = restore_integers(call.args_as_dict(), call_input.displayed)
         except (ValueError, TypeError, RecursionError, AssertionError) as error:  # AssertionError: no JSON object
-            raise _make_edit_refused(call_input, str(error)) from None
+            raise _make_edit_refusal(call_input, str(error)) from None
         if call_input.require_allowed is not None:
             await call_input.require_allowed(edited_input)
         refusal: Exception | None = None
         validated_candidates: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        for candidate in call_input.edited_candidates(edited_input):
+        for candidate in call_input.iter_candidates_for_edited_input(edited_input):
             validated = await self._try_validate(call, candidate, settings)
             if isinstance(validated, Exception):
                 refusal = validated
                 continue
-            validated_candidates.append((candidate, await _display_validated(validated)))
+            validated_candidates.append((candidate, await _make_displayed_input(validated)))
             if _matches_edit(edited_input, validated_candidates[-1][1]):
                 call_input.edited_input, call_input.displayed = validated_candidates[-1]
                 return validated
@@ -228,7 +232,7 @@ class NestedToolManager(ToolManager[Any]):
             # Validation changed the edited input: display the result to the approver.
             call_input.edited_input, call_input.displayed = validated_candidates[0]
             raise ApprovalRequired(metadata=call_input.tool_metadata or None)
-        raise _make_edit_refused(call_input, "the tool does not take it" if refusal is None else format_error(refusal))
+        raise _make_edit_refusal(call_input, "the tool does not take it" if refusal is None else format_error(refusal))
 
     async def _validate(self, call: ToolCallPart, **settings: Any) -> ValidatedToolCall[Any]:
         arguments = restore_media(call.args)
@@ -246,7 +250,7 @@ class NestedToolManager(ToolManager[Any]):
             return error
 
 
-def _make_edit_refused(call_input: CallInput, reason: str) -> EditRefused:
+def _make_edit_refusal(call_input: CallInput, reason: str) -> EditRefused:
     return EditRefused(metadata={**call_input.tool_metadata, EDIT_REFUSED: reason})
 
 
@@ -265,26 +269,26 @@ def _matches_edit(edited_value: Any, displayed: Any) -> bool:
         )
     return (
         same_json(edited_value, displayed)
-        or _scalar_text(cast("Any", edited_value)) == _scalar_text(displayed) is not None
+        or _scalar_to_text(cast("Any", edited_value)) == _scalar_to_text(displayed) is not None
     )
 
 
-def _scalar_text(value: object) -> str | None:
+def _scalar_to_text(value: object) -> str | None:
     return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
-async def _display_validated(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
+async def _make_displayed_input(validated: ValidatedToolCall[Any]) -> dict[str, Any]:
     assert validated.tool is not None  # noqa: S101 - the tool of a call that was validated
-    return await _display_arguments(validated.validated_args or {}, validated.tool)
+    return await _make_displayed_arguments(validated.validated_args or {}, validated.tool)
 
 
-async def _display_arguments(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
+async def _make_displayed_arguments(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
     flattened_name = find_flattened_parameter(tool)
     return await run_bounded(arguments, lambda: to_displayed_arguments(arguments, flattened_name))
 
 
-async def _validates_to(validated: ValidatedToolCall[Any], displayed: dict[str, Any] | None) -> bool:
-    return await _is_same_json(await _display_validated(validated), displayed)
+async def _validates_to_displayed_input(validated: ValidatedToolCall[Any], displayed: dict[str, Any] | None) -> bool:
+    return await _is_same_json(await _make_displayed_input(validated), displayed)
 
 
 async def _is_same_json(arguments: dict[str, Any], displayed: dict[str, Any] | None) -> bool:
@@ -299,7 +303,7 @@ async def require_displayed_input(
     Hooks around the execution of a tool run after validation and may change its input.
     """
     if call_input.displayed is not None and not await _is_same_json(
-        await _display_arguments(arguments, tool), call_input.displayed
+        await _make_displayed_arguments(arguments, tool), call_input.displayed
     ):
         reason = "a hook changed its input after it was displayed. Change inputs in after_tool_validate"
         raise _not_run_error(call, reason)

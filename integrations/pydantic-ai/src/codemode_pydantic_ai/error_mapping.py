@@ -33,7 +33,7 @@ class ErrorStyle:
 
     def make_denied_error(self, call: ToolCallPart, message: str) -> CodeModeToolApprovalDeniedError:
         """Return the error of a denied call."""
-        details = self._details(call, reason=message)
+        details = self._make_details(call, reason=message)
         return CodeModeToolApprovalDeniedError(message, code=self.denied_code, details=details)
 
     def make_failed_error(
@@ -41,10 +41,10 @@ class ErrorStyle:
     ) -> CodeModeToolError:
         """Return the error of a failed call; with ``is_invalid_input`` it did not run."""
         return CodeModeToolError(
-            message, code=self.invalid_input_code if is_invalid_input else None, details=self._details(call)
+            message, code=self.invalid_input_code if is_invalid_input else None, details=self._make_details(call)
         )
 
-    def _details(self, call: ToolCallPart, **extra: Any) -> dict[str, Any]:
+    def _make_details(self, call: ToolCallPart, **extra: Any) -> dict[str, Any]:
         if self.omits_details:
             return {}
         return {"tool_name": call.tool_name, "tool_call_id": call.tool_call_id, **extra}
@@ -56,22 +56,22 @@ DEFAULT_ERROR_STYLE = ErrorStyle()
 def format_error(error: Exception) -> str:
     """Return the text of a reported error, as a model would read it."""
     if isinstance(error, ValidationError):
-        return _validation_error_text(error)
+        return _format_validation_error(error)
     if isinstance(error, RunCancelled):
         return f"The sub-agent run was cancelled: {error}"
     if isinstance(error, ModelRetry | ToolFailed):
-        return _response_text(ToolReturnPart("", error.message, tool_call_id="", outcome="failed"))
+        return _get_response_text(ToolReturnPart("", error.message, tool_call_id="", outcome="failed"))
     part = error.tool_retry if isinstance(error, ToolRetryError) else None
     if isinstance(error, ToolFailedError):
         part = error.tool_failed
-    return _response_text(part) if isinstance(part, ToolReturnPart) else str(error)
+    return _get_response_text(part) if isinstance(part, ToolReturnPart) else str(error)
 
 
-def _response_text(part: ToolReturnPart) -> str:
+def _get_response_text(part: ToolReturnPart) -> str:
     return part.model_response_str(wrap_if_error=False)
 
 
-def _validation_error_text(error: ValidationError) -> str:
+def _format_validation_error(error: ValidationError) -> str:
     count = error.error_count()
     if count > _MAX_LISTED_ERRORS:
         # A program can cause half a million errors, and pydantic cannot list only the first ones.

@@ -42,9 +42,9 @@ from .conversation_state import ConversationStates
 from .conversion import CompiledToolCache
 from .error_mapping import ErrorStyle
 from .nested import NestedCalls
-from .outer_call import RunState
+from .outer_call import AgentRunState
 from .surface_toolset import SurfaceToolset
-from .surfaces import ModelTools, SurfaceTool, code_argument_metadata, make_options
+from .surfaces import ModelTools, SurfaceTool, make_agent_options, make_code_argument_metadata
 
 if TYPE_CHECKING:
     from codemode import ProgramLibrary
@@ -83,7 +83,7 @@ class ToolSources:
     """
 
     def __init__(self, sources: Any) -> None:
-        tool_sources = _read_sources(sources)
+        tool_sources = _to_tool_sources(sources)
         servers = [source for source in tool_sources if source.source == MCP_SOURCE]
         self.servers = [
             ToolSource(source.tools, MCP_SOURCE, source.owner, adapt=source.adapt or _adapt_server_tool)
@@ -165,7 +165,7 @@ def _dict_to_tool_result(value: Any) -> Any:
     return ToolResult(fields["content"], is_error=fields[_IS_ERROR_KEY], **structured_field)
 
 
-def _read_sources(sources: Any) -> list[ToolSource]:
+def _to_tool_sources(sources: Any) -> list[ToolSource]:
     if isinstance(sources, AbstractToolset):
         return [ToolSource(sources)]
     return ToolSource.read_all(sources)
@@ -243,7 +243,7 @@ _ARGUMENTS_ADAPTER = TypeAdapter(dict[str, Any])
 def make_exec_wait_options(options: Any) -> ExecWaitOptions:
     """Return the options; exec and wait are enabled unless the options disable them."""
     options = ExecWaitOptions.from_config(options)
-    return options if options.is_set("enabled") else dataclasses.replace(options, enabled=True)
+    return options if options.is_set_explicitly("enabled") else dataclasses.replace(options, enabled=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +261,7 @@ class ExecWaitConfig:
 
     def create_tools(self, sources: list[ToolSource]) -> ExecWaitTools:
         """Create exec and wait over these tools."""
-        settings = make_options(CodeModeOptions.of(self.settings), self.pool, has_clock=False)
+        settings = make_agent_options(CodeModeOptions.of(self.settings), self.pool, has_clock=False)
         store_fields: dict[str, Any] = {"store": self.store, "tenant": self.tenant, "app": self.app}
         run_fields: dict[str, Any] = {"settings": settings, "namespaces": self.namespaces, "pool": self.pool}
         return create_exec_wait_tools(sources, self.options, **run_fields, **store_fields, library=self.library)
@@ -286,15 +286,15 @@ class ExecProgram:
         return self._calls.run_context
 
     @property
-    def run(self) -> RunState:
+    def run_state(self) -> AgentRunState:
         """The shared state of the agent's run that uses the program."""
-        return cast("RunState", self._calls.shared_state)
+        return cast("AgentRunState", self._calls.shared_state)
 
-    def attach(self, calls: NestedCalls) -> None:
+    def attach_to_outer_call(self, calls: NestedCalls) -> None:
         """Continue with another outer call. Raises the program's fatal error, which ends the agent's run."""
         if self.fatal_error is not None:
             raise self.fatal_error
-        calls.log.take_over(self._calls.log)
+        calls.log.take_over_from(self._calls.log)
         self.is_in_use, self._calls, self._loop = True, calls, asyncio.get_running_loop()
 
     async def call(self, name: str, arguments: Any, context: ToolCallContext) -> Any:
@@ -326,7 +326,7 @@ class ExecProgram:
             self._calls.fatal_error = fatal
             self._calls.cancel_program()
 
-    async def on_run_end(self, run: RunState) -> None:
+    async def on_run_end(self, run: AgentRunState) -> None:
         """Abort the program if calls of this run are in flight: their connections close with the run."""
         self.fatal_error = None
         if self.run_id is None:
@@ -336,7 +336,7 @@ class ExecProgram:
             "run_id": self.run_id,
             "reason": "the run of the agent has ended",
         }
-        if self.run is run:
+        if self.run_state is run:
             await self.exec_wait_tools.abort(**program_filter, only_in_flight=True)
         if self._in_flight[id(run)]:  # another run of the conversation continues it
             await self.exec_wait_tools.abort(**program_filter)
@@ -383,7 +383,7 @@ class ExecWaitSurface:
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
         """Return exec and wait."""
-        exec_wait_tools = await self._compiled.get(program_tools)
+        exec_wait_tools = await self._compiled.get_or_compile(program_tools)
         return ModelTools(
             surface_tools=(
                 self._make_surface_tool(exec_wait_tools, EXEC_NAME),
@@ -397,7 +397,7 @@ class ExecWaitSurface:
             name=name,
             description=tool.description,
             parameters_json_schema=tool.input_schema,
-            metadata={**tool.metadata, **(code_argument_metadata("code") if name == EXEC_NAME else {})},
+            metadata={**tool.metadata, **(make_code_argument_metadata("code") if name == EXEC_NAME else {})},
         )
         new_call = partial(_ExecWaitCall, self, exec_wait_tools, name)
         kind = tool.metadata["toolKind"]
@@ -411,19 +411,21 @@ class ExecWaitSurface:
         """Return the call of exec that paused."""
         return EXEC_NAME, {"code": opened.js}
 
-    def get_program(self, run_id: Any, exec_wait_tools: ExecWaitTools, scope: str, calls: NestedCalls) -> ExecProgram:
+    def attach_or_create_program(
+        self, run_id: Any, exec_wait_tools: ExecWaitTools, scope: str, calls: NestedCalls
+    ) -> ExecProgram:
         """Return the waiting program with this run id, or a new one."""
         program = self._programs.get(run_id) if isinstance(run_id, str) else None
         if program is None or program.scope != scope or program.is_in_use:
             return ExecProgram(exec_wait_tools, scope, calls)
-        program.attach(calls)
+        program.attach_to_outer_call(calls)
         return program
 
     def add_waiting_program(self, program: ExecProgram, run_id: str) -> None:
         """Remember a waiting program by its run id."""
         program.run_id = run_id
         self._programs[run_id] = program
-        program.run.waiting_programs[run_id] = program
+        program.run_state.waiting_programs[run_id] = program
 
 
 class _ExecWaitCall:
@@ -442,23 +444,26 @@ class _ExecWaitCall:
         self._name = name
         self._metadata: dict[str, str] = {}
 
-    def program_text(self, arguments: dict[str, Any]) -> str:
+    def get_program_text(self, arguments: dict[str, Any]) -> str:
         return str(arguments.get("code", arguments.get("command", "")))
 
     async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:
         run_id = arguments.get("runId", arguments.get("run_id")) if self._name == WAIT_NAME else None
-        program = self._get_program(run_id, ctx, call.context)
+        program = self._attach_or_create_program(run_id, ctx, call.context)
         tool = program.exec_wait_tools.exec if self._name == EXEC_NAME else program.exec_wait_tools.wait
-        self._set_metadata(arguments)
+        self._set_tool_metadata(arguments)
         call_context = CallContext(
-            tool_call_id=_unique_call_id(ctx), messages=call.messages, context=program, conversation_id=program.scope
+            tool_call_id=_make_unique_call_id(ctx),
+            messages=call.messages,
+            context=program,
+            conversation_id=program.scope,
         )
         return await self._run_until_wait(program, tool.execute(arguments, call_context))
 
     async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         calls: NestedCalls = call.context
-        program = self._get_program(None, calls.run_context, calls)
-        self._set_metadata({})
+        program = self._attach_or_create_program(None, calls.run_context, calls)
+        self._set_tool_metadata({})
         call_context = CallContext(messages=call.messages, context=program, conversation_id=program.scope)
         return await self._run_until_wait(
             program, self._exec_wait_tools.resume(interrupt, call=call_context, resolutions=answers)
@@ -468,20 +473,24 @@ class _ExecWaitCall:
         plain, objects = split_media(result)
         return ToolReturn([plain, *objects] if objects else plain, metadata=dict(self._metadata))
 
-    def _get_program(self, run_id: Any, ctx: RunContext[Any], calls: NestedCalls) -> ExecProgram:
+    def _attach_or_create_program(self, run_id: Any, ctx: RunContext[Any], calls: NestedCalls) -> ExecProgram:
         scope = ctx.conversation_id or ctx.run_id
         if not scope:
             raise UserError("exec and wait need a conversation, which only a run of an agent has.")
-        return self._surface.get_program(run_id, self._exec_wait_tools, scope, calls)
+        return self._surface.attach_or_create_program(run_id, self._exec_wait_tools, scope, calls)
 
-    def _set_metadata(self, arguments: dict[str, Any]) -> None:
+    def _set_tool_metadata(self, arguments: dict[str, Any]) -> None:
         tool = self._exec_wait_tools.exec if self._name == EXEC_NAME else self._exec_wait_tools.wait
         self._metadata = tool.metadata_of(arguments)
         trace.get_current_span().set_attributes(self._metadata)
 
     async def _run_until_wait(self, program: ExecProgram, work: Awaitable[Any]) -> Any:
         states = self._surface.states
-        state_scope = nullcontext() if states is None else states.use_for_call(program.run_context, program.run.states)
+        state_scope = (
+            nullcontext()
+            if states is None
+            else states.use_backend_for_call(program.run_context, program.run_state.states)
+        )
         try:
             with state_scope:
                 result = await work
@@ -495,7 +504,7 @@ class _ExecWaitCall:
         return fields
 
 
-def _unique_call_id(ctx: RunContext[Any]) -> str | None:
+def _make_unique_call_id(ctx: RunContext[Any]) -> str | None:
     """Return the outer call's id, made unique in the conversation: models repeat ids."""
     call_id = ctx.tool_call_id
     if not call_id:

@@ -38,17 +38,17 @@ def find_flattened_parameter(tool: ToolsetTool[Any]) -> str | None:
 
     Other inputs with one name, such as ``**kwargs`` or a server's open schema, are not flattened.
     """
-    schema = _function_schema(tool)
+    schema = _find_function_schema(tool)
     is_its_own = getattr(schema, "validator", None) is tool.args_validator
     return cast("str | None", getattr(schema, "single_arg_name", None)) if is_its_own else None
 
 
 def get_function(tool: ToolsetTool[Any]) -> Callable[..., Any] | None:
     """Return the function behind a tool, or None."""
-    return getattr(_function_schema(tool), "function", None)
+    return getattr(_find_function_schema(tool), "function", None)
 
 
-def _function_schema(tool: ToolsetTool[Any]) -> Any:
+def _find_function_schema(tool: ToolsetTool[Any]) -> Any:
     inner: Any = tool
     while not isinstance(inner, FunctionToolsetTool):
         inner = getattr(inner, "source_tool", None)

@@ -31,7 +31,7 @@ from codemode import (
 from codemode.plugins import replace_content, run_bounded
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
-from .call_scheduling import Reservation, SharedCallState
+from .call_scheduling import CallReservation, SharedCallState
 from .content import ResultAttachments, convert_media
 from .displayed_inputs import CallInput, NestedToolManager, require_displayed_input
 from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
@@ -134,7 +134,7 @@ class NestedCallEvent(CustomEvent, name="codemode.call"):
         return {key: value for key, value in {**fields, **sizes}.items() if value is not None}
 
 
-class CallLog:
+class NestedCallLog:
     """Records the calls of a program and emits events into the agent's run.
 
     A later outer call that continues the program takes over its log. ``is_live`` is False for durable engines, which
@@ -150,7 +150,7 @@ class CallLog:
         self._events: deque[NestedCallEvent] = deque()
         self._has_events = asyncio.Event()
         self._invocation_id: str | None = None
-        self._successor: CallLog | None = None
+        self._successor: NestedCallLog | None = None
         self._calls: dict[str, NestedCallEvent] = {}
         self._reported_calls: dict[str, NestedCallEvent] = {}
         self._replayed: set[str] = set()
@@ -160,19 +160,19 @@ class CallLog:
         if self._invocation_id is None and isinstance(event, InvocationStarted):
             self._invocation_id = event.invocation_id
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
-            log = self.latest
-            log.record(_make_call_event(event, self._ctx, log.find_start_event(event)), is_replay=event.replayed)
+            log = self.latest_log
+            log.record_event(_make_call_event(event, self._ctx, log.find_start_event(event)), is_replay=event.replayed)
 
     @property
-    def latest(self) -> CallLog:
+    def latest_log(self) -> NestedCallLog:
         """The log of the outer call that runs the program now."""
-        return self if self._successor is None else self._successor.latest
+        return self if self._successor is None else self._successor.latest_log
 
     def find_start_event(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
         """Return the start event of a call, if this event is its end."""
         return self._calls.get(event.tool_call_id) if isinstance(event, NestedToolResultEvent) else None
 
-    def record(self, call_event: NestedCallEvent, *, is_replay: bool) -> None:
+    def record_event(self, call_event: NestedCallEvent, *, is_replay: bool) -> None:
         """Record a call event, and emit it unless it is a replay of one before the pause."""
         self._calls[call_event.call_id] = call_event
         if is_replay:
@@ -185,7 +185,7 @@ class CallLog:
             else:  # the program runs on the loop of the call that started it
                 self._loop.call_soon_threadsafe(self._has_events.set)
 
-    def record_edit(self, call_id: str, edited_input: dict[str, Any]) -> None:
+    def record_edited_input(self, call_id: str, edited_input: dict[str, Any]) -> None:
         """Replace the recorded input of a call by the edited one that it ran with."""
         call_event = self._calls.get(call_id)
         if call_event is not None:
@@ -194,16 +194,16 @@ class CallLog:
                 call_event, input=edited_input if size <= _MAX_STREAMED_BYTES else None, input_bytes=size
             )
 
-    def take_over(self, log: CallLog) -> None:
+    def take_over_from(self, log: NestedCallLog) -> None:
         """Take over the calls of another log, with the events after its outer call returned."""
         if log is self:
             return
-        calls, events = log.hand_over(self)
+        calls, events = log.hand_over_to(self)
         self._calls.update(calls)
         self._events.extend(events)
         self._has_events.set()
 
-    def hand_over(self, log: CallLog) -> tuple[dict[str, NestedCallEvent], Iterable[NestedCallEvent]]:
+    def hand_over_to(self, log: NestedCallLog) -> tuple[dict[str, NestedCallEvent], Iterable[NestedCallEvent]]:
         """Forward later events to another log. Returns changed calls since the report, and events not emitted yet."""
         self._successor = log
         return {
@@ -212,7 +212,7 @@ class CallLog:
             if self._reported_calls.get(key) is not call_event
         }, self._events
 
-    def list_calls(self) -> list[dict[str, Any]]:
+    def report_calls(self) -> list[dict[str, Any]]:
         """Return all calls in start order as plain data; those before a pause are marked ``replayed``."""
         self._reported_calls = dict(self._calls)
         return [
@@ -258,7 +258,7 @@ def _make_call_event(
     call_input = (
         started_event.input if started_event is not None else event.input if size <= _MAX_STREAMED_BYTES else None
     )
-    result_fields: dict[str, Any] = _result_fields(event) if isinstance(event, NestedToolResultEvent) else {}
+    result_fields: dict[str, Any] = _make_result_fields(event) if isinstance(event, NestedToolResultEvent) else {}
     return NestedCallEvent(
         tool_call_id=ctx.tool_call_id,
         tool_name=ctx.tool_name,
@@ -271,7 +271,7 @@ def _make_call_event(
     )
 
 
-def _result_fields(event: NestedToolResultEvent) -> dict[str, Any]:
+def _make_result_fields(event: NestedToolResultEvent) -> dict[str, Any]:
     size = event.output_characters
     is_denied = isinstance(event.error, CodeModeToolApprovalDeniedError)
     return {
@@ -294,14 +294,14 @@ _FATAL_ERRORS = (AgentRunError, UserError)
 
 
 @dataclass
-class _GuardedToolset(WrapperToolset[Any]):
+class _CallCheckingToolset(WrapperToolset[Any]):
     """Runs behind all hooks of the framework, right around the tool.
 
     An approved call must run with the displayed input, and its reservation must be released just before the framework
     counts the call.
     """
 
-    reservations: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
+    reservations: dict[str, CallReservation] = field(default_factory=dict[str, CallReservation])
     call_inputs: dict[str, CallInput] = field(default_factory=dict[str, CallInput])
 
     async def call_tool(
@@ -346,11 +346,11 @@ class NestedCalls:
         self.shared_state = shared_state
         self._policy = policy
         self._error_style = error_style
-        self._toolset = _GuardedToolset(toolset)
+        self._toolset = _CallCheckingToolset(toolset)
         self._manager = _make_manager(self._toolset, tools, run_context)
         self._manager.call_inputs = self._toolset.call_inputs
         self.is_durable = is_durable_run(self._manager.root_capability)
-        self.log = CallLog(run_context, is_live=not self.is_durable)
+        self.log = NestedCallLog(run_context, is_live=not self.is_durable)
         self._is_sequential = self.is_durable or self._manager.get_parallel_execution_mode() == "sequential"
 
     async def call(
@@ -446,7 +446,7 @@ class NestedCalls:
             raise failure from (error if is_tool_validation else None)
         finally:
             if call_input.edited_input is not None and call_input.has_started:
-                self.log.latest.record_edit(call.tool_call_id, call_input.edited_input)
+                self.log.latest_log.record_edited_input(call.tool_call_id, call_input.edited_input)
             reservation.release()
             del self._toolset.reservations[call.tool_call_id]
             del self._manager.call_inputs[call.tool_call_id]
@@ -457,7 +457,7 @@ class NestedCalls:
             tool_return = cast("ToolReturn[Any]", outcome)
             self.attachments.add(call.tool_name, call.tool_call_id, tool_return)
             value = tool_return.return_value
-        return await self._to_json(value)
+        return await self._output_to_json(value)
 
     async def _get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         try:
@@ -465,10 +465,10 @@ class NestedCalls:
         except ValidationError as error:  # an iterator validates its items when read
             raise self._error_style.make_failed_error(call, format_error(error), is_invalid_input=True) from None
 
-    async def _to_json(self, output: Any) -> Any:
+    async def _output_to_json(self, output: Any) -> Any:
         max_values = self._policy.max_values
 
-        def convert() -> Any:
+        def convert_output() -> Any:
             # A generator may be endless.
             value = (
                 list(islice(cast("Iterator[Any]", output), max_values + 1))
@@ -481,7 +481,7 @@ class NestedCalls:
             except ValueError:  # not serializable in part: the core converts the rest
                 return value
 
-        return await run_bounded(output, convert)
+        return await run_bounded(output, convert_output)
 
     async def _call_through_manager(self, call: ToolCallPart, context: ToolCallContext, **options: Any) -> Any:
         """Run a call; the program's time stops while an inline handler decides about it."""

@@ -17,7 +17,7 @@ from codemode.plugins import add_event_listener
 
 from .call_scheduling import SharedCallState
 from .nested import NestedCalls
-from .pauses import METADATA_KEY, Pause, make_pause_metadata, make_refused_error
+from .pauses import METADATA_KEY, Pause, make_pause_metadata, make_refused_pause_error
 from .surfaces import Surface, SurfaceTool
 
 
@@ -29,13 +29,13 @@ class WaitingProgram(Protocol):
         """The error of one of its calls that ends the agent's run."""
         ...
 
-    async def on_run_end(self, run: RunState) -> None:
+    async def on_run_end(self, run: AgentRunState) -> None:
         """Abort the program if calls of the ended run are in flight."""
         ...
 
 
 @dataclass
-class RunState(SharedCallState):
+class AgentRunState(SharedCallState):
     """State that the calls of one agent run share.
 
     ``paused_metadata``: metadata of paused calls by id. ``waiting_programs``: programs of exec by run id.
@@ -62,7 +62,7 @@ class OuterCall:
         tool: SurfaceTool,
         program_tools: tuple[AbstractToolset[Any], Mapping[str, ToolsetTool[Any]]],
         ctx: RunContext[Any],
-        run_state: RunState,
+        run_state: AgentRunState,
     ) -> None:
         self._surface = surface
         self._tool = tool
@@ -82,21 +82,21 @@ class OuterCall:
         """
         opened_pause = await self._open_pause() if self._ctx.tool_call_approved and self._tool.makes_calls else None
         try:
-            result = await self._run_until_fatal(arguments, opened_pause)
+            result = await self._run_until_fatal_error(arguments, opened_pause)
         except CodeModeProtocolError as error:
             if error.was_answered:
-                raise make_refused_error(self._surface, "resume", error) from error
+                raise make_refused_pause_error(self._surface, "resume", error) from error
             raise
         except CodeModeError as error:
             if error.details.get("origin") == "journal":
                 raise  # not the program's fault; the run can be repeated
-            raise ModelRetry(failure_text(error, self._call.program_text(arguments))) from error
+            raise ModelRetry(failure_text(error, self._call.get_program_text(arguments))) from error
         finally:
             if self._calls.settled_results:
                 self._run_state.settled_results[self._id] = self._calls.settled_results
         if isinstance(result, Interrupt):
             name = self._tool.definition.name
-            self._defer(make_pause_metadata(result, ToolCallPart(name, arguments, tool_call_id=self._id)))
+            self._defer_outer_call(make_pause_metadata(result, ToolCallPart(name, arguments, tool_call_id=self._id)))
         return self._add_call_metadata(self._calls.attachments.attach_to(self._call.format_result(result, self._id)))
 
     def _add_call_metadata(self, formatted: Any) -> Any:
@@ -104,7 +104,7 @@ class OuterCall:
         if not self._tool.makes_calls:
             return formatted
         tool_return = cast("ToolReturn[Any]", formatted if isinstance(formatted, ToolReturn) else ToolReturn(formatted))
-        call_metadata = {"tool_kind": self._tool.kind, "calls": self._calls.log.list_calls()}
+        call_metadata = {"tool_kind": self._tool.kind, "calls": self._calls.log.report_calls()}
         return replace(tool_return, metadata={**(tool_return.metadata or {}), **call_metadata})
 
     async def _open_pause(self) -> tuple[Pause, dict[str, Any]]:
@@ -114,22 +114,22 @@ class OuterCall:
         if pause_data is None:
             # Approving the outer call approves no nested call, and must not run the program again.
             if self._id in self._run_state.paused_metadata:
-                self._defer(self._run_state.paused_metadata[self._id])
+                self._defer_outer_call(self._run_state.paused_metadata[self._id])
             raise UserError(
                 f"A {self._surface.title} call was approved, but its nested calls wait: answer those, by their ids."
             )
-        pause = await Pause.open(pause_data["continuation"], self._surface, self._ctx.conversation_id)
-        if pause.outer_id != self._id:
+        pause = await Pause.verify_and_open(pause_data["continuation"], self._surface, self._ctx.conversation_id)
+        if pause.outer_call_id != self._id:
             raise UserError(f"The continuation belongs to another call of {self._surface.title}.")
         if not pause_data["answers"]:
-            self._defer(make_pause_metadata(pause.interrupt, pause.outer_call))
+            self._defer_outer_call(make_pause_metadata(pause.interrupt, pause.outer_call))
         return pause, pause_data["answers"]
 
-    def _defer(self, metadata: dict[str, Any]) -> None:
+    def _defer_outer_call(self, metadata: dict[str, Any]) -> None:
         self._run_state.paused_metadata[self._id] = metadata
         raise ApprovalRequired(metadata=metadata)
 
-    async def _run_until_fatal(
+    async def _run_until_fatal_error(
         self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
     ) -> Any:
         log = self._calls.log
@@ -151,7 +151,7 @@ class OuterCall:
         self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
     ) -> Any:
         ctx = self._ctx
-        response_time_ms = _response_time_ms(ctx.messages)
+        response_time_ms = _get_response_time_ms(ctx.messages)
         call = CallContext(
             tool_call_id=self._id or None,
             messages=ctx.messages,
@@ -176,7 +176,7 @@ class OuterCall:
         return recovery if recovery.requests else await self._resume_program(recovery, {}, call)
 
 
-def _response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
+def _get_response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
     """Return when the model made its calls: the only time that a durable engine records."""
     times = [message.timestamp for message in messages if isinstance(message, ModelResponse)]
     return max(int(times[-1].timestamp() * 1000), 1) if times else None

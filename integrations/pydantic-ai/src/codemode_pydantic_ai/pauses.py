@@ -45,7 +45,7 @@ class Pause:
     js: str = ""
 
     @classmethod
-    async def open(cls, stored: object, surface: Surface, conversation_id: str | None) -> Pause:
+    async def verify_and_open(cls, stored: object, surface: Surface, conversation_id: str | None) -> Pause:
         """Open a stored pause from any source. Raises `UserError` if it is invalid or was answered.
 
         The continuation is signed; the outer call is not, so it must be a call of a surface tool.
@@ -54,7 +54,7 @@ class Pause:
             if not isinstance(stored, dict):
                 raise CodeModeProtocolError("the continuation is malformed")
             fields = cast("dict[str, Any]", stored)
-            outer_call = _read_outer_call(fields, surface)
+            outer_call = _parse_outer_call(fields, surface)
             fields = fields if outer_call is None else fields["continuation"]
             opened = await OpenedContinuation.open(
                 fields, options=surface.settings, conversation_id=conversation_id or None
@@ -65,10 +65,10 @@ class Pause:
             outer_id = opened.interrupt.outer_tool_call_id
             return cls(opened.interrupt, ToolCallPart(name, arguments, tool_call_id=outer_id), js=opened.source)
         except CodeModeProtocolError as error:
-            raise make_refused_error(surface, "resume", error) from error
+            raise make_refused_pause_error(surface, "resume", error) from error
 
     @property
-    def outer_id(self) -> str:
+    def outer_call_id(self) -> str:
         """The id of the outer call."""
         return self.outer_call.tool_call_id
 
@@ -78,26 +78,26 @@ class Pause:
         return self.interrupt.outer_tool_call_id
 
     @property
-    def stored(self) -> dict[str, Any]:
+    def stored_form(self) -> dict[str, Any]:
         """The stored form, which `open` reads."""
         continuation = dict(self.interrupt.continuation)
         return _add_outer_call(continuation, self.outer_call, self.program_id) if self.is_other_call else continuation
 
-    async def close(self, surface: Surface, ctx: RunContext[Any]) -> None:
+    async def end_program(self, surface: Surface, ctx: RunContext[Any]) -> None:
         """End the program. Raises `UserError` if it was resumed already."""
         try:
             await OpenedContinuation.end(
                 self.interrupt.continuation, options=surface.settings, conversation_id=ctx.conversation_id or None
             )
         except CodeModeProtocolError as error:
-            raise make_refused_error(surface, "be denied", error) from error
+            raise make_refused_pause_error(surface, "be denied", error) from error
 
     def make_resume_metadata(self, answers: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata for an approval of the outer call that resumes the program."""
-        return {METADATA_KEY: {"continuation": self.stored, "answers": dict(answers)}}
+        return {METADATA_KEY: {"continuation": self.stored_form, "answers": dict(answers)}}
 
 
-def make_refused_error(surface: Surface, action: str, error: CodeModeProtocolError) -> UserError:
+def make_refused_pause_error(surface: Surface, action: str, error: CodeModeProtocolError) -> UserError:
     """Return the error of a pause for which ``action`` is impossible."""
     message = f"This paused {surface.title} call cannot {action}"
     hint = "a pause resumes only in its own conversation (conversation_id)"
@@ -110,7 +110,7 @@ def _add_outer_call(continuation: dict[str, Any], call: ToolCallPart, program_id
     return {"continuation": continuation, "call": stored_call}
 
 
-def _read_outer_call(stored: Mapping[str, Any], surface: Surface) -> ToolCallPart | None:
+def _parse_outer_call(stored: Mapping[str, Any], surface: Surface) -> ToolCallPart | None:
     call: Any = stored.get("call")
     if call is None:
         return None
@@ -149,21 +149,21 @@ def make_pause_metadata(interrupt: Interrupt, call: ToolCallPart | None = None) 
         for request, call in zip(interrupt.requests, list_waiting_calls(interrupt), strict=True)
     ]
     is_other = call is not None and call.tool_call_id != interrupt.outer_tool_call_id
-    stored = Pause(interrupt, call, is_other).stored if call is not None else dict(interrupt.continuation)
+    stored = Pause(interrupt, call, is_other).stored_form if call is not None else dict(interrupt.continuation)
     return {METADATA_KEY: {"continuation": stored, "requests": requests}}
 
 
-def is_waiting_id(tool_call_id: str) -> bool:
+def is_waiting_call_id(tool_call_id: str) -> bool:
     """Return whether this is the id of a pending nested call."""
     return Interrupt.find_outer_id(tool_call_id) is not None
 
 
 def list_waiting_calls(interrupt: Interrupt) -> list[ToolCallPart]:
     """Return the pending nested calls as tool calls."""
-    return [_to_tool_call(request) for request in interrupt.requests]
+    return [_request_to_tool_call(request) for request in interrupt.requests]
 
 
-def _to_tool_call(request: PendingRequest) -> ToolCallPart:
+def _request_to_tool_call(request: PendingRequest) -> ToolCallPart:
     arguments = request.payload.get("args", request.input)
     name = request.payload.get(TOOL_NAME_KEY, request.tool_name)
     return ToolCallPart(name, arguments or {}, tool_call_id=request.interrupt_id)
@@ -182,11 +182,11 @@ async def expand_pauses(
             expanded.approvals.append(approval)
             continue
         del expanded.metadata[approval.tool_call_id]
-        pause = await Pause.open(pause_data["continuation"], surface, ctx.conversation_id)
+        pause = await Pause.verify_and_open(pause_data["continuation"], surface, ctx.conversation_id)
         pauses.append(pause)
         for request in pause.interrupt.requests:
             calls = expanded.calls if request.payload["kind"] == CALL_KIND else expanded.approvals
-            calls.append(_to_tool_call(request))
+            calls.append(_request_to_tool_call(request))
             if request.payload.get("metadata"):
                 expanded.metadata[request.interrupt_id] = request.payload["metadata"]
             if request.payload["kind"] == PendingRequest.UNKNOWN_OUTCOME:
@@ -311,7 +311,7 @@ class PauseCache:
 
     def put(self, pause: Pause) -> None:
         """Store a pause under each of its pending calls."""
-        stored = pause.stored
+        stored = pause.stored_form
         size = sum(map(len, pause.interrupt.continuation["body"]))
         with self._lock:
             for request in pause.interrupt.requests:
@@ -334,11 +334,11 @@ class PauseCache:
 
 def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None:
     """Add pending calls and sealed continuations to the response with the outer calls, in place."""
-    index = _last_response_index(messages)
+    index = _find_last_response_index(messages)
     if index is None:
         return
     response = cast("ModelResponse", messages[index])
-    continuations = {pause.outer_id: pause.stored for pause in pauses}
+    continuations = {pause.outer_call_id: pause.stored_form for pause in pauses}
     waiting_parts = [call for pause in pauses for call in list_waiting_calls(pause.interrupt)]
     messages[index] = replace(
         response,
@@ -355,7 +355,7 @@ async def restore_pauses(
     Raises `UserError` for an invalid continuation, and for a paused outer call without its continuation.
     """
     messages = ctx.messages
-    index = _last_response_index(messages)
+    index = _find_last_response_index(messages)
     pauses: list[Pause] = []
     if index is not None:
         response = cast("ModelResponse", messages[index])
@@ -374,7 +374,10 @@ async def restore_pauses(
         open_continuations = [
             tool_call_id for outer_id, tool_call_id in continuations.items() if outer_id not in returned_ids
         ]
-        pauses = [await Pause.open(tool_call_id, surface, ctx.conversation_id) for tool_call_id in open_continuations]
+        pauses = [
+            await Pause.verify_and_open(tool_call_id, surface, ctx.conversation_id)
+            for tool_call_id in open_continuations
+        ]
         messages[index] = _restore_outer_calls(response, pauses)
     remove_pauses(messages)
     return pauses
@@ -415,7 +418,7 @@ def find_client_results(messages: list[ModelMessage], pauses: Iterable[Pause]) -
     return {part.tool_call_id: part.content for part in returns}
 
 
-def _last_response_index(messages: list[ModelMessage]) -> int | None:
+def _find_last_response_index(messages: list[ModelMessage]) -> int | None:
     indexes = (index for index in range(len(messages) - 1, -1, -1) if isinstance(messages[index], ModelResponse))
     return next(indexes, None)
 
@@ -433,7 +436,9 @@ def _find_continuations(
     call_ids = {*present_ids, *outer_id_by_waiting_id.values()}
     # A client may have merged the metadata of several responses: match by ids.
     stored = [
-        _mapping((stored.metadata or {}).get(METADATA_KEY)) for stored in messages if isinstance(stored, ModelResponse)
+        _as_mapping((stored.metadata or {}).get(METADATA_KEY))
+        for stored in messages
+        if isinstance(stored, ModelResponse)
     ]
     continuations = {
         outer: stored
@@ -445,16 +450,16 @@ def _find_continuations(
     for waiting_id, program_id in outer_id_by_waiting_id.items():
         continuation = pause_cache.get(waiting_id)
         if program_id not in program_ids and continuation is not None:
-            continuations[_find_waiting_call_id(continuation, program_id)] = dict(continuation)
+            continuations[_find_outer_call_id(continuation, program_id)] = dict(continuation)
     return continuations
 
 
-def _find_waiting_call_id(stored: Mapping[str, Any], program_id: str) -> str:
+def _find_outer_call_id(stored: Mapping[str, Any], program_id: str) -> str:
     """Return the id of the outer call of a stored pause."""
     return stored["call"]["id"] if "call" in stored else program_id
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _as_mapping(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -463,12 +468,12 @@ def _restore_outer_calls(response: ModelResponse, pauses: Iterable[Pause]) -> Mo
     parts = list(response.parts)
     tool_name_by_id = {part.tool_call_id: part.tool_name for part in parts if isinstance(part, ToolCallPart)}
     for pause in pauses:
-        if pause.outer_id not in tool_name_by_id:
+        if pause.outer_call_id not in tool_name_by_id:
             positions = (position for position, part in enumerate(parts) if _is_waiting_call_of(part, pause.program_id))
             parts.insert(next(positions, len(parts)), pause.outer_call)
-        elif pause.is_other_call and tool_name_by_id[pause.outer_id] != pause.outer_call.tool_name:
+        elif pause.is_other_call and tool_name_by_id[pause.outer_call_id] != pause.outer_call.tool_name:
             # Answers approve the outer call, so it must be the one that waits.
-            raise UserError(f"The call {pause.outer_id!r} is not the one that waits for the paused program.")
+            raise UserError(f"The call {pause.outer_call_id!r} is not the one that waits for the paused program.")
     return replace(response, parts=parts)
 
 
@@ -489,7 +494,7 @@ def _without_waiting_calls(messages: list[ModelMessage]) -> Iterator[ModelMessag
             parts_to_keep = [
                 part
                 for part in message.parts
-                if not (isinstance(part, ToolReturnPart) and is_waiting_id(part.tool_call_id))
+                if not (isinstance(part, ToolReturnPart) and is_waiting_call_id(part.tool_call_id))
             ]
             if len(parts_to_keep) == len(message.parts):
                 yield message
@@ -499,5 +504,7 @@ def _without_waiting_calls(messages: list[ModelMessage]) -> Iterator[ModelMessag
 
 def _parts_without_waiting_calls(response: ModelResponse) -> list[ModelResponsePart]:
     return [
-        part for part in response.parts if not (isinstance(part, ToolCallPart) and is_waiting_id(part.tool_call_id))
+        part
+        for part in response.parts
+        if not (isinstance(part, ToolCallPart) and is_waiting_call_id(part.tool_call_id))
     ]

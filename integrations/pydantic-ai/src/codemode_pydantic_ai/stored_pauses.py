@@ -40,7 +40,7 @@ from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPa
 
 from .conversion import get_annotations
 from .nested import CALL_KIND
-from .pauses import METADATA_KEY, Pause, is_waiting_id
+from .pauses import METADATA_KEY, Pause, is_waiting_call_id
 from .surface_capability import SurfaceCapability
 from .surface_toolset import SurfaceToolsetTool
 from .surfaces import MAX_AGE_MS, Surface
@@ -74,7 +74,7 @@ async def collect_requests(
     """Return the requests of a paused run. Raises `UserError` for a program's pause that cannot be opened."""
     response = next(item for item in reversed(messages) if isinstance(item, ModelResponse))
     stored_by_id = cast("dict[str, Any]", (response.metadata or {}).get(METADATA_KEY) or {})
-    pauses = [await Pause.open(item, surface, conversation_id) for item in stored_by_id.values()]
+    pauses = [await Pause.verify_and_open(item, surface, conversation_id) for item in stored_by_id.values()]
     source, first_lines = AgentRecords.join_programs([item.js for item in pauses])
     inner_requests = {
         item.interrupt_id: (item, first_line)
@@ -92,7 +92,7 @@ async def collect_requests(
     key = hashlib.sha256(json.dumps(key_fields, sort_keys=True).encode()).hexdigest()
     requests: list[PendingRequest] = []
     calls: dict[str, str] = {}
-    for call, kind in _list_waiting_calls(output):
+    for call, kind in _iter_waiting_calls_with_kinds(output):
         if METADATA_KEY in output.metadata.get(call.tool_call_id, {}):
             raise UserError(
                 f"The programs of {call.tool_name!r} cannot be stored: give the agent the capability instead."
@@ -107,19 +107,19 @@ async def collect_requests(
         requests=tuple(requests),
         calls=calls,
         source=source,
-        outer_call=pauses[0].outer_call if pauses else _first_call(output),
+        outer_call=pauses[0].outer_call if pauses else _find_first_waiting_call(output),
         expires_at_ms=min((item["expiresAtMs"] for item in auth_fields), default=None),
     )
 
 
-def _first_call(output: DeferredToolRequests) -> ToolCallPart:
-    return next(call for call, _ in _list_waiting_calls(output))
+def _find_first_waiting_call(output: DeferredToolRequests) -> ToolCallPart:
+    return next(call for call, _ in _iter_waiting_calls_with_kinds(output))
 
 
-def _list_waiting_calls(output: DeferredToolRequests) -> Iterable[tuple[ToolCallPart, str]]:
+def _iter_waiting_calls_with_kinds(output: DeferredToolRequests) -> Iterable[tuple[ToolCallPart, str]]:
     for call in output.approvals:
         is_unknown = output.metadata.get(call.tool_call_id, {}).get("unknown_outcome") is True
-        is_ours = is_waiting_id(call.tool_call_id)
+        is_ours = is_waiting_call_id(call.tool_call_id)
         yield call, PendingRequest.UNKNOWN_OUTCOME if is_unknown and is_ours else PendingRequest.APPROVAL
     for call in output.calls:
         yield call, CALL_KIND
@@ -167,15 +167,15 @@ def make_deferred_results(
             continue
         call_id, answer = calls[request.interrupt_id], answers[request.interrupt_id]
         if request.kind == PendingRequest.APPROVAL:
-            results.approvals[call_id] = _to_approval(request, answer)
+            results.approvals[call_id] = _to_approval_result(request, answer)
         elif request.kind == PendingRequest.UNKNOWN_OUTCOME:
-            _add_outcome(results, call_id, answer)
+            _add_outcome_answer(results, call_id, answer)
         else:
             results.calls[call_id] = _to_tool_result(answer)
     return results
 
 
-def _to_approval(request: StoredRequest, answer: Mapping[str, Any]) -> ToolApproved | ToolDenied:
+def _to_approval_result(request: StoredRequest, answer: Mapping[str, Any]) -> ToolApproved | ToolDenied:
     if answer.get("approved") is not True:
         reason = answer.get("reason")
         return ToolDenied(reason) if reason else ToolDenied()
@@ -185,7 +185,7 @@ def _to_approval(request: StoredRequest, answer: Mapping[str, Any]) -> ToolAppro
     return ToolApproved() if same_json(edited, request.input) else ToolApproved(override_args=edited)
 
 
-def _add_outcome(results: DeferredToolResults, call_id: str, answer: Mapping[str, Any]) -> None:
+def _add_outcome_answer(results: DeferredToolResults, call_id: str, answer: Mapping[str, Any]) -> None:
     if "value" in answer:
         results.calls[call_id] = _to_tool_result(answer["value"])
     elif "error" in answer:
@@ -234,7 +234,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
     ) -> None:
         record_options: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._agent = agent
-        self._surface = _find_surface(agent)
+        self._surface = _require_surface(agent)
         continuation_options = self._surface.settings.continuation
         self._records = AgentRecords(
             store, framework=_RECORD_OWNER, tenant=tenant, signed_with=continuation_options, **record_options
@@ -267,7 +267,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
         """
         record_tenant = self._records.resolve_tenant(tenant)
         observer = _RunObserver()
-        result = await self._run(observer, user_prompt, **settings)
+        result = await self._run_agent(observer, user_prompt, **settings)
         if not isinstance(result.output, DeferredToolRequests):
             return StoredRun(result, None)
         pause = await self._make_stored_pause(result, observer.tools)
@@ -295,14 +295,16 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
                 return run.outcome
             observer = _RunObserver(run)
             try:
-                result = await self._run(observer, message_history=messages, deferred_tool_results=results, **settings)
+                result = await self._run_agent(
+                    observer, message_history=messages, deferred_tool_results=results, **settings
+                )
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is raised again
                 raise _to_store_error(error, run)  # noqa: B904 - the same error or its cause
             return await self._finish_run(record, result, observer, run)
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
 
-    async def _run(
+    async def _run_agent(
         self, observer: _RunObserver, user_prompt: Any = None, **settings: Any
     ) -> AgentRunResult[OutputDataT]:
         capabilities = [*(settings.pop("capabilities", None) or ()), observer]
@@ -337,14 +339,14 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
                 "calls": dict(pause_requests.calls),
             },
             key=pause_requests.key,
-            expires_at_ms=pause_requests.expires_at_ms or self._default_expiry_ms(),
+            expires_at_ms=pause_requests.expires_at_ms or self._compute_default_expiry_ms(),
             tool=pause_requests.outer_call.tool_name,
             outer_tool_call_id=pause_requests.outer_call.tool_call_id,
             tool_forms={name: make_tool_form(tools[name]) for name in sorted(names & tools.keys())},
             source=pause_requests.source,
         )
 
-    def _default_expiry_ms(self) -> int:
+    def _compute_default_expiry_ms(self) -> int:
         max_age_ms = self.options.continuation.max_age_ms
         return int(time.time() * 1000) + (MAX_AGE_MS if max_age_ms is None else max_age_ms)
 
@@ -401,15 +403,15 @@ class _RunObserver(AbstractCapability[Any]):
         return result
 
 
-def _find_surface(agent: AbstractAgent[Any, Any]) -> Surface:
+def _require_surface(agent: AbstractAgent[Any, Any]) -> Surface:
     surfaces: list[Surface] = []
 
-    def visit(capability: AbstractCapability[Any]) -> None:
+    def collect_surface(capability: AbstractCapability[Any]) -> None:
         surface = capability.surface if isinstance(capability, SurfaceCapability) else None
         if surface is not None:
             surfaces.append(surface)
 
-    agent.root_capability.apply(visit)
+    agent.root_capability.apply(collect_surface)
     if not surfaces:
         examples = "capabilities=[CodeMode(...)], CodeCall(...) or ExecWait(...)"
         raise ValueError(f"the agent has no codemode capability: give it {examples}")

@@ -27,14 +27,14 @@ from pydantic_graph import End
 from codemode import WorkerPool
 
 from .nested import require_outside_workflow
-from .outer_call import RunState
+from .outer_call import AgentRunState
 from .pauses import (
     Pause,
     PauseCache,
     collect_answers,
     expand_pauses,
     find_client_results,
-    is_waiting_id,
+    is_waiting_call_id,
     list_waiting_calls,
     record_pauses,
     remove_pauses,
@@ -57,7 +57,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
     pool: WorkerPool | None = None
     _surface: Surface | None = field(default=None, init=False, repr=False)
     _pause_cache: PauseCache = field(default_factory=PauseCache, init=False, repr=False)
-    _run: RunState = field(default_factory=RunState, init=False, repr=False)
+    _run: AgentRunState = field(default_factory=AgentRunState, init=False, repr=False)
 
     def __new__(cls, *args: Any, **_kwargs: Any) -> Self:
         """Reject a class as capability: the framework would call it with the context of each run."""
@@ -99,7 +99,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         if self._surface is not None:
             require_outside_workflow()
         copied = copy(self)
-        vars(copied)["_run"] = RunState()
+        vars(copied)["_run"] = AgentRunState()
         return copied
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT] | None:
@@ -156,7 +156,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         """Emit pending nested calls and their results as events of their own."""
         async for event in stream:
             if self._surface is not None and isinstance(event, DeferredToolRequestsEvent):
-                for pause_event in await self._pause_events(event, ctx):
+                for pause_event in await self._make_pause_events(event, ctx):
                     yield pause_event
                 continue
             if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed_call_ids:
@@ -165,7 +165,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
                 yield replace(event, args_valid=None)
                 continue
             if isinstance(event, FunctionToolResultEvent):
-                for settled_event in self._make_result_events(event.part.tool_call_id):
+                for settled_event in self._take_result_events(event.part.tool_call_id):
                     yield settled_event
             yield event
 
@@ -182,9 +182,10 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
             metadata=dict(deferred_results.metadata),
         )
         for pause in pauses:
-            await self._approve_resume(ctx, pause, results)
+            await self._approve_or_end_outer_call(ctx, pause, results)
         unknown_id = next(
-            (tool_call_id for tool_call_id in [*results.approvals, *results.calls] if is_waiting_id(tool_call_id)), None
+            (tool_call_id for tool_call_id in [*results.approvals, *results.calls] if is_waiting_call_id(tool_call_id)),
+            None,
         )
         if unknown_id is not None:
             raise UserError(
@@ -193,26 +194,28 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
             )
         return results if pauses else None
 
-    async def _approve_resume(self, ctx: RunContext[AgentDepsT], pause: Pause, results: DeferredToolResults) -> None:
+    async def _approve_or_end_outer_call(
+        self, ctx: RunContext[AgentDepsT], pause: Pause, results: DeferredToolResults
+    ) -> None:
         answers = collect_answers(pause, results)
         for request in pause.interrupt.requests:
             self._run.displayed_call_ids.add(request.interrupt_id)
             results.approvals.pop(request.interrupt_id, None)
             results.calls.pop(request.interrupt_id, None)
             results.metadata.pop(request.interrupt_id, None)
-        outer_result = results.approvals.get(pause.outer_id)
+        outer_result = results.approvals.get(pause.outer_call_id)
         if outer_result is False or isinstance(outer_result, ToolDenied):
-            await pause.close(self._active_surface, ctx)
+            await pause.end_program(self._active_surface, ctx)
             return
-        self._run.resumed_call_ids.add(pause.outer_id)
-        results.approvals[pause.outer_id] = ToolApproved()
-        results.metadata[pause.outer_id] = pause.make_resume_metadata(answers)
+        self._run.resumed_call_ids.add(pause.outer_call_id)
+        results.approvals[pause.outer_call_id] = ToolApproved()
+        results.metadata[pause.outer_call_id] = pause.make_resume_metadata(answers)
 
-    async def _pause_events(
+    async def _make_pause_events(
         self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
         requests, pauses = await expand_pauses(event.requests, self._active_surface, ctx)
-        settled = [event for pause in pauses for event in self._make_result_events(pause.outer_id)]
+        settled = [event for pause in pauses for event in self._take_result_events(pause.outer_call_id)]
         waiting = [call for pause in pauses for call in list_waiting_calls(pause.interrupt)]
         new_calls = [call for call in waiting if call.tool_call_id not in self._run.displayed_call_ids]
         self._run.displayed_call_ids.update(call.tool_call_id for call in new_calls)
@@ -223,7 +226,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         call_events = [FunctionToolCallEvent(call, args_valid=True) for call in new_calls]
         return [*settled, *part_events, *call_events, replace(event, requests=requests)]
 
-    def _make_result_events(self, outer_id: str) -> list[AgentStreamEvent]:
+    def _take_result_events(self, outer_id: str) -> list[AgentStreamEvent]:
         settled = self._run.settled_results.pop(outer_id, {})
         in_order = sorted(settled, key=lambda waiting_id: (len(waiting_id), waiting_id))
         return [FunctionToolResultEvent(settled[waiting_id]) for waiting_id in in_order]

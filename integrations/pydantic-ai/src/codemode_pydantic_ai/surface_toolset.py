@@ -17,9 +17,9 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, 
 from codemode import WorkerPool
 from codemode.plugins import ToolSelection
 
-from .conversion import stays_native
+from .conversion import is_model_only
 from .nested import require_outside_workflow
-from .outer_call import OuterCall, RunState
+from .outer_call import AgentRunState, OuterCall
 from .surfaces import (
     MAX_RETRIES,
     AgentToolSelection,
@@ -27,7 +27,7 @@ from .surfaces import (
     Surface,
     SurfaceTool,
     ToolSelector,
-    check_options,
+    require_valid_options,
 )
 
 
@@ -36,25 +36,29 @@ def to_toolset(tools: Any) -> AbstractToolset[Any]:
     if isinstance(tools, AbstractToolset):
         return cast("AbstractToolset[Any]", tools)
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-        raise ValueError(f"tools must be a toolset, or a list of tools and functions, got {_type_name(tools)}")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"tools must be a toolset, or a list of tools and functions, got {_get_type_name(tools)}"
+        )
     tools_list = list(cast("Iterable[Any]", tools))
     for tool in tools_list:
         if isinstance(tool, AbstractToolset):
-            raise ValueError(f"{_type_name(tool)} is no tool: give a toolset alone, several as CombinedToolset([...])")  # noqa: TRY004
+            raise ValueError(  # noqa: TRY004
+                f"{_get_type_name(tool)} is no tool: give a toolset alone, several as CombinedToolset([...])"
+            )
         if callable(tool) and not isinstance(tool, Tool):
             ToolSelection.refuse_framework_tool(tool)
         if not isinstance(tool, Tool) and not hasattr(tool, "__name__"):
-            raise ValueError(f"tools must be pydantic_ai.Tool objects and functions, got {_type_name(tool)}")
+            raise ValueError(f"tools must be pydantic_ai.Tool objects and functions, got {_get_type_name(tool)}")
     return FunctionToolset(tools_list)
 
 
 def require_toolset(value: Any) -> None:
     """Raise `ValueError` unless the value is a toolset."""
     if not isinstance(value, AbstractToolset):
-        raise ValueError(f"expected a toolset, such as FunctionToolset([...]), got {_type_name(value)}")  # noqa: TRY004
+        raise ValueError(f"expected a toolset, such as FunctionToolset([...]), got {_get_type_name(value)}")  # noqa: TRY004
 
 
-def _type_name(value: Any) -> str:
+def _get_type_name(value: Any) -> str:
     return type(value).__name__
 
 
@@ -65,7 +69,7 @@ _FRAMEWORK_PACKAGES = ("pydantic_ai", "codemode_pydantic_ai")
 _HOOKS_MODULE = "pydantic_ai.capabilities.hooks"
 
 
-def hide_changed_functions(
+def hide_functions_if_results_change(
     tools: Mapping[str, ToolsetTool[Any]], toolset: AbstractToolset[Any], capability: AbstractCapability[Any] | None
 ) -> Mapping[str, ToolsetTool[Any]]:
     """Return the tools, without their functions if a custom toolset or a hook may change their results."""
@@ -103,7 +107,7 @@ def _has_custom_wrapper(toolset: AbstractToolset[Any]) -> bool:
 def _has_result_hooks(capability: AbstractCapability[Any] | None) -> bool:
     results: list[bool] = []
 
-    def visit(current: AbstractCapability[Any]) -> None:
+    def collect_result_hooks(current: AbstractCapability[Any]) -> None:
         methods = [cast("Any", getattr(type(current), name, None)) for name in _RESULT_HOOKS]
         existing_methods = [method for method in methods if method is not None]
         results.append(
@@ -115,7 +119,7 @@ def _has_result_hooks(capability: AbstractCapability[Any] | None) -> bool:
         )
 
     if capability is not None:
-        capability.apply(visit)
+        capability.apply(collect_result_hooks)
     return any(results)
 
 
@@ -142,16 +146,16 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     pool: WorkerPool | None = None
     tools: ProgramToolSelector | None = None
     surface: Surface | None = field(default=None, repr=False)
-    run_state: RunState | None = field(default=None, repr=False)
+    run_state: AgentRunState | None = field(default=None, repr=False)
     covers_all_agent_tools: bool = field(default=False, repr=False)
-    _run_states: WeakValueDictionary[str, RunState] = field(
-        default_factory=WeakValueDictionary[str, RunState], repr=False
+    _run_states: WeakValueDictionary[str, AgentRunState] = field(
+        default_factory=WeakValueDictionary[str, AgentRunState], repr=False
     )
 
     def __post_init__(self) -> None:
         """Validate the options at creation."""
         require_toolset(self.wrapped)
-        check_options(self.keep, self.max_retries, self.tools)
+        require_valid_options(self.keep, self.max_retries, self.tools)
         if self.surface is None:
             self.surface = self._make_surface()
 
@@ -166,7 +170,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
         """Return a copy with its own state for this run."""
         return dataclasses.replace(
-            self, wrapped=await self.wrapped.for_run(ctx), run_state=self.run_state or RunState()
+            self, wrapped=await self.wrapped.for_run(ctx), run_state=self.run_state or AgentRunState()
         )
 
     async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
@@ -178,7 +182,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
             return tools
         require_outside_workflow()
         model_tools = await surface.build_tools(
-            hide_changed_functions(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
+            hide_functions_if_results_change(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
         )
         reserved_name = next((name for name in direct_names if surface.is_reserved_name(name)), None)
         if reserved_name is not None:
@@ -198,13 +202,13 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
     ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
         """Return the names of direct tools, and the program tools; a tool may be both."""
-        selection, run = AgentToolSelection(self.tools, self.keep), self._get_run_state(ctx)
+        selection, run = AgentToolSelection(self.tools, self.keep), self._get_or_create_run_state(ctx)
         if not run.are_names_checked:
-            selection.require_in(self.wrapped, tools)
+            selection.require_names_in_toolset(self.wrapped, tools)
             run.are_names_checked = True
         direct_names, program_tools = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
         for name, tool in tools.items():
-            is_direct_only = stays_native(tool.tool_def, ctx)
+            is_direct_only = is_model_only(tool.tool_def, ctx)
             availability = (
                 AgentToolSelection.ONLY_DIRECTLY
                 if is_direct_only
@@ -245,7 +249,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
     ) -> Any:
         """Run a program, resume a paused one, or call a direct tool."""
-        run = self._get_run_state(ctx)
+        run = self._get_or_create_run_state(ctx)
         surface = self._active_surface
         if not isinstance(tool, SurfaceToolsetTool) or tool.surface is not surface:
             async with run.scheduler.acquire(is_sequential=tool.tool_def.sequential):
@@ -259,7 +263,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         finally:
             reservation.release()
 
-    def _get_run_state(self, ctx: RunContext[AgentDepsT]) -> RunState:
+    def _get_or_create_run_state(self, ctx: RunContext[AgentDepsT]) -> AgentRunState:
         if self.run_state is not None:
             return self.run_state
-        return RunState() if ctx.run_id is None else self._run_states.setdefault(ctx.run_id, RunState())
+        return AgentRunState() if ctx.run_id is None else self._run_states.setdefault(ctx.run_id, AgentRunState())

@@ -38,7 +38,7 @@ ProgramToolSelector: TypeAlias = ToolSelector | Literal["all"]
 class AgentToolSelection(ToolSelection):
     """Which tools programs and the model call. Raises `ValueError` for an invalid selector."""
 
-    def require_in(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
+    def require_names_in_toolset(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
         """Raise `UserError` for a name that matches no tool of a toolset; ``there`` are those of this step."""
         try:
             self.require_known({*there, *_list_tool_names(toolset)})
@@ -79,7 +79,7 @@ MAX_RETRIES = 3
 class SurfaceCall(Protocol):
     """One call of a surface tool by the model."""
 
-    def program_text(self, arguments: dict[str, Any]) -> str:
+    def get_program_text(self, arguments: dict[str, Any]) -> str:
         """Return the program in the arguments, or ""."""
         ...
 
@@ -96,7 +96,7 @@ class SurfaceCall(Protocol):
         ...
 
 
-class CallFactory(Protocol):
+class SurfaceCallFactory(Protocol):
     """Creates a `SurfaceCall`."""
 
     def __call__(self, *, is_durable: bool) -> SurfaceCall:
@@ -114,7 +114,7 @@ class SurfaceTool:
     kind: str
     definition: ToolDefinition
     validator: Any
-    new_call: CallFactory
+    new_call: SurfaceCallFactory
     makes_calls: bool = True
 
 
@@ -150,7 +150,7 @@ class Surface(Protocol):
         ...
 
 
-def make_options(
+def make_agent_options(
     options: CodeModeOptions, pool: WorkerPool | None, *, has_clock: bool = True, store: StoreLike | None = None
 ) -> CodeModeOptions:
     """Return options with an agent's defaults. Continuations may leave the process, so they are sealed."""
@@ -167,12 +167,12 @@ def reject_approval_callback(options: CodeModeOptions) -> None:
         )
 
 
-def code_argument_metadata(name: str, language: str = "javascript") -> dict[str, str]:
+def make_code_argument_metadata(name: str, language: str = "javascript") -> dict[str, str]:
     """Return tool metadata that names the argument with the program, for tracing and UIs."""
     return {"code_arg_name": name, "code_arg_language": language}
 
 
-def check_options(keep: Any, max_retries: int, tools: Any = None) -> None:
+def require_valid_options(keep: Any, max_retries: int, tools: Any = None) -> None:
     """Raise `ValueError` for invalid selectors or retries."""
     AgentToolSelection(tools, keep)
     if type(max_retries) is not int or max_retries < 0:

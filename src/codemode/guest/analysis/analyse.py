@@ -50,7 +50,7 @@ MODULE_NAMES = (
 FUNCTION_BODY, FUNCTION_BODY_WITH_NAMES, MODULE = range(3)
 
 
-class ExtraChecks:
+class LocaleAndFreeNameChecks:
     """Extra walks through a program's tree, for texts that contain certain words."""
 
     def __init__(self, locale_calls: Any, free_names: Any) -> None:
@@ -78,26 +78,26 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
     Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` names its use
     (`program_ending`), and ``"repairs"`` lists the repairs of the text and those at its end.
     Attributes of the analyser: ``repair_program(text, deadline_ms, analysis)`` returns the intended program, where
-    ``analysis`` finds that the text is no program (`program_repair`). ``restore_places(analysis, repair, text)``
+    ``analysis`` finds that the text is no program (`program_repair`). ``restore_locations(analysis, repair, text)``
     returns the places in the unrepaired text. ``chain_repairs(first, second)`` makes one repair of two.
-    ``correct_place(line, text, deadline_ms, rows)`` is `read_places.ReadPlaceCorrector.correct_line`.
+    ``correct_error_location(line, text, deadline_ms, rows)`` corrects the place of an error (`read_places`).
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
-    package = __package__ or _create_package()
+    package = __package__ or _register_package()
     modules_by_name: dict[str, Any] = {name: import_module(f"{package}.{name}") for name in MODULE_NAMES}
     parse = modules_by_name["parse"]
     parser = parse.load_parser(site_paths)
     symbols = parse.map_symbols_by_kind(parser)
-    walk = modules_by_name["collecting"].FactWalk(symbols, modules_by_name)
-    module_analysis = modules_by_name["module_analysis"].ModuleAnalysis(modules_by_name, symbols)
-    read_places = modules_by_name["read_places"].ReadPlaceCorrector(symbols, modules_by_name)
-    extra_checks = ExtraChecks(
+    walk = modules_by_name["collecting"].WalkListenerFactory(symbols, modules_by_name)
+    module_analysis = modules_by_name["module_analysis"].ModuleAnalyser(modules_by_name, symbols)
+    read_places = modules_by_name["read_places"].ErrorLocationCorrector(symbols, modules_by_name)
+    extra_checks = LocaleAndFreeNameChecks(
         modules_by_name["locale_calls"].LocaleCallCheck(symbols, modules_by_name),
-        modules_by_name["free_names"].FreeNames(symbols, modules_by_name),
+        modules_by_name["free_names"].FreeNameFinder(symbols, modules_by_name),
     )
     now = clock or import_module("time").thread_time
 
-    def parse_within(deadline_ms: int) -> Callable[[bytes], Tree | None]:
+    def make_deadline_parser(deadline_ms: int) -> Callable[[bytes], Tree | None]:
         return partial(parse.parse, parser, end=now() + deadline_ms / 1000, clock=now)
 
     def repair_program(text: str, deadline_ms: int, analysis: dict[str, Any]) -> Any:
@@ -105,19 +105,21 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
         names_node = "module.exports" in text or "require.main" in text
         if facts is not None and not (facts.get("modules") or names_node or repair.may_need_repair(text)):
             return None  # most programs are what was meant
-        return _repair_program(modules_by_name, text, parse_within(deadline_ms), analysis)
+        return _repair_exports_or_text(modules_by_name, text, make_deadline_parser(deadline_ms), analysis)
 
-    def correct_place(line: str, text: str, deadline_ms: int, rows: list[list[int]] | None = None) -> str:
-        return read_places.correct_line(line, text, parse_within(deadline_ms), rows)
+    def correct_error_location(line: str, text: str, deadline_ms: int, rows: list[list[int]] | None = None) -> str:
+        return read_places.correct_error_location(line, text, make_deadline_parser(deadline_ms), rows)
 
     def analyse(text: str, deadline_ms: int, surface: int = FUNCTION_BODY, is_warm_up: bool = False) -> dict[str, Any]:
         if modules_by_name["program_repair"].is_json(text):
             data = text.encode()
             at = len(data) - len(data.lstrip())
             return {
-                "problems": modules_by_name["source_positions"].add_places(data, [{"message": JSON_MESSAGE, "at": at}])
+                "problems": modules_by_name["source_positions"].add_locations(
+                    data, [{"message": JSON_MESSAGE, "at": at}]
+                )
             }
-        parse_in_time = parse_within(deadline_ms)
+        parse_in_time = make_deadline_parser(deadline_ms)
         if surface == MODULE:
             return module_analysis.analyse(text, parse_in_time, is_warm_up=is_warm_up)
         return _analyse_function_body(
@@ -130,13 +132,13 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
             is_warm_up=is_warm_up,
         )
 
-    walk.prepare()
-    module_analysis.prepare()
+    walk.prepare_first_listeners()
+    module_analysis.prepare_first_listeners()
     repair = modules_by_name["program_repair"]
     attributes = {
-        "correct_place": correct_place,
+        "correct_error_location": correct_error_location,
         "repair_program": repair_program,
-        "restore_places": repair.restore_places,
+        "restore_locations": repair.restore_locations,
         "chain_repairs": repair.chain_repairs,
     }
     vars(analyse).update(attributes)
@@ -146,37 +148,37 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
 def _analyse_function_body(
     modules: dict[str, Any],
     walk: Any,
-    extra_checks: ExtraChecks,
+    extra_checks: LocaleAndFreeNameChecks,
     text: str,
     parse: Callable[[bytes], Tree | None],
     *,
     wants_names: bool,
     is_warm_up: bool,
 ) -> dict[str, Any]:
-    data, edits, placed = text.encode(), modules["edits"], modules["source_positions"].add_places
+    data, edits, placed = text.encode(), modules["edits"], modules["source_positions"].add_locations
     tree = parse(data)
     if tree is None:
         return {"js": text, "facts": None}
-    tree, arguments = modules["reparsing"].reparse(data, tree, parse)
+    tree, arguments = modules["reparsing"].reparse_misread_types(data, tree, parse)
     listeners = walk.take_listeners(data, wants_names, is_warm_up)
     stripper = listeners.stripper
-    stripper.add_type_arguments(arguments)
+    stripper.blank_type_arguments(arguments)
     modules["parse"].walk_tree(tree, listeners.handlers)
     blanked = edits.blank_gaps(data, stripper.gaps)
     if tree.root_node.has_error and (at := modules["parse"].find_first_error(tree, data)) is not None:
         (place,) = placed(data, [{"at": at}])
-        return _unclear_result(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
+        return _make_unclear_result(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
     if problems_found := [*stripper.problems, *extra_checks.locale_calls.find_problems(tree, data)]:
         problems = [{"message": message, "at": at} for at, message in problems_found[:MAX_PROBLEMS]]
         return {"problems": placed(data, problems)}
-    facts = listeners.build_facts(partial(edits.blank_to_bytes, data, stripper.gaps))
+    facts = listeners.build_facts(partial(edits.blank_gaps_to_bytes, data, stripper.gaps))
     facts["modules"] = [use for use in facts["modules"] if not stripper.is_blanked(use["at"])]
-    if free_names := extra_checks.free_names.collect(tree, data, has_tools=not wants_names):
+    if free_names := extra_checks.free_names.find_free_names(tree, data, has_tools=not wants_names):
         facts["free"] = free_names
     utf16_length = modules["source_positions"].utf16_length
-    ending = modules["program_ending"].find_ending(tree, data)
+    ending = modules["program_ending"].find_function_body_ending(tree, data)
     if ending is not None and ending.blank_span is not None:
-        blanked = edits.blank_gaps(data, [*stripper.gaps, edits.Gap(*ending.blank_span)])
+        blanked = edits.blank_gaps(data, [*stripper.gaps, edits.BlankedGap(*ending.blank_span)])
     last = modules["last_expression"].find_last_expression(tree, data) if ending is None else ending.value_span
     if last is not None:
         facts["last"] = [utf16_length(data[:at]) for at in last]
@@ -192,7 +194,7 @@ def _analyse_function_body(
     }
 
 
-def _repair_program(
+def _repair_exports_or_text(
     modules: dict[str, Any], text: str, parse: Callable[[bytes], Tree | None], analysis: dict[str, Any]
 ) -> Any:
     repair, facts = modules["program_repair"], analysis.get("facts")
@@ -202,7 +204,7 @@ def _repair_program(
         tree = parse(text.encode()) if exports or may_be_node else None
         if tree is None:
             return None
-        last_at = modules["program_ending"].last_statement_offset(tree)
+        last_at = modules["program_ending"].find_last_statement_offset(tree)
         last_at = len(text.encode()[:last_at].decode())
         if exports:
             return repair.remove_exports(text, exports, last_at)
@@ -222,22 +224,22 @@ def _repair_program(
     def has_no_error(text: str) -> bool:
         return parse_cached(text) is not None
 
-    def node_at(text: str, at: int) -> str:
+    def get_node_kind_at(text: str, at: int) -> str:
         tree, byte = parse_cached(text), len(text[:at].encode())
         node = None if tree is None else tree.root_node.descendant_for_byte_range(byte, byte)
         return "" if node is None else node.type
 
-    return repair.repair_program(text, has_no_error, node_at)
+    return repair.repair_program(text, has_no_error, get_node_kind_at)
 
 
-def _unclear_result(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
+def _make_unclear_result(text: str, blanked: str, place: dict[str, Any], *, is_ambiguous: bool) -> dict[str, Any]:
     """Return text that was not understood unchanged: the engine decides whether it is JavaScript."""
     if blanked == text:
         return {"js": text, "facts": None}
     return {"js": text, "facts": None, "draft": {"js": blanked, "is_ambiguous": is_ambiguous, **place}}
 
 
-def _create_package() -> str:
+def _register_package() -> str:
     """Makes this file's folder importable when it was loaded by path, outside any package."""
     name = "codemode_source"
     package = type(sys)(name)

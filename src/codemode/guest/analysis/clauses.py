@@ -38,7 +38,7 @@ class Token:
 
     def decode_name(self) -> str | None:
         """The name that it says, escapes decoded; None when it says none."""
-        return decode_string(self.text[1:-1]) if self.kind == "string" else decode_word(self.text)
+        return decode_string_literal(self.text[1:-1]) if self.kind == "string" else decode_name_escapes(self.text)
 
 
 class Specifier:
@@ -55,12 +55,12 @@ class Specifier:
         self.exported, self.local, self.is_type, self.is_default = exported, local, is_type, is_default
         self.start, self.end = exported.start, end
 
-    def imported_name(self) -> str | None:
+    def get_imported_name(self) -> str | None:
         """The imported name, with escapes decoded; "default" or "*"."""
         return "default" if self.is_default else "*" if self.exported.text == "*" else self.exported.decode_name()
 
 
-class Clause:
+class ImportOrExportClause:
     """The clause between a statement's first word and its module, and the module's token.
 
     ``comma`` is a comma without a name behind it.
@@ -88,11 +88,11 @@ def tokenize(data: bytes, start: int, end: int) -> list[Token]:
     return tokens
 
 
-def read_clause(tokens: list[Token]) -> Clause:
+def parse_import_or_export_clause(tokens: list[Token]) -> ImportOrExportClause:
     """Read the tokens of an import, or of an export with names or `*`, without the statement's first word."""
     is_type = _is_type_only(tokens)
     specifiers: list[Specifier] = []
-    clause = Clause(specifiers, is_type=is_type)
+    clause = ImportOrExportClause(specifiers, is_type=is_type)
     at = 1 if is_type else 0
     while at < len(tokens) and clause.source is None:
         token = tokens[at]
@@ -150,7 +150,7 @@ def _parse_specifier(tokens: list[Token], end: int) -> Specifier:
     return specifier
 
 
-def decode_word(text: str) -> str | None:
+def decode_name_escapes(text: str) -> str | None:
     """A name without its escapes; None when one of them is no character."""
     try:
         return WORD_ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)), text) if "\\" in text else text
@@ -158,7 +158,7 @@ def decode_word(text: str) -> str | None:
         return None
 
 
-def decode_string(quoted_text: str, *, is_template: bool = False) -> str | None:
+def decode_string_literal(quoted_text: str, *, is_template: bool = False) -> str | None:
     """Return the content of a string literal in strict code; None for other text."""
     if is_template:
         quoted_text = quoted_text.replace("\r\n", "\n").replace("\r", "\n")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Facts = dict[str, Any]
 
 
-class Listeners:
+class WalkListeners:
     """Those who listen to the walk of one program, and who hears of which symbol of the grammar."""
 
     def __init__(self, handlers: dict[int, Any], stripper: TypeStripper, collector: Any, *name_listeners: Any) -> None:
@@ -34,13 +34,13 @@ class Listeners:
         text = code()
         places = names.find_names(text, self.stripper.skipped_nodes)
         uses: dict[str, list[int]] = {} if places is None else places
-        collector.add_identifiers(uses.get("tools", ()), uses.get("require", ()))
+        collector.add_tools_and_require_uses(uses.get("tools", ()), uses.get("require", ()))
         return {
             **collector.build_facts(),
-            "names": None if places is None else names.limit_places(places),
+            "names": None if places is None else names.limit_offsets_per_name(places),
             "loops": names.list_loops(),
-            "named_calls": named_calls.find_calls(text, uses.get("callTool", [])),
-            "definitions": named_calls.list_definitions(),
+            "named_calls": named_calls.find_named_calls(text, uses.get("callTool", [])),
+            "definitions": named_calls.list_requested_definitions(),
         }
 
     def set_program(self, data: bytes) -> None:
@@ -48,7 +48,7 @@ class Listeners:
         self.stripper.data = self._collector.data = data
 
 
-class FactWalk:
+class WalkListenerFactory:
     """Collects the facts of trees. ``symbols`` are the grammar's; ``parts`` are this folder's, by name.
 
     Each program has listeners of its own, so that nothing of one is in the next; those of the first are made ahead.
@@ -56,13 +56,13 @@ class FactWalk:
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parts = symbols, parts
-        self._prepared: dict[bool, Listeners] = {}
+        self._prepared: dict[bool, WalkListeners] = {}
 
-    def prepare(self) -> None:
+    def prepare_first_listeners(self) -> None:
         """Make what listens to the first program, whether its names are wanted or not."""
         self._prepared = {wants_names: self._create_listeners(wants_names) for wants_names in (False, True)}
 
-    def take_listeners(self, data: bytes, wants_names: bool, is_warm_up: bool = False) -> Listeners:
+    def take_listeners(self, data: bytes, wants_names: bool, is_warm_up: bool = False) -> WalkListeners:
         """Return those for one program. A rehearsal makes others ahead, in memory that it has written to itself."""
         listeners = self._prepared.pop(wants_names, None) or self._create_listeners(wants_names)
         if is_warm_up:
@@ -70,19 +70,21 @@ class FactWalk:
         listeners.set_program(data)
         return listeners
 
-    def _create_listeners(self, wants_names: bool) -> Listeners:
+    def _create_listeners(self, wants_names: bool) -> WalkListeners:
         parts, facts = self._parts, self._parts["facts"]
-        stripper = parts["strip_types"].TypeStripper(b"", parts["edits"].Gap)
+        stripper = parts["strip_types"].TypeStripper(b"", parts["edits"].BlankedGap)
         if not wants_names:
-            results = parts["result_reads"].ResultReads()
+            results = parts["result_reads"].ResultReadCollector()
             collector = facts.FactCollector(b"", result_reads=results)
-            return Listeners(self._merge_handlers(collector, results, stripper), stripper, collector)
-        names = parts["names"].NameCollector(parts["parse_ambiguities"].ParseAmbiguities(parts["edits"].blank_spans))
-        named_calls = parts["named_calls"].NamedCalls(facts.read_literal_arguments)
+            return WalkListeners(self._merge_handlers(collector, results, stripper), stripper, collector)
+        names = parts["names"].NameCollector(
+            parts["parse_ambiguities"].ParseAmbiguityFinder(parts["edits"].blank_spans)
+        )
+        named_calls = parts["named_calls"].NamedCallCollector(facts.read_first_string_and_arguments)
         collector = facts.FactCollector(b"", named_calls.on_named_call)
         table = self._merge_handlers(collector, named_calls, names, stripper)
-        return Listeners(table, stripper, collector, names, named_calls)
+        return WalkListeners(table, stripper, collector, names, named_calls)
 
     def _merge_handlers(self, *listeners: Any) -> dict[int, Any]:
-        tables = [listener.handlers() for listener in listeners]
+        tables = [listener.get_handlers_by_kind() for listener in listeners]
         return self._parts["parse"].map_handlers_by_symbol(self._symbols, tables)

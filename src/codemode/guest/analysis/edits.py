@@ -14,7 +14,7 @@ NO_HAZARD_BYTES: frozenset[int] = frozenset()
 NO_TOKEN = -1  # no token before or behind
 
 
-class Gap:
+class BlankedGap:
     """A part of the text between two tokens: ``start`` to ``end`` in bytes, blanked unless it is a comment.
 
     ``first`` and ``last`` are the characters that stand in place of the blank's own first and last. ``hazards`` are the
@@ -40,11 +40,11 @@ class Gap:
         return self.start, -self.end, not (self.first or self.last or self.hazards)
 
 
-def blank_gaps(data: bytes, gaps: list[Gap]) -> str:
+def blank_gaps(data: bytes, gaps: list[BlankedGap]) -> str:
     """``data`` (UTF-8) with every gap blanked; the rest keeps its lines, and columns in UTF-16 units."""
     if all(gap.is_comment for gap in gaps):
         return data.decode()
-    ordered_gaps = select_outermost(gaps)
+    ordered_gaps = select_outermost_gaps(gaps)
     _separate_statements(data, ordered_gaps)
     pieces: list[str] = []
     position = 0
@@ -55,7 +55,7 @@ def blank_gaps(data: bytes, gaps: list[Gap]) -> str:
     return "".join([*pieces, data[position:].decode()])
 
 
-def blank_to_bytes(data: bytes, gaps: list[Gap]) -> bytes:
+def blank_gaps_to_bytes(data: bytes, gaps: list[BlankedGap]) -> bytes:
     """``data`` (UTF-8) with every gap blank, byte for byte, but for the characters that stand in place of a blank's."""
     code = blank_spans(data, [(gap.start, gap.end) for gap in gaps])
     marked = [gap for gap in gaps if gap.first or gap.last]
@@ -80,16 +80,16 @@ def blank_spans(code: bytes, spans: list[tuple[int, int]]) -> bytes:
     return bytes(blanked)
 
 
-def select_outermost(gaps: list[Gap]) -> list[Gap]:
+def select_outermost_gaps(gaps: list[BlankedGap]) -> list[BlankedGap]:
     """The gaps in order, without those that lie inside another."""
-    outermost_gaps: list[Gap] = []
-    for gap in sorted(gaps, key=Gap.sort_key):
+    outermost_gaps: list[BlankedGap] = []
+    for gap in sorted(gaps, key=BlankedGap.sort_key):
         if not outermost_gaps or gap.start >= outermost_gaps[-1].end:
             outermost_gaps.append(gap)
     return outermost_gaps
 
 
-def _blank_gap(piece: bytes, gap: Gap) -> str:
+def _blank_gap(piece: bytes, gap: BlankedGap) -> str:
     if piece.isascii():
         blank = piece.translate(ASCII_BLANKS).decode()
     else:
@@ -98,10 +98,10 @@ def _blank_gap(piece: bytes, gap: Gap) -> str:
     return gap.first + blank[len(gap.first) : len(blank) - len(gap.last)] + gap.last
 
 
-def _separate_statements(data: bytes, gaps: list[Gap]) -> None:
+def _separate_statements(data: bytes, gaps: list[BlankedGap]) -> None:
     """Puts a `;` first in each gap around which two statements would otherwise become one."""
     before, position = NO_TOKEN, 0
-    for gap, after in zip(gaps, _next_tokens(data, gaps), strict=True):
+    for gap, after in zip(gaps, _find_next_tokens(data, gaps), strict=True):
         between = data[position : gap.start].rstrip(WHITE_SPACE)
         before = between[-1] if between else before
         if after in gap.hazards and before not in (NO_TOKEN, ord(";")) and not gap.first:
@@ -111,7 +111,7 @@ def _separate_statements(data: bytes, gaps: list[Gap]) -> None:
         position = gap.end
 
 
-def _next_tokens(data: bytes, gaps: list[Gap]) -> list[int]:
+def _find_next_tokens(data: bytes, gaps: list[BlankedGap]) -> list[int]:
     """For each gap the first byte behind it that is neither white space nor in another gap."""
     tokens: list[int] = []
     after, position = NO_TOKEN, len(data)

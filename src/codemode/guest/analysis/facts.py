@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from .parse import Handler
-    from .result_reads import ResultReads
+    from .result_reads import ResultReadCollector
 
 MAX_CALLS = 512
 MAX_MODULE_USES = 64
@@ -51,14 +51,14 @@ class FactCollector:
     """Collects one program's facts from its nodes; places are byte offsets under ``"at"``.
 
     ``on_call`` gets each call of a plain name and that name. With it the caller collects identifiers, and passes the
-    places of `tools` and `require` (`add_identifiers`). ``results`` gets each call of a tool.
+    places of `tools` and `require` (`add_tools_and_require_uses`). ``results`` gets each call of a tool.
     """
 
     def __init__(
         self,
         data: bytes,
         on_named_call: Callable[[Node, Node], None] | None = None,
-        result_reads: ResultReads | None = None,
+        result_reads: ResultReadCollector | None = None,
     ) -> None:
         self.data = data
         self._on_named_call = on_named_call
@@ -70,7 +70,7 @@ class FactCollector:
         self._is_shadowed = self._lists_tools = False
         self._literals_left = MAX_LITERALS
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             **dict.fromkeys(IDENTIFIERS if self._on_named_call is None else (), self._on_identifier),
@@ -84,7 +84,7 @@ class FactCollector:
     def build_facts(self) -> dict[str, Any]:
         """``{"calls": [{"name", "input", "at"}], "modules": [{"kind", "at"}], "shadowed": bool}``.
 
-        With them ``"lists": True`` and ``"reads"``, those of `result_reads.ResultReads`, where there are any.
+        With them ``"lists": True`` and ``"reads"``, those of `result_reads.ResultReadCollector`, where there are any.
 
         ``lists`` tells that the names on `tools` are read; ``shadowed`` that the name `tools` may mean something else
         somewhere; no call is a fact then. ``input`` is None without an argument, else what is known of it:
@@ -102,13 +102,13 @@ class FactCollector:
             found["reads"] = reads
         return {**found, "lists": True} if self._lists_tools else found
 
-    def add_identifiers(self, tools: Iterable[int], requires: Iterable[int]) -> None:
+    def add_tools_and_require_uses(self, tools: Iterable[int], requires: Iterable[int]) -> None:
         """Tell where the names `tools` and `require` stand."""
         for start in tools:
-            self._check_tools_use(start)
+            self._record_tools_use(start)
         self._require_uses.update(requires)
 
-    def _check_tools_use(self, start: int) -> None:
+    def _record_tools_use(self, start: int) -> None:
         following = self.data[start + 5 : start + 69].lstrip()
         if following.startswith(MEMBER_ACCESS):
             return
@@ -123,7 +123,7 @@ class FactCollector:
     def _on_identifier(self, node: Node) -> bool:
         start, end = node.start_byte, node.end_byte
         if end - start == 5 and self.data[start:end] == b"tools":
-            self._check_tools_use(start)
+            self._record_tools_use(start)
         elif end - start == 7 and self.data[start:end] == b"require":
             self._require_uses.add(start)
         return True
@@ -170,7 +170,7 @@ class FactCollector:
     def _describe_first_argument(self, arguments: Node | None) -> dict[str, Any] | None:
         if arguments is None or arguments.type != "arguments":  # a tagged template
             return {"type": "unknown"}
-        first = first_named_child(arguments)
+        first = find_first_named_child(arguments)
         if first is None:
             return None
         if first.type == "undefined":
@@ -182,7 +182,7 @@ class FactCollector:
 
     def _describe_literal(self, node: Node, depth: int) -> dict[str, Any]:
         self._literals_left -= 1
-        node = unwrap(node)
+        node = unwrap_parentheses_and_types(node)
         if self._literals_left < 0 or depth > MAX_LITERAL_DEPTH:
             return {"type": "unknown"}
         if node.type == "object":
@@ -209,7 +209,7 @@ class FactCollector:
         for child in node.children:
             if not child.is_named or child.type == "comment":
                 continue
-            name, value = read_entry(child)
+            name, value = read_object_entry(child)
             if name == "toJSON":  # decides by itself what is sent
                 return {"type": "unknown"}
             if name is None or name == "__proto__" or len(keys) >= MAX_KEYS:
@@ -219,22 +219,22 @@ class FactCollector:
         return {"type": "object", "keys": keys, "open": is_open}
 
 
-def read_literal_arguments(node: Node) -> tuple[str | None, list[Node]]:
+def read_first_string_and_arguments(node: Node) -> tuple[str | None, list[Node]]:
     """The literal text that is a call's first argument, and all of its arguments."""
     argument_list = node.child_by_field_name("arguments")
-    if argument_list is None or argument_list.type != "arguments" or first_named_child(argument_list) is None:
+    if argument_list is None or argument_list.type != "arguments" or find_first_named_child(argument_list) is None:
         return None, []
     arguments = [child for child in argument_list.children if child.is_named and child.type != "comment"]
-    return read_string_literal(unwrap(arguments[0])), arguments
+    return read_string_literal(unwrap_parentheses_and_types(arguments[0])), arguments
 
 
-def first_named_child(node: Node) -> Node | None:
+def find_first_named_child(node: Node) -> Node | None:
     return next((child for child in node.children if child.is_named and child.type != "comment"), None)
 
 
-def unwrap(node: Node) -> Node:
+def unwrap_parentheses_and_types(node: Node) -> Node:
     for _ in range(MAX_WRAPPERS):
-        inner = first_named_child(node) if node.type in WRAPPER_NODES else None
+        inner = find_first_named_child(node) if node.type in WRAPPER_NODES else None
         if inner is None:
             break
         node = inner
@@ -244,7 +244,7 @@ def unwrap(node: Node) -> Node:
 def _read_tool_name(callee: Node) -> str | None:
     """`a.b` of `tools.a.b` and `tools["a"].b`; None for what is no such chain, or a conditional one."""
     parts: list[str] = []
-    node: Node | None = unwrap(callee)
+    node: Node | None = unwrap_parentheses_and_types(callee)
     for _ in range(MAX_NAME_PARTS):
         if node is None or node.child_by_field_name("optional_chain") is not None:
             return None
@@ -258,7 +258,7 @@ def _read_tool_name(callee: Node) -> str | None:
             return None
         parts.append(part)
         object_node = node.child_by_field_name("object")
-        node = None if object_node is None else unwrap(object_node)
+        node = None if object_node is None else unwrap_parentheses_and_types(object_node)
     if node is None or not parts or node.type != "identifier" or node.text != b"tools":
         return None
     return ".".join(reversed(parts))
@@ -280,7 +280,7 @@ def read_string_literal(node: Node | None) -> str | None:
     return "" if not parts else _read_plain_text(parts[0], "string_fragment") if len(parts) == 1 else None
 
 
-def read_entry(node: Node) -> tuple[str | None, Node | None]:
+def read_object_entry(node: Node) -> tuple[str | None, Node | None]:
     """Key and value of one entry of an object literal, each None when it is not literal."""
     if node.type == "shorthand_property_identifier":
         return _read_plain_text(node, node.type), None

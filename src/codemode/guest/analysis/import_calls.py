@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from .edits import Gap
+    from .edits import BlankedGap
     from .parse import Handler
 
 MAX_LOADS = 256
@@ -36,11 +36,11 @@ class DynamicImport:
 
     __slots__ = ("at", "gap", "specifier")
 
-    def __init__(self, at: int, specifier: str | None, gap: Gap) -> None:
+    def __init__(self, at: int, specifier: str | None, gap: BlankedGap) -> None:
         self.at, self.specifier, self.gap = at, specifier, gap
 
 
-class ImportCalls:
+class ImportCallCollector:
     """Collects one program's calls from its nodes; places are byte offsets.
 
     ``clauses`` and ``facts`` are those parts; ``identifiers`` and ``functions`` the kinds of nodes that are names and
@@ -48,7 +48,13 @@ class ImportCalls:
     """
 
     def __init__(
-        self, clauses: Any, facts: Any, gap: type[Gap], *, identifiers: tuple[str, ...], functions: tuple[str, ...]
+        self,
+        clauses: Any,
+        facts: Any,
+        gap: type[BlankedGap],
+        *,
+        identifiers: tuple[str, ...],
+        functions: tuple[str, ...],
     ) -> None:
         self.data = b""
         self._kinds, self._functions = identifiers, functions
@@ -61,7 +67,7 @@ class ImportCalls:
         # Nodes come in document order: a place before these is inside one.
         self._functions_end = self._tries_end = 0
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
@@ -72,12 +78,12 @@ class ImportCalls:
             "call_expression": self._on_call,
         }
 
-    def find_first(self, word: bytes) -> int | None:
+    def find_first_name_use(self, word: bytes) -> int | None:
         """Return the first place of a name without escapes."""
         ranges = (node.byte_range for node in self.identifiers)
         return next((start for start, end in ranges if self.data[start:end] == word), None)
 
-    def collect_identifiers(self, code: bytes, unread: list[Node]) -> set[str]:
+    def list_words_of_unread_nodes(self, code: bytes, unread: list[Node]) -> set[str]:
         """The words of nodes that the walk was kept out of, as far as they are not blank."""
         return {word.decode() for node in unread for word in WORD.findall(code, node.start_byte, node.end_byte)}
 
@@ -100,7 +106,7 @@ class ImportCalls:
             declared[name] = (at, specifier) if name not in declared else (-1, "")
         if not declared or not self._calls or len(self.identifiers) > MAX_IDENTIFIERS:
             return []
-        offsets_by_name = self._find_offsets(declared)
+        offsets_by_name = self._find_name_offsets(declared)
         calls: list[dict[str, Any]] = []
         for name, (at, specifier) in declared.items():
             if specifier and name not in excluded_names and offsets_by_name is not None:
@@ -140,8 +146,8 @@ class ImportCalls:
 
     def _add_dynamic_import(self, node: Node, at: int) -> None:
         arguments = node.child_by_field_name("arguments")
-        first = None if arguments is None else self._facts.first_named_child(arguments)
-        literal = None if first is None else self._read_specifier(self._facts.unwrap(first))
+        first = None if arguments is None else self._facts.find_first_named_child(arguments)
+        literal = None if first is None else self._read_specifier(self._facts.unwrap_parentheses_and_types(first))
         self.dynamic_imports.append(DynamicImport(at, literal, self._gap(at, at + IMPORT_KEYWORD_BYTES)))
         if literal is not None and len(self.dynamic_imports) <= MAX_LOOKUPS:
             self._record_namespace(node, literal)
@@ -153,7 +159,7 @@ class ImportCalls:
         if is_template and any(child.type == "template_substitution" for child in node.children):
             return None
         inside = self.data[node.start_byte + 1 : node.end_byte - 1].decode()
-        text = self._clauses.decode_string(inside, is_template=is_template)
+        text = self._clauses.decode_string_literal(inside, is_template=is_template)
         return None if text is None else self._clauses.replace_lone_surrogates(text)
 
     def _record_namespace(self, node: Node, specifier: str) -> None:
@@ -171,7 +177,7 @@ class ImportCalls:
 
     # -- what is certain of it
 
-    def _find_offsets(self, names: dict[str, Any]) -> dict[str, list[int]] | None:
+    def _find_name_offsets(self, names: dict[str, Any]) -> dict[str, list[int]] | None:
         """Return the places of these names; None when a name is written with escapes."""
         offsets_by_name: dict[str, list[int]] = {name: [] for name in names}
         wanted = {name.encode(): offsets for name, offsets in offsets_by_name.items()}
@@ -215,7 +221,9 @@ class ImportCalls:
     def _is_plain_call(self, node: Node, offset: int) -> bool:
         """Return whether a call is of the member itself, and does not ask whether there is one."""
         callee = node.child_by_field_name("function")
-        object_node = None if callee is None else self._facts.unwrap(callee).child_by_field_name("object")
+        object_node = (
+            None if callee is None else self._facts.unwrap_parentheses_and_types(callee).child_by_field_name("object")
+        )
         arguments = node.child_by_field_name("arguments")
         return (
             object_node is not None

@@ -33,11 +33,11 @@ def find_last_expression(tree: Tree, data: bytes) -> tuple[int, int] | None:
     if expression is None:
         return None
     start, end = expression.start_byte, expression.end_byte
-    is_separate = data[start] not in CONTINUING_CHARACTERS or _ends_before_statement(node, data)
+    is_separate = data[start] not in CONTINUING_CHARACTERS or _is_separate_from_previous(node, data)
     return (start, end) if is_separate and start < end else None
 
 
-def _ends_before_statement(node: Node, data: bytes) -> bool:
+def _is_separate_from_previous(node: Node, data: bytes) -> bool:
     """Return True when nothing stands before a statement that its first character could continue."""
     previous = node.prev_sibling
     for _ in range(MAX_SKIPPED):

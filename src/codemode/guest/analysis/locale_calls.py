@@ -57,9 +57,11 @@ class LocaleCallCheck:
         """The place and the message of each literal argument that would be ignored, outside of any `try`."""
         if b"toLocale" not in data and b"localeCompare" not in data:
             return []
-        calls = (_find_call(tree, match.start(1), match.end(1)) for match in LOCALE_CALL.finditer(data))
+        calls = (_find_call_of_member(tree, match.start(1), match.end(1)) for match in LOCALE_CALL.finditer(data))
         problems_found = [
-            problem for call in calls if call is not None and (problem := self._check_call(call, data)) is not None
+            problem
+            for call in calls
+            if call is not None and (problem := self._find_call_problem(call, data)) is not None
         ]
         if not problems_found:
             return []
@@ -67,7 +69,7 @@ class LocaleCallCheck:
         outside = [found for found in problems_found if not any(start <= found[0] < end for start, end in tries)]
         return outside[:MAX_PROBLEMS]
 
-    def _check_call(self, node: Node, data: bytes) -> tuple[int, str] | None:
+    def _find_call_problem(self, node: Node, data: bytes) -> tuple[int, str] | None:
         callee, arguments = node.child_by_field_name("function"), node.child_by_field_name("arguments")
         name = None if callee is None or callee.type != "member_expression" else callee.child_by_field_name("property")
         method = "" if name is None else (name.text or b"").decode()
@@ -78,14 +80,14 @@ class LocaleCallCheck:
         if any(child.type == "spread_element" for child in argument_nodes):
             return None
         locales, options, *_ = [*argument_nodes[LOCALE_ARGUMENT_INDEX[method] :], None, None]
-        locale = None if locales is None else _read_first_text(facts, locales)
+        locale = None if locales is None else _read_first_locale(facts, locales)
         if locale is not None and _is_unsupported_locale(method, locale):
             return name.start_byte, f"{method}: the locale {locale[:50]!r} {UNSUPPORTED}"
         option = None if options is None else _find_unsupported_option(facts, options)
         return None if option is None else (name.start_byte, f"{method}: the option {option} {UNSUPPORTED}")
 
 
-def _find_call(tree: Tree, start: int, end: int) -> Node | None:
+def _find_call_of_member(tree: Tree, start: int, end: int) -> Node | None:
     """The call of the member whose name stands there."""
     name = tree.root_node.descendant_for_byte_range(start, end)
     member = None if name is None or name.type != "property_identifier" else name.parent
@@ -98,10 +100,10 @@ def _defines_method(method: str, data: bytes) -> bool:
     return re.search(rb"(?<![\w$.])" + method.encode() + rb"\s*[(:=]|\." + method.encode() + rb"\s*=", data) is not None
 
 
-def _read_first_text(facts: Any, node: Node) -> str | None:
-    node = facts.unwrap(node)
+def _read_first_locale(facts: Any, node: Node) -> str | None:
+    node = facts.unwrap_parentheses_and_types(node)
     if node.type == "array":
-        first = facts.first_named_child(node)
+        first = facts.find_first_named_child(node)
         return None if first is None else facts.read_string_literal(first)
     return facts.read_string_literal(node)
 
@@ -115,14 +117,14 @@ def _is_unsupported_locale(method: str, locale: str) -> bool:
 
 def _find_unsupported_option(facts: Any, node: Node) -> str | None:
     """The first option of an object literal that is not what the engine does anyway."""
-    node = facts.unwrap(node)
+    node = facts.unwrap_parentheses_and_types(node)
     if node.type != "object":
         return None
     for child in node.children:
-        name, value = facts.read_entry(child) if child.is_named and child.type == "pair" else (None, None)
+        name, value = facts.read_object_entry(child) if child.is_named and child.type == "pair" else (None, None)
         if name is None or value is None:
             continue
-        value = facts.unwrap(value)
+        value = facts.unwrap_parentheses_and_types(value)
         text = facts.read_string_literal(value)
         if (text is not None and name in SUPPORTED_OPTION_VALUES and text not in SUPPORTED_OPTION_VALUES[name]) or (
             value.type == "false" and name in TRUE_ONLY_OPTIONS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Tree
 
-    from .edits import Gap
+    from .edits import BlankedGap
     from .import_calls import DynamicImport
     from .strip_types import TypeStripper
 
@@ -29,7 +29,7 @@ RESULT_NAME = b"__codemode_result__"
 HTML_COMMENT = "<!-- begins no comment in a module: write //"
 
 
-class ModuleAnalysis:
+class ModuleAnalyser:
     """Analyses programs. ``parts`` are this folder's, by name; ``symbols`` the grammar's.
 
     Each program has listeners of its own; those of the first are made ahead.
@@ -38,12 +38,12 @@ class ModuleAnalysis:
     def __init__(self, modules: dict[str, Any], symbols: dict[str, list[int]]) -> None:
         self._modules, self._symbols = modules, symbols
         self._locale_calls = modules["locale_calls"].LocaleCallCheck(symbols, modules)
-        self._free_names = modules["free_names"].FreeNames(symbols, modules)
-        self._prepared: _Listeners | None = None
+        self._free_names = modules["free_names"].FreeNameFinder(symbols, modules)
+        self._prepared: _ModuleWalkListeners | None = None
 
-    def prepare(self) -> None:
+    def prepare_first_listeners(self) -> None:
         """Make what listens to the first program."""
-        self._prepared = _Listeners(self._modules, self._symbols)
+        self._prepared = _ModuleWalkListeners(self._modules, self._symbols)
 
     def analyse(self, text: str, parse: Parse, *, is_warm_up: bool) -> Result:
         """As `analyse.load` says."""
@@ -52,7 +52,7 @@ class ModuleAnalysis:
         parsed_text, tree = self._modules["module_reparsing"].parse_module(data, parse)
         if tree is None:
             return {"js": text, "asked": evaluated_text, "facts": None}
-        tree, arguments = self._modules["reparsing"].reparse(parsed_text, tree, parse)
+        tree, arguments = self._modules["reparsing"].reparse_misread_types(parsed_text, tree, parse)
         listeners = self._take_listeners(is_warm_up)
         listeners.set_program(data, arguments)
         self._modules["parse"].walk_tree(tree, listeners.handlers)
@@ -75,51 +75,51 @@ class ModuleAnalysis:
         last = None if ending is None else ending.value_span
         if ending is None and RESULT_NAME not in data:  # a program that names the result gives one itself
             last = self._modules["last_expression"].find_last_expression(tree, data)
-        program = _Program(self._modules, data, listeners, last, ending)
+        program = _WalkedModule(self._modules, data, listeners, last, ending)
         if program.is_ambiguous():
             return {"js": text, "asked": blanked_text, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.build_facts()}
-        if free_names := self._free_names.collect(tree, data):
-            facts["free"] = self._add_places(data, free_names)
+        if free_names := self._free_names.find_free_names(tree, data):
+            facts["free"] = self._add_locations(data, free_names)
         if program.ending is not None and program.ending.note:
             facts["repairs"] = [program.ending.note]
         js = program.prefix + self._modules["edits"].blank_gaps(data, program.gaps)
-        return {"js": js, "asked": blanked_text, "facts": facts, **program.js_keeping_last_value(js)}
+        return {"js": js, "asked": blanked_text, "facts": facts, **program.make_js_keeping_last_value(js)}
 
-    def _take_listeners(self, is_warm_up: bool) -> _Listeners:
+    def _take_listeners(self, is_warm_up: bool) -> _ModuleWalkListeners:
         prepared = None if is_warm_up else self._prepared
         if prepared is not None:
             self._prepared = None
-        return prepared or _Listeners(self._modules, self._symbols)
+        return prepared or _ModuleWalkListeners(self._modules, self._symbols)
 
     def _describe_problems(self, data: bytes, found: list[tuple[int, str]]) -> list[dict[str, Any]]:
         problems = [{"message": message, "at": at} for at, message in found[:MAX_PROBLEMS]]
-        return self._add_places(data, problems)
+        return self._add_locations(data, problems)
 
     def _create_draft(self, js: str, data: bytes, at: int, stripper: TypeStripper) -> dict[str, Any]:
-        (place,) = self._add_places(data, [{"at": at}])
+        (place,) = self._add_locations(data, [{"at": at}])
         return {"js": js, "is_ambiguous": stripper.is_ambiguous, **place}
 
-    def _add_places(self, data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _add_locations(self, data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         places = self._modules["source_positions"]
-        return places.add_places(places.normalize_line_breaks(data), items)
+        return places.add_locations(places.normalize_line_breaks(data), items)
 
 
-class _Listeners:
+class _ModuleWalkListeners:
     """Those who listen to the walk of one program."""
 
     def __init__(self, modules: dict[str, Any], symbols: dict[str, list[int]]) -> None:
-        gap, clauses, facts = modules["edits"].Gap, modules["clauses"], modules["facts"]
+        gap, clauses, facts = modules["edits"].BlankedGap, modules["clauses"], modules["facts"]
         self.stripper = modules["strip_types"].TypeStripper(b"", gap, is_module=True)
-        self.ambiguities = modules["parse_ambiguities"].ParseAmbiguities(
+        self.ambiguities = modules["parse_ambiguities"].ParseAmbiguityFinder(
             modules["edits"].blank_spans, has_html_comments=False
         )
-        self.module_collector = modules["modules"].ModuleCollector(clauses, modules["strip_types"], gap, self.stripper)
-        self.import_calls = modules["import_calls"].ImportCalls(
+        self.module_collector = modules["modules"].ImportCollector(clauses, modules["strip_types"], gap, self.stripper)
+        self.import_calls = modules["import_calls"].ImportCallCollector(
             clauses, facts, gap, identifiers=facts.IDENTIFIERS, functions=modules["named_calls"].FUNCTIONS
         )
         tables = [
-            listener.handlers()
+            listener.get_handlers_by_kind()
             for listener in (self.module_collector, self.import_calls, self.ambiguities, self.stripper)
         ]
         self.handlers: dict[int, Any] = modules["parse"].map_handlers_by_symbol(symbols, tables)
@@ -127,10 +127,10 @@ class _Listeners:
     def set_program(self, data: bytes, arguments: list[tuple[int, int]]) -> None:
         """Take the program, and its type arguments that are in no node."""
         self.stripper.data = self.module_collector.data = self.import_calls.data = data
-        self.stripper.add_type_arguments(arguments)
+        self.stripper.blank_type_arguments(arguments)
 
 
-class _Program:
+class _WalkedModule:
     """One program that was walked: its ``gaps``, the ``prefix`` that stands in front of it, and its facts.
 
     ``last`` is where the expression stands that is its last statement, of which the value is kept. ``ending`` says what
@@ -138,15 +138,20 @@ class _Program:
     """
 
     def __init__(
-        self, parts: dict[str, Any], data: bytes, listeners: _Listeners, last: tuple[int, int] | None, ending: Any
+        self,
+        parts: dict[str, Any],
+        data: bytes,
+        listeners: _ModuleWalkListeners,
+        last: tuple[int, int] | None,
+        ending: Any,
     ) -> None:
         self._modules, self._data, self._listeners = parts, data, listeners
-        collector, names = listeners.module_collector, parts["module_text"].UnusedNames(data.decode())
-        self._dynamic_imports = self._runtime_imports()
+        collector, names = listeners.module_collector, parts["module_text"].UnusedNameGenerator(data.decode())
+        self._dynamic_imports = self._list_runtime_imports()
         load_name: str = names.create_load_name() if self._dynamic_imports else ""
         for load in self._dynamic_imports:
             load.gap.first = load_name
-        self.gaps: list[Gap] = [
+        self.gaps: list[BlankedGap] = [
             *listeners.stripper.gaps,
             *collector.gaps,
             *(load.gap for load in self._dynamic_imports),
@@ -162,7 +167,7 @@ class _Program:
             or listeners.import_calls.may_have_namespace_calls(self._namespaces)
         )
         self._blanked_code = (
-            parts["source_positions"].normalize_blanks(parts["edits"].blank_to_bytes(data, self.gaps))
+            parts["source_positions"].normalize_blanks(parts["edits"].blank_gaps_to_bytes(data, self.gaps))
             if is_read
             else b""
         )
@@ -177,7 +182,9 @@ class _Program:
         )
         self.prefix = ""
         if self._global_name is not None:
-            self.prefix = parts["module_text"].write_prefix(collector.bindings, load_name, last_name, self._global_name)
+            self.prefix = parts["module_text"].build_import_prefix(
+                collector.bindings, load_name, last_name, self._global_name
+            )
 
     def is_ambiguous(self) -> bool:
         """Return whether the engine may read the changes in another way, or read an import that was missed."""
@@ -190,12 +197,12 @@ class _Program:
 
     def _find_first_ambiguity(self) -> int | None:
         ambiguities, calls = self._listeners.ambiguities, self._listeners.import_calls
-        offset = ambiguities.first_ambiguity(self._blanked_code, calls.methods)
+        offset = ambiguities.find_first_ambiguity(self._blanked_code, calls.methods)
         # To the grammar `let` may be a variable, and what it declares one that is divided.
-        let_offset = calls.find_first(b"let") if ambiguities.slash_nodes else None
+        let_offset = calls.find_first_name_use(b"let") if ambiguities.slash_nodes else None
         return offset if let_offset is None else let_offset if offset is None else min(offset, let_offset)
 
-    def js_keeping_last_value(self, js: str) -> dict[str, str]:
+    def make_js_keeping_last_value(self, js: str) -> dict[str, str]:
         """``{"keeping"}``: ``js`` with what keeps the value of the last statement, where that is an expression."""
         if self.ending is not None and self.ending.variable:
             return {"keeping": f"{js}\n;{self._last_name}.value={self.ending.variable};"}
@@ -228,9 +235,9 @@ class _Program:
     def build_facts(self) -> dict[str, Any]:
         """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, as `analyse.load` says."""
         text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
-        placed = partial(self._modules["source_positions"].add_places, text_with_plain_breaks)
+        placed = partial(self._modules["source_positions"].add_locations, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls
-        excluded_names = self._listeners.module_collector.exported_names | calls.collect_identifiers(
+        excluded_names = self._listeners.module_collector.exported_names | calls.list_words_of_unread_nodes(
             self._blanked_code, stripper.skipped_nodes
         )
         facts: dict[str, Any] = {
@@ -251,7 +258,11 @@ class _Program:
         imports = self._listeners.module_collector.imports
         offsets = sorted({at for imported in imports for at in (imported["at"], *imported["ats"])})
         places = dict(
-            zip(offsets, self._modules["source_positions"].iterate_places(text_with_plain_breaks, offsets), strict=True)
+            zip(
+                offsets,
+                self._modules["source_positions"].iterate_locations(text_with_plain_breaks, offsets),
+                strict=True,
+            )
         )
         return [
             {
@@ -264,13 +275,13 @@ class _Program:
             for imported in imports
         ]
 
-    def _runtime_imports(self) -> list[DynamicImport]:
+    def _list_runtime_imports(self) -> list[DynamicImport]:
         """The calls of `import()` that are not part of a type."""
         loads, gaps = self._listeners.import_calls.dynamic_imports, self._listeners.stripper.gaps
         if not loads or not gaps:
             return loads
         outermost_ids = {
-            id(gap) for gap in self._modules["edits"].select_outermost([*gaps, *(load.gap for load in loads)])
+            id(gap) for gap in self._modules["edits"].select_outermost_gaps([*gaps, *(load.gap for load in loads)])
         }
         return [load for load in loads if id(load.gap) in outermost_ids]
 

@@ -103,7 +103,7 @@ def _join_continued_statements(text: bytes, tree: Tree) -> bytes:
     for node in reversed(tree.root_node.children):
         if node.type == "comment":
             continue
-        start = None if following is None else _continuation_start(text, node, following)
+        start = None if following is None else _find_continuation_start(text, node, following)
         if following is not None and start is not None:
             between = LINE_COMMENT.sub(_to_block_comment, text[start : following.start_byte])
             joined[start : following.start_byte] = LINE_BREAK.sub(lambda found: b" " * len(found[0]), between)
@@ -116,7 +116,7 @@ def _to_block_comment(comment: re.Match[bytes]) -> bytes:
     return b" " * size if size < 4 else b"/*" + b" " * (size - 4) + b"*/"
 
 
-def _continuation_start(text: bytes, node: Node, following: Node) -> int | None:
+def _find_continuation_start(text: bytes, node: Node, following: Node) -> int | None:
     """Return where a statement's rest may begin that continues with the next statement."""
     children = node.children
     if node.type == "expression_statement":
@@ -133,13 +133,13 @@ def _insert_missing_semicolons(text: bytes, tree: Tree) -> bytes:
     completed = bytearray(text)
     for node in tree.root_node.children:
         if node.type in STATEMENTS and node.has_error:
-            at = _missing_semicolon_offset(node)
+            at = _find_missing_semicolon(node)
             if at is not None and completed[at : at + 1].isspace():
                 completed[at : at + 1] = b";"
     return bytes(completed)
 
 
-def _missing_semicolon_offset(statement: Node) -> int | None:
+def _find_missing_semicolon(statement: Node) -> int | None:
     """Return the place of a missing `;`."""
     children = statement.children
     last = children[-1] if children else None

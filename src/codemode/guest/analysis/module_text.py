@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .import_calls import DynamicImport
-    from .modules import Binding
+    from .modules import ImportBinding
 
 MAX_LOADS = 256
 GLOBAL_NAME = "$codemode"
@@ -27,7 +27,7 @@ ESCAPE = re.compile(r"\\u(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
 MAX_CODE_POINT = 0x10FFFF
 
 
-class UnusedNames:
+class UnusedNameGenerator:
     """Names that occur nowhere in a text, however they are written."""
 
     def __init__(self, text: str) -> None:
@@ -35,26 +35,30 @@ class UnusedNames:
 
     def create_global_name(self) -> str:
         """The name of the global that the program reads once."""
-        return GLOBAL_NAME if GLOBAL_NAME not in self._text else GLOBAL_NAME + self._unused_tail(re.escape(GLOBAL_NAME))
+        return (
+            GLOBAL_NAME
+            if GLOBAL_NAME not in self._text
+            else GLOBAL_NAME + self._find_unused_suffix(re.escape(GLOBAL_NAME))
+        )
 
     def create_load_name(self) -> str:
         """A name of the length of `import`."""
-        return LOAD_NAME if LOAD_NAME not in self._text else "$" + self._unused_tail(r"\$")
+        return LOAD_NAME if LOAD_NAME not in self._text else "$" + self._find_unused_suffix(r"\$")
 
     def create_last_value_name(self) -> str:
         """The name of the object that keeps the value of the last statement."""
         return (
             LAST_VALUE_NAME
             if LAST_VALUE_NAME not in self._text
-            else LAST_VALUE_NAME + self._unused_tail(re.escape(LAST_VALUE_NAME))
+            else LAST_VALUE_NAME + self._find_unused_suffix(re.escape(LAST_VALUE_NAME))
         )
 
-    def _unused_tail(self, stem: str) -> str:
+    def _find_unused_suffix(self, stem: str) -> str:
         taken = set(re.findall(rf"(?={stem}([0-9a-z]{{{TAIL_LENGTH}}}))", self._text))
         return next(tail for number in count() if (tail := _to_base36(number)) not in taken)
 
 
-def write_prefix(bindings: list[Binding], load_name: str, last_name: str, global_name: str) -> str:
+def build_import_prefix(bindings: list[ImportBinding], load_name: str, last_name: str, global_name: str) -> str:
     """Return the code in front of the program.
 
     Without a ``load_name`` the program calls no `import()`. Without a ``last_name`` the value of its last statement is

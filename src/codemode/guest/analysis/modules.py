@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from .edits import Gap
+    from .edits import BlankedGap
     from .parse import Handler
     from .strip_types import TypeStripper
 
@@ -39,7 +39,7 @@ STRAY_COMMA = "no name follows this comma"
 NOT_A_NAME = "an import cannot be named {}: write `import {{ {} as name }}`"
 
 
-class Binding:
+class ImportBinding:
     """A name that an import statement binds: the import, the export (None: all), and its source text."""
 
     __slots__ = ("exported", "index", "name", "source_text")
@@ -48,7 +48,7 @@ class Binding:
         self.index, self.exported, self.name, self.source_text = index, exported, name, source_text
 
 
-class ModuleCollector:
+class ImportCollector:
     """Collects one program's imports from its nodes; places are byte offsets.
 
     ``gaps`` are the statements and keywords that something else stands in for. ``imports`` are ``{"from", "names":
@@ -57,18 +57,18 @@ class ModuleCollector:
     The types of these statements, and what is wrong with them, go to ``stripper``.
     """
 
-    def __init__(self, clauses: Any, strip_types: Any, gap: type[Gap], stripper: TypeStripper) -> None:
+    def __init__(self, clauses: Any, strip_types: Any, gap: type[BlankedGap], stripper: TypeStripper) -> None:
         self.data = b""
         self._clauses, self._strip_types, self._gap, self._stripper = clauses, strip_types, gap, stripper
         self._statement_starts: frozenset[int] = frozenset()
         self._names_left = MAX_NAMES
         self._has_too_many_imports = False
-        self.gaps: list[Gap] = []
+        self.gaps: list[BlankedGap] = []
         self.imports: list[dict[str, Any]] = []
-        self.bindings: list[Binding] = []
+        self.bindings: list[ImportBinding] = []
         self.exported_names: set[str] = set()
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {"program": self._on_program, "import_statement": self._on_import, "export_statement": self._on_export}
 
@@ -76,54 +76,54 @@ class ModuleCollector:
         self._statement_starts = frozenset(child.start_byte for child in node.children if child.type in STATEMENTS)
         return True
 
-    def _is_statement(self, node: Node) -> bool:
+    def _is_top_level_statement(self, node: Node) -> bool:
         """Return whether it stands where the engine takes one."""
         return node.start_byte in self._statement_starts and not node.has_error
 
     def _on_import(self, node: Node) -> bool:
-        if not self._is_statement(node) or node.child_by_field_name("source") is None:
+        if not self._is_top_level_statement(node) or node.child_by_field_name("source") is None:
             return True
-        end = self._statement_end(node)
+        end = self._find_statement_end(node)
         clause = self._read_statement_clause(node, end)
         if clause is None:
             return False
         names: list[tuple[str, str, int]] = []
-        for specifier in self._value_specifiers(clause):
-            exported = specifier.imported_name()
+        for specifier in self._strip_type_specifiers(clause):
+            exported = specifier.get_imported_name()
             local = specifier.local or specifier.exported
             name = self._read_local_name(specifier, local)
             if exported is not None and name is not None:
                 names.append((exported, name, specifier.start))
-                binding = Binding(len(self.imports), None if exported == "*" else exported, name, local.text)
+                binding = ImportBinding(len(self.imports), None if exported == "*" else exported, name, local.text)
                 self.bindings.append(binding)
         self._add_import(clause, node.start_byte, end, names)
         return False
 
     def _on_export(self, node: Node) -> bool:
-        if not self._is_statement(node):
+        if not self._is_top_level_statement(node):
             return True
         declaration = node.child_by_field_name("declaration")
         if declaration is not None:
             if not self._is_types_only(declaration):
                 return True
-            self._stripper.add_type_statement(node.start_byte, self._statement_end(node))
+            self._stripper.blank_type_statement(node.start_byte, self._find_statement_end(node))
             return False
         has_source = node.child_by_field_name("source") is not None
         if not has_source and not any(child.type == "export_clause" for child in node.children):
             return True
-        end = self._statement_end(node)
+        end = self._find_statement_end(node)
         clause = self._read_statement_clause(node, end)
         if clause is None:
             return False
-        values = self._value_specifiers(clause)
+        values = self._strip_type_specifiers(clause)
         if not has_source:
             self.exported_names.update(value.exported.text for value in values)
             return True
-        names = [(name, "", value.start) for value in values if (name := value.imported_name()) is not None]
+        names = [(name, "", value.start) for value in values if (name := value.get_imported_name()) is not None]
         self._add_import(clause, node.start_byte, end, names)
         return False
 
-    def _statement_end(self, node: Node) -> int:
+    def _find_statement_end(self, node: Node) -> int:
         """Return the end of a statement; the tree may lack its attributes, or have its `;` separately."""
         end = node.end_byte
         if (
@@ -136,19 +136,19 @@ class ModuleCollector:
     def _read_statement_clause(self, node: Node, end: int) -> Any:
         """Return the clause behind a statement's first word; None for types alone."""
         tokens = self._clauses.tokenize(self.data, node.start_byte, end)
-        clause = self._clauses.read_clause(tokens[1:])
+        clause = self._clauses.parse_import_or_export_clause(tokens[1:])
         if clause.comma is not None:
             self._add_problem(clause.comma.start, STRAY_COMMA)
         if not clause.is_type:
             return clause
-        self._stripper.add_type_statement(node.start_byte, end)
+        self._stripper.blank_type_statement(node.start_byte, end)
         return None
 
-    def _value_specifiers(self, clause: Any) -> list[Any]:
+    def _strip_type_specifiers(self, clause: Any) -> list[Any]:
         """The specifiers that are more than types."""
         for specifier in clause.specifiers:
             if specifier.is_type:
-                self._stripper.add_types(specifier.start, specifier.end)
+                self._stripper.blank_types(specifier.start, specifier.end)
         return [specifier for specifier in clause.specifiers if not specifier.is_type]
 
     def _read_local_name(self, specifier: Any, local: Any) -> str | None:

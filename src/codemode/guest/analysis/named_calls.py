@@ -39,7 +39,7 @@ THROWING_OPTIONS = re.compile(rb"\{\s*(?:throwOnError\s*:\s*true\s*,?\s*)?\}|nul
 MAX_OPTIONS_BYTES = 64
 
 
-class NamedCalls:
+class NamedCallCollector:
     """Collects one program's calls of `callTool` and `getTool` by literal name; places are byte offsets."""
 
     def __init__(self, literal_arguments: Callable[[Node], tuple[str | None, list[Node]]]) -> None:
@@ -50,7 +50,7 @@ class NamedCalls:
         # Nodes come in document order: a place before these is inside one.
         self._functions_end = self._tries_end = 0
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {**dict.fromkeys(FUNCTIONS, self._on_function), "try_statement": self._on_try}
 
@@ -64,11 +64,11 @@ class NamedCalls:
             if literal is not None:
                 self._definitions[literal] = None
 
-    def list_definitions(self) -> list[str]:
+    def list_requested_definitions(self) -> list[str]:
         """The literal names that `getTool` is called with."""
         return list(self._definitions)
 
-    def find_calls(self, code: bytes, uses: list[int]) -> list[dict[str, Any]]:
+    def find_named_calls(self, code: bytes, uses: list[int]) -> list[dict[str, Any]]:
         """Return the calls in ``code`` (without comments), each ``{"name", "caught", "at"}``.
 
         ``uses``: every `callTool`. ``caught``: the program may continue after a failure. The list is empty when the

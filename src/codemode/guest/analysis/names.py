@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from .parse import Handler
-    from .parse_ambiguities import ParseAmbiguities
+    from .parse_ambiguities import ParseAmbiguityFinder
 
 MAX_NAMES = 4096
 MAX_USES = 16384
@@ -47,18 +47,18 @@ class NameCollector:
     ``doubts`` are the same program's.
     """
 
-    def __init__(self, ambiguities: ParseAmbiguities) -> None:
+    def __init__(self, ambiguities: ParseAmbiguityFinder) -> None:
         self._ambiguities = ambiguities
         self._identifiers: list[Node] = []
         self._methods: list[Node] = []
         self._loops: list[dict[str, Any]] = []
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             # Nothing but an append, which keeps out of these leaves: there is one for every fifth node.
             **dict.fromkeys(IDENTIFIERS, self._identifiers.append),
-            **self._ambiguities.handlers(),
+            **self._ambiguities.get_handlers_by_kind(),
             **dict.fromkeys((*LOOP_KINDS, "for_in_statement"), self._on_loop),
             "method_definition": self._on_method,
         }
@@ -73,7 +73,7 @@ class NameCollector:
         ``code`` is the text with types and comments blank; ``unread`` are nodes whose words are names unless they are
         blank.
         """
-        if len(self._identifiers) > MAX_USES or self._ambiguities.first_ambiguity(code, self._methods) is not None:
+        if len(self._identifiers) > MAX_USES or self._ambiguities.find_first_ambiguity(code, self._methods) is not None:
             return None
         offsets_by_text: dict[bytes, list[int]] = {}
         find = offsets_by_text.get
@@ -87,7 +87,7 @@ class NameCollector:
                 offsets.append(start)
         if unread:
             for node in unread:
-                _add_identifiers(code, node, offsets_by_text)
+                _add_words_of_node(code, node, offsets_by_text)
             for offsets in offsets_by_text.values():
                 offsets.sort()
         # To the grammar `let` may be a variable, and what it declares one that is divided.
@@ -95,7 +95,7 @@ class NameCollector:
             return None
         return _decode_names(offsets_by_text)
 
-    def limit_places(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
+    def limit_offsets_per_name(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
         """The number of places stored for each name: as many as a rule reports."""
         return {name: offsets[:MAX_PLACES_PER_NAME] for name, offsets in names.items()}
 
@@ -116,7 +116,7 @@ class NameCollector:
         return True
 
 
-def _add_identifiers(code: bytes, node: Node, offsets_by_text: dict[bytes, list[int]]) -> None:
+def _add_words_of_node(code: bytes, node: Node, offsets_by_text: dict[bytes, list[int]]) -> None:
     for word in WORD.finditer(code, node.start_byte, node.end_byte):
         if word[1] is None:  # else a property
             offsets_by_text.setdefault(word[2], []).append(word.start())

@@ -57,7 +57,7 @@ NON_OPERAND_WORDS = WORDS_BEFORE_REGEX | frozenset(
 )
 
 
-class ParseAmbiguities:
+class ParseAmbiguityFinder:
     """Collects what of one program may be doubtful; places are byte offsets.
 
     ``without`` is `edits.blank_spans`. Where ``html`` is false the engine knows no HTML-like comments.
@@ -73,7 +73,7 @@ class ParseAmbiguities:
         self._html_comments: list[Node] = []
         self._lookups_left = MAX_LOOKUPS
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             **dict.fromkeys(TEXT_NODES if self._has_html_comments else ("regex",), self._text_nodes.append),
@@ -85,23 +85,23 @@ class ParseAmbiguities:
         """True when there is nothing that could be doubtful but methods."""
         return not (self._text_nodes or self.slash_nodes or self._html_comments)
 
-    def first_ambiguity(self, code: bytes, methods: list[Node]) -> int | None:
+    def find_first_ambiguity(self, code: bytes, methods: list[Node]) -> int | None:
         """Return the first ambiguous place in ``code`` (types and comments blank), or None.
 
         ``methods`` are methods or calls before blocks.
         """
-        return min(self._ambiguous_offsets(code, methods), default=None)
+        return min(self._iterate_ambiguous_offsets(code, methods), default=None)
 
     def _on_html_comment(self, node: Node) -> bool:
         self._html_comments.append(node)
         return True
 
-    def _ambiguous_offsets(self, code: bytes, methods: list[Node]) -> Iterator[int]:
+    def _iterate_ambiguous_offsets(self, code: bytes, methods: list[Node]) -> Iterator[int]:
         """Yield the first ambiguous place of each kind."""
         yield from (node.start_byte for node in self._html_comments[:1])
         if self._has_html_comments and (b"<!--" in code or b"-->" in code):
             bare = self._blank_spans(code, [(node.start_byte, node.end_byte) for node in self._text_nodes])
-            if b"<!--" in bare or not _are_all_decrements(bare):
+            if b"<!--" in bare or not _are_all_arrows_decrements(bare):
                 yield 0
         if len(self.slash_nodes) > MAX_SLASHES:
             yield self.slash_nodes[MAX_SLASHES].start_byte
@@ -128,17 +128,19 @@ class ParseAmbiguities:
             if holder.type != "object":
                 return holder.type == "class_body"
             at = holder.start_byte
-            before = _text_before(code, at)
+            before = _get_text_before(code, at)
             pair = holder.parent if before.endswith(b":") else None
             if pair is None or pair.type != "pair":
-                return before.endswith(CHARACTERS_BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
+                return before.endswith(CHARACTERS_BEFORE_OBJECT) or _follows_keyword_on_line(
+                    code, at, WORDS_BEFORE_OBJECT
+                )
             holder = pair.parent
         return False
 
     def _is_regex(self, code: bytes, node: Node) -> bool:
         if REGEX.fullmatch(code, node.start_byte, node.end_byte) is None:
             return False
-        before = _text_before(code, node.start_byte)
+        before = _get_text_before(code, node.start_byte)
         last = before[-1:]
         if not last:
             return True
@@ -150,24 +152,24 @@ class ParseAmbiguities:
             return self._follows_statement_block(code, node)
         if last in CHARACTERS_BEFORE_REGEX:
             return True
-        word = _last_word(before)
-        return word in WORDS_BEFORE_REGEX or (word == b"of" and self._follows_loop_of(node))
+        word = _get_last_word(before)
+        return word in WORDS_BEFORE_REGEX or (word == b"of" and self._follows_of_keyword(node))
 
-    def _follows_loop_of(self, node: Node) -> bool:
+    def _follows_of_keyword(self, node: Node) -> bool:
         """Return whether the `of` before a regular expression is that of a loop's head."""
-        before = self._previous_node(node)
+        before = self._find_previous_node(node)
         parent = None if before is None or before.type != "of" else before.parent
         return parent is not None and parent.type == "for_in_statement"
 
     def _follows_statement_head(self, node: Node) -> bool:
         """Return whether the `)` before a regular expression closes the head of an `if` or a loop."""
-        before = self._previous_node(node)
+        before = self._find_previous_node(node)
         if before is None or before.type == "do_statement":
             return before is not None
         parent = "" if before.parent is None else before.parent.type
         return parent in (HEAD_STATEMENTS if before.type == "parenthesized_expression" else FOR_STATEMENTS)
 
-    def _previous_node(self, node: Node) -> Node | None:
+    def _find_previous_node(self, node: Node) -> Node | None:
         """Return the token that ends before a node, without blanks and comments; None if the search takes too long."""
         self._lookups_left -= 1
         step: Node | None = node if self._lookups_left >= 0 else None
@@ -202,19 +204,19 @@ class ParseAmbiguities:
         if owner.type in BLOCK_STATEMENTS:
             return True
         if owner.type in DECLARATIONS:
-            return _begins_statement(code, owner) or _ends_operand(_text_before(code, owner.start_byte))
+            return _begins_statement(code, owner) or _ends_with_operand(_get_text_before(code, owner.start_byte))
         return last is before and _begins_statement(code, last)
 
 
 def _begins_statement(code: bytes, node: Node) -> bool:
     """Return whether a node, in a block or the program itself, follows what only a statement follows."""
     parent = node.parent
-    before = _text_before(code, node.start_byte)
+    before = _get_text_before(code, node.start_byte)
     is_in_block = parent is not None and parent.type in ("program", "statement_block")
     return is_in_block and (not before or (before.endswith((b";", b"{", b"}")) and not before.endswith(b"${")))
 
 
-def _text_before(code: bytes, at: int) -> bytes:
+def _get_text_before(code: bytes, at: int) -> bytes:
     """A little of what stands before a place, without the blanks between."""
     size = MAX_WORD_BYTES
     while True:
@@ -225,22 +227,22 @@ def _text_before(code: bytes, at: int) -> bytes:
         size *= 4
 
 
-def _last_word(before: bytes) -> bytes:
+def _get_last_word(before: bytes) -> bytes:
     match = LAST_WORD.search(before)
     return b"" if match is None else match.group()
 
 
-def _ends_line_with(code: bytes, at: int, keywords: frozenset[bytes]) -> bool:
+def _follows_keyword_on_line(code: bytes, at: int, keywords: frozenset[bytes]) -> bool:
     """Return whether one of these words stands before a place, on the same line."""
-    return _last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in keywords
+    return _get_last_word(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")) in keywords
 
 
 def _is_division_at(code: bytes, at: int) -> bool:
-    before = _text_before(code, at)
+    before = _get_text_before(code, at)
     last = before[-1:]
     if last in (b"+", b"-"):  # a step behind its operand, on the operand's line
-        return before[-2:-1] == last and _ends_operand(before[:-2].rstrip(b" \t"))
-    return _ends_operand(before)
+        return before[-2:-1] == last and _ends_with_operand(before[:-2].rstrip(b" \t"))
+    return _ends_with_operand(before)
 
 
 def _divides_block_expression(code: bytes, slash: Node) -> bool:
@@ -257,27 +259,29 @@ def _divides_block_expression(code: bytes, slash: Node) -> bool:
     if between.strip() or (between.strip(b" \t") and REGEX.match(code, slash.start_byte)):
         return False
     at = operand.start_byte
-    return _text_before(code, at).endswith(CHARACTERS_BEFORE_OBJECT) or _ends_line_with(code, at, WORDS_BEFORE_OBJECT)
+    return _get_text_before(code, at).endswith(CHARACTERS_BEFORE_OBJECT) or _follows_keyword_on_line(
+        code, at, WORDS_BEFORE_OBJECT
+    )
 
 
-def _ends_operand(before: bytes) -> bool:
+def _ends_with_operand(before: bytes) -> bool:
     last = before[-1:]
     if not last:
         return False
     if last in OPERAND_ENDS:
         return True
-    word = _last_word(before)
+    word = _get_last_word(before)
     if word.isascii():
         return bool(word) and word not in NON_OPERAND_WORDS and not word.startswith(b"\\")
     # A space of another alphabet ends a word too.
     return ("a" + word.lstrip(b". \t").decode(errors="replace").translate(JOINERS)).isidentifier()
 
 
-def _are_all_decrements(code: bytes) -> bool:
+def _are_all_arrows_decrements(code: bytes) -> bool:
     """Return whether every `-->` is a step and a comparison: what stands first in its line begins a comment."""
     at = code.find(b"-->")
     while at >= 0:
-        if not _ends_operand(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")):
+        if not _ends_with_operand(code[max(0, at - MAX_WORD_BYTES) : at].rstrip(b" \t")):
             return False
         at = code.find(b"-->", at + 3)
     return True

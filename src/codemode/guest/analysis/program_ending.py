@@ -55,16 +55,16 @@ class ProgramEnding:
 def find_module_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
     """Return the same of a module: what it exports by default counts first, then what it exports as ``result``."""
     exports = [node for node in tree.root_node.children if node.type == "export_statement"]
-    endings = [_ending_of_export(node) for node in exports]
+    endings = [_find_ending_of_export(node) for node in exports]
     for kind in (CALL, AWAIT):
         first_of_kind = next((ending for ending in endings if ending is not None and ending.action == kind), None)
         if first_of_kind is not None:
             return first_of_kind
     statements = [node.child_by_field_name("declaration") or node for node in _list_statements(tree)]
-    return _ending_of_statements([node for node in statements if node.type != "export_statement"], data)
+    return _find_ending_of_statements([node for node in statements if node.type != "export_statement"], data)
 
 
-def _ending_of_export(node: Node) -> ProgramEnding | None:
+def _find_ending_of_export(node: Node) -> ProgramEnding | None:
     if node.child_by_field_name("source") is not None:
         return None
     declaration, value = node.child_by_field_name("declaration"), node.child_by_field_name("value")
@@ -73,7 +73,7 @@ def _ending_of_export(node: Node) -> ProgramEnding | None:
         if declaration is not None and declaration.type in TYPE_STATEMENTS:
             return None
         if name is not None:
-            return ProgramEnding(CALL, variable=_node_text(name))
+            return ProgramEnding(CALL, variable=_get_node_text(name))
         exported_node = value or declaration
         return (
             None
@@ -94,15 +94,15 @@ def _ending_of_export(node: Node) -> ProgramEnding | None:
             if name is None or exported is None or name.type != "identifier":
                 continue
             if exported.text == b"default":
-                return ProgramEnding(CALL, variable=_node_text(name))
+                return ProgramEnding(CALL, variable=_get_node_text(name))
             if exported.text == b"result":
-                return ProgramEnding(AWAIT, variable=_node_text(name))
+                return ProgramEnding(AWAIT, variable=_get_node_text(name))
     return None
 
 
-def find_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
+def find_function_body_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
     """Return what a program leaves to be done at its end, as far as there is no doubt what was meant."""
-    return _ending_of_statements(_list_statements(tree), data) if _may_define_functions(data) else None
+    return _find_ending_of_statements(_list_statements(tree), data) if _may_define_functions(data) else None
 
 
 def _may_define_functions(data: bytes) -> bool:
@@ -110,22 +110,22 @@ def _may_define_functions(data: bytes) -> bool:
     return b"=>" in data or b"function" in data
 
 
-def _ending_of_statements(statements: list[Node], data: bytes) -> ProgramEnding | None:
+def _find_ending_of_statements(statements: list[Node], data: bytes) -> ProgramEnding | None:
     if not statements:
         return None
     functions = dict(_find_functions(statements))
     last = statements[-1]
     first_child = next((child for child in last.children if child.is_named and child.type != "comment"), None)
     if last.type == "expression_statement":
-        return None if first_child is None else _ending_of_expression(first_child, statements, functions, data)
+        return None if first_child is None else _find_ending_of_expression(first_child, statements, functions, data)
     if last.type == "return_statement":
-        return None if first_child is None else _ending_of_return(first_child, functions, data)
+        return None if first_child is None else _find_ending_of_return(first_child, functions, data)
     if last.type in ("lexical_declaration", "variable_declaration") and first_child is not None:
-        return _ending_of_variable(last, first_child, functions) or _ending_of_declarations(statements, data)
-    return _ending_of_declarations(statements, data)
+        return _find_ending_of_variable(last, first_child, functions) or _find_ending_of_declarations(statements, data)
+    return _find_ending_of_declarations(statements, data)
 
 
-def last_statement_offset(tree: Tree) -> int:
+def find_last_statement_offset(tree: Tree) -> int:
     """Return the byte offset of a program's last statement; -1 where it has none."""
     statements = _list_statements(tree)
     return statements[-1].start_byte if statements else -1
@@ -142,7 +142,7 @@ def _list_statements(tree: Tree) -> list[Node]:
     return statements
 
 
-def _ending_of_return(expression: Node, functions: dict[bytes, Node], data: bytes) -> ProgramEnding | None:
+def _find_ending_of_return(expression: Node, functions: dict[bytes, Node], data: bytes) -> ProgramEnding | None:
     """A program that returns a function, which is no value: its own, or the one that is written there."""
     function = _unwrap_parentheses(expression)
     target = functions.get(function.text or b"") if function.type == "identifier" else function
@@ -159,20 +159,20 @@ def _ending_of_return(expression: Node, functions: dict[bytes, Node], data: byte
     )
 
 
-def _ending_of_variable(statement: Node, declarator: Node, functions: dict[bytes, Node]) -> ProgramEnding | None:
+def _find_ending_of_variable(statement: Node, declarator: Node, functions: dict[bytes, Node]) -> ProgramEnding | None:
     """A program that ends with `const result = await main();`."""
     name, value = declarator.child_by_field_name("name"), declarator.child_by_field_name("value")
     if name is None or value is None or name.type != "identifier" or statement.named_child_count != 1:
         return None
-    callee = _innermost_callee(value)
+    callee = _find_innermost_callee(value)
     if callee is None or not (callee.type in FUNCTION_EXPRESSIONS or callee.text in functions):
         return None
     return ProgramEnding(
-        AWAIT, f"took the value of {_node_text(name)}, with which the program ends", variable=_node_text(name)
+        AWAIT, f"took the value of {_get_node_text(name)}, with which the program ends", variable=_get_node_text(name)
     )
 
 
-def _ending_of_expression(
+def _find_ending_of_expression(
     expression: Node, statements: list[Node], functions: dict[bytes, Node], data: bytes
 ) -> ProgramEnding | None:
     if expression.type == "sequence_expression":
@@ -182,27 +182,29 @@ def _ending_of_expression(
         (b"!", b"void")
     ):
         operand = expression.child_by_field_name("argument")
-        if operand is None or _innermost_callee(operand) is None:
+        if operand is None or _find_innermost_callee(operand) is None:
             return None
         blank_span, expression = (expression.start_byte, operand.start_byte), operand
     function = _unwrap_parentheses(expression)
     value_span = (expression.start_byte, expression.end_byte)
-    if not _begins_statement(statements, data):
+    if not _is_last_statement_separate(statements, data):
         return None
     if function.type in FUNCTION_EXPRESSIONS:
         if not _is_callable_without_arguments(function, data):
             return None
         return ProgramEnding(CALL, "called the function that the program is", value_span=value_span)
     if function.type == "identifier" and function.text in functions:
-        return ProgramEnding(CALL, f"called {_node_text(function)}(), which nothing had called", value_span=value_span)
-    callee = _innermost_callee(function)
+        return ProgramEnding(
+            CALL, f"called {_get_node_text(function)}(), which nothing had called", value_span=value_span
+        )
+    callee = _find_innermost_callee(function)
     if callee is None:
         return None
     is_own = callee.type in FUNCTION_EXPRESSIONS or (callee.type == "identifier" and callee.text in functions)
     return ProgramEnding(AWAIT, value_span=value_span, blank_span=blank_span) if is_own else None
 
 
-def _ending_of_declarations(statements: list[Node], data: bytes) -> ProgramEnding | None:
+def _find_ending_of_declarations(statements: list[Node], data: bytes) -> ProgramEnding | None:
     """A program that only declares: its one function that nothing calls."""
     if any(node.type not in DECLARATIONS for node in statements):
         return None
@@ -240,12 +242,12 @@ def _find_functions(statements: list[Node]) -> list[tuple[bytes, Node]]:
     return functions
 
 
-def _innermost_callee(node: Node) -> Node | None:
+def _find_innermost_callee(node: Node) -> Node | None:
     """The function of ``f()``, ``await f()``, ``f().then(...)`` or ``(function () {})()``; None for anything else."""
     node = _unwrap_parentheses(node)
     if node.type == "await_expression":
         inner = next((child for child in node.children if child.is_named and child.type != "comment"), None)
-        return None if inner is None else _innermost_callee(inner)
+        return None if inner is None else _find_innermost_callee(inner)
     while node.type == "call_expression":
         function = node.child_by_field_name("function")
         if function is None:
@@ -278,12 +280,12 @@ def _is_callable_without_arguments(function: Node, data: bytes) -> bool:
         return single_parameter.text == b"tools" or _occurs_once(single_parameter.text or b"", data)
     parameter_nodes = [] if parameters is None else [child for child in parameters.children if child.is_named]
     parameter_nodes = [child for child in parameter_nodes if child.type != "comment"]
-    if len(parameter_nodes) == 1 and _parameter_name(parameter_nodes[0]) == b"tools":
+    if len(parameter_nodes) == 1 and _get_parameter_name(parameter_nodes[0]) == b"tools":
         return True
     return all(
         child.child_by_field_name("value") is not None
         or child.type == "optional_parameter"
-        or (_is_plain_parameter(child) and _occurs_once(_parameter_name(child) or b"", data))
+        or (_is_plain_parameter(child) and _occurs_once(_get_parameter_name(child) or b"", data))
         for child in parameter_nodes
     )
 
@@ -292,12 +294,12 @@ def _is_plain_parameter(parameter: Node) -> bool:
     return (parameter.child_by_field_name("pattern") or parameter).type == "identifier"
 
 
-def _parameter_name(parameter: Node) -> bytes | None:
+def _get_parameter_name(parameter: Node) -> bytes | None:
     pattern = parameter.child_by_field_name("pattern")
     return parameter.text if pattern is None else pattern.text
 
 
-def _begins_statement(statements: list[Node], data: bytes) -> bool:
+def _is_last_statement_separate(statements: list[Node], data: bytes) -> bool:
     """Return whether the engine too begins the last statement there, after any preceding text."""
     start = statements[-1].start_byte
     if len(statements) == 1 or data[start] not in b"([`/+-*%,.?:<>=&|^~!":
@@ -316,5 +318,5 @@ def _occurs_once(name: bytes, data: bytes) -> bool:
     return len(re.findall(rb"(?<![\w$])" + re.escape(name) + rb"(?![\w$])", data)) == 1
 
 
-def _node_text(node: Node) -> str:
+def _get_node_text(node: Node) -> str:
     return (node.text or b"").decode()

@@ -40,55 +40,55 @@ class _LazyPattern:
         return getattr(self._pattern, name)
 
 
-def _lazy_pattern(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+def _compile_lazily(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     lazy: Any = _LazyPattern(pattern, flags)
     return lazy
 
 
-FENCE = _lazy_pattern(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+FENCE = _compile_lazily(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 # A fence that text precedes on its line, and one that ends the last line of the program.
-FENCE_AFTER_TEXT = _lazy_pattern(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
-FENCE_AFTER_CODE = _lazy_pattern(r"`{3,}([^`\n]*)$", re.MULTILINE)
-ONE_LINE_FENCE = _lazy_pattern(
+FENCE_AFTER_TEXT = _compile_lazily(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
+FENCE_AFTER_CODE = _compile_lazily(r"`{3,}([^`\n]*)$", re.MULTILINE)
+ONE_LINE_FENCE = _compile_lazily(
     r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z"
 )
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
 LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx):?[ \t]*\r?\n", re.IGNORECASE)
-ESCAPED_FENCE = _lazy_pattern(r"```\w*\\n")
-TAGS = _lazy_pattern(
+ESCAPED_FENCE = _compile_lazily(r"```\w*\\n")
+TAGS = _compile_lazily(
     r"\s*<(code|script|program|execute|javascript|typescript)\b[^<>\n]*>(?P<code>.*)</\1>\s*\Z", re.DOTALL
 )
-JSON_CODE_KEY = _lazy_pattern(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
+JSON_CODE_KEY = _compile_lazily(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
 ARGUMENT_KEYS = ("arguments", "input", "parameters", "args")
-CODE_HINT = _lazy_pattern(r"[;(=]|\b(?:return|await)\b")
+CODE_HINT = _compile_lazily(r"[;(=]|\b(?:return|await)\b")
 ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
-ENTITY = _lazy_pattern(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
-ESCAPE = _lazy_pattern(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
+ENTITY = _compile_lazily(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
+ESCAPE = _compile_lazily(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
 ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-ESCAPED_BREAK_OR_QUOTE = _lazy_pattern(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
-ESCAPED_QUOTE = _lazy_pattern(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
-TYPOGRAPHIC = _lazy_pattern("[\u2018\u2019\u201c\u201d]")
-INVISIBLE = _lazy_pattern("[\u200b-\u200d\u2060\u00ad]")
-ESCAPED_BACKTICK = _lazy_pattern(r"\\(`|\$\{)")
+ESCAPED_BREAK_OR_QUOTE = _compile_lazily(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
+ESCAPED_QUOTE = _compile_lazily(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
+TYPOGRAPHIC = _compile_lazily("[\u2018\u2019\u201c\u201d]")
+INVISIBLE = _compile_lazily("[\u200b-\u200d\u2060\u00ad]")
+ESCAPED_BACKTICK = _compile_lazily(r"\\(`|\$\{)")
 NEWLINES = "\n\r\u2028\u2029"
 
-EXPORT = _lazy_pattern(
+EXPORT = _compile_lazily(
     r"(?P<export>export[ \t]+(?:default[ \t]+"
     r"|(?=(?:async[ \t]+)?function\b|(?:const|let|var)[ \t]+[\w$]+[ \t]*=[ \t]*(?:async\b|function\b|\())))"
     r"(?:(?P<anonymous>(?:async[ \t]+)?function[ \t]*\*?[ \t]*\(|class[ \t]*\{)"
     r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
-EXPORT_DEFAULT = _lazy_pattern(
+EXPORT_DEFAULT = _compile_lazily(
     r"export[ \t]+default(?=[ \t]+(?:await[ \t]+)?[A-Za-z_$][\w$]*[ \t]*(?:;|$|\())", re.MULTILINE
 )
-EXPORT_LIST = _lazy_pattern(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
-MODULE_EXPORTS = _lazy_pattern(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
-MAIN_MODULE = _lazy_pattern(
+EXPORT_LIST = _compile_lazily(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
+MODULE_EXPORTS = _compile_lazily(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
+MAIN_MODULE = _compile_lazily(
     r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)(?:\s*\{(?P<block>[^{}]*)\}\s*|(?P<call>[^{}]*))\Z"
 )
-EXPORTED = _lazy_pattern(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
-OWN_MODULE = _lazy_pattern(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
+EXPORTED = _compile_lazily(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
+OWN_MODULE = _compile_lazily(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
 REMOVED_EXPORTS = "left out `export`, which only modules have"
 REPLACED_NODE_EXPORTS = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
 FENCED = "took the program out of its Markdown fence"
@@ -125,7 +125,7 @@ class MappedText:
         return MappedText(self.text[start:end], list(self.origins[start : end + 1]))
 
 
-class Repair:
+class ProgramRepair:
     """The intended program: ``text``, ``notes`` on what was changed, and ``origins`` as in `MappedText`."""
 
     __slots__ = ("notes", "origins", "text")
@@ -134,9 +134,9 @@ class Repair:
         self.text, self.notes, self.origins = text, notes, origins
 
 
-def chain_repairs(first: Repair, second: Repair) -> Repair:
+def chain_repairs(first: ProgramRepair, second: ProgramRepair) -> ProgramRepair:
     """Return one repair for two, of which the second is of the first's text."""
-    return Repair(second.text, [*first.notes, *second.notes], [first.origins[at] for at in second.origins])
+    return ProgramRepair(second.text, [*first.notes, *second.notes], [first.origins[at] for at in second.origins])
 
 
 def may_need_repair(text: str) -> bool:
@@ -167,11 +167,11 @@ def is_json(text: str) -> bool:
 def _find_language_line(text: str) -> re.Match[str] | None:
     """A first line that is the name of a language alone, as a fence leaves it, where the program has no such name."""
     match = LANGUAGE_LINE.match(text)
-    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _split_tokens(text[match.end() :])
+    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _list_words(text[match.end() :])
     return None if is_used else match
 
 
-def _split_tokens(text: str) -> set[str]:
+def _list_words(text: str) -> set[str]:
     return set(re.findall(r"[\w$]+", text))
 
 
@@ -180,7 +180,7 @@ def _is_escaped_comment(text: str, beginning: str) -> bool:
     return beginning == "//" and "\\n" in text and "\n" not in text.strip()
 
 
-def replace_node_exports(text: str, last_at: int, *, is_module: bool) -> Repair | None:
+def replace_node_exports(text: str, last_at: int, *, is_module: bool) -> ProgramRepair | None:
     """Return a program whose last statement, at ``last_at``, exports as in Node.js or runs its function there.
 
     None where it does neither, or has a `module` or `require` of its own.
@@ -195,7 +195,7 @@ def replace_node_exports(text: str, last_at: int, *, is_module: bool) -> Repair 
         new_text = text[:last_at] + _blank_text(text[last_at:start]) + text[start:end] + _blank_text(text[end:])
     else:
         new_text = _replace_with_statement(text, match, "export default" if is_module else "return")
-    return Repair(new_text, [REPLACED_NODE_EXPORTS], range(len(text) + 1))
+    return ProgramRepair(new_text, [REPLACED_NODE_EXPORTS], range(len(text) + 1))
 
 
 def _replace_with_statement(text: str, match: re.Match[str], keyword: str) -> str:
@@ -223,13 +223,13 @@ def _exports_function(text: str, at: int, name: str | None) -> bool:
     return re.search(declared, text) is not None
 
 
-def remove_exports(text: str, exports: list[dict[str, Any]], last_at: int) -> Repair | None:
+def remove_exports(text: str, exports: list[dict[str, Any]], last_at: int) -> ProgramRepair | None:
     """Return the body of a function without the ``export`` of its declarations and of what it exports by default.
 
     ``exports`` are the exports of the text, each with ``"line"`` and ``"column"``; ``last_at`` is where its last
     statement begins. None where one of them is another.
     """
-    index_by_place = {position: at for at, position in enumerate(_iterate_places(text))}
+    index_by_place = {position: at for at, position in enumerate(_iterate_locations(text))}
     new_text = text
     for use in exports:
         at = index_by_place.get((use["line"], use["column"]), len(text))
@@ -245,10 +245,10 @@ def remove_exports(text: str, exports: list[dict[str, Any]], last_at: int) -> Re
         first = "0," if match["anonymous"] is not None else ""  # a statement cannot begin with a function without name
         start, end = match.start(), match.end("export")
         new_text = new_text[:start] + " " * (end - start - len(first)) + first + new_text[end:]
-    return Repair(new_text, [REMOVED_EXPORTS], range(len(text) + 1))
+    return ProgramRepair(new_text, [REMOVED_EXPORTS], range(len(text) + 1))
 
 
-def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair | None:
+def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> ProgramRepair | None:
     """Return the intended program, or None where the text stays unchanged.
 
     ``has_no_error`` returns whether the parser understands a text, ``node_at`` the kind of node of a character.
@@ -274,7 +274,7 @@ def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair |
         notes.append(FROM_JSON)
     line = mapped_text.text.strip()
     is_fenced = "\n" not in line and (line.startswith("```") or not is_program) and ESCAPED_FENCE.search(line)
-    if is_fenced and (decoded := _decode_breaks(mapped_text)) is not None:
+    if is_fenced and (decoded := _decode_escaped_breaks(mapped_text)) is not None:
         mapped_text, is_program = decoded[1], False
         notes.append(f"decoded {decoded[0]}")
     if (inner := _extract_from_fence(mapped_text, is_program=is_program, is_in_comment=is_in_comment)) is not None:
@@ -295,10 +295,10 @@ def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> Repair |
                 mapped_text = decoded
                 notes.append(f"decoded {' and '.join(kinds)}")
                 break
-    return Repair(mapped_text.text, notes, mapped_text.origins) if notes else None
+    return ProgramRepair(mapped_text.text, notes, mapped_text.origins) if notes else None
 
 
-def map_places(text: str, origins: list[int] | range, source: str) -> list[list[int]] | None:
+def map_locations(text: str, origins: list[int] | range, source: str) -> list[list[int]] | None:
     """Return where lines of ``text`` come from: ``[line, column, line in source, column in source]`` in order.
 
     A row holds for its line from its column to that of the next row. None where all is where it was, and where there
@@ -306,7 +306,7 @@ def map_places(text: str, origins: list[int] | range, source: str) -> list[list[
     """
     if isinstance(origins, range) or _is_unmoved(text, source, origins):
         return None
-    source_places = list(_iterate_places(source))
+    source_places = list(_iterate_locations(source))
     rows: list[list[int]] = []
     line, column, expected, is_new_line = 1, 1, -1, True
     for character, origin in zip(f"{text}\n", origins, strict=True):
@@ -319,11 +319,11 @@ def map_places(text: str, origins: list[int] | range, source: str) -> list[list[
     return rows
 
 
-def restore_places(analysis: dict[str, Any], repair: Repair, source: str) -> dict[str, Any]:
+def restore_locations(analysis: dict[str, Any], repair: ProgramRepair, source: str) -> dict[str, Any]:
     """Return what was found of a repaired program with its places in the ``source``, and with what was done."""
-    rows = map_places(repair.text, repair.origins, source)
+    rows = map_locations(repair.text, repair.origins, source)
     if rows is not None:
-        _restore_places_in(analysis, rows)
+        _restore_locations_in(analysis, rows)
     facts = analysis.get("facts")
     if facts is not None:
         facts["repairs"] = [*repair.notes, *facts.get("repairs", ())]
@@ -335,36 +335,36 @@ def restore_places(analysis: dict[str, Any], repair: Repair, source: str) -> dic
     return analysis
 
 
-def _restore_places_in(value: Any, rows: list[list[int]]) -> None:
+def _restore_locations_in(value: Any, rows: list[list[int]]) -> None:
     """Put each place, an object with ``"line"`` and ``"column"`` or a pair in ``"places"``, where it was."""
     fields: Any = value
     if isinstance(value, dict):
         if isinstance(fields.get("line"), int) and isinstance(fields.get("column"), int):
-            fields["line"], fields["column"] = to_source_place(fields["line"], fields["column"], rows)
+            fields["line"], fields["column"] = to_source_location(fields["line"], fields["column"], rows)
         if "places" in fields:
-            fields["places"] = [list(to_source_place(pair[0], pair[1], rows)) for pair in fields["places"]]
+            fields["places"] = [list(to_source_location(pair[0], pair[1], rows)) for pair in fields["places"]]
         for item in fields.values():
-            _restore_places_in(item, rows)
+            _restore_locations_in(item, rows)
     elif isinstance(value, list):
         for item in fields:
-            _restore_places_in(item, rows)
+            _restore_locations_in(item, rows)
 
 
-def to_source_place(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
+def to_source_location(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
     """Return the place in the model's text of one in the repaired text."""
     at = bisect_right(rows, [line, column, MAX_COLUMN, MAX_COLUMN]) - 1
     row = rows[max(0, at)]
     return (row[2], row[3] + column - row[1]) if row[0] == line else (row[2], row[3])
 
 
-def to_program_place(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
-    """Return the place in the repaired text of one that `to_source_place` gives."""
+def to_program_location(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
+    """Return the place in the repaired text of one that `to_source_location` gives."""
     candidates = [row for row in rows if row[2] == line and row[3] <= column]
     row = max(candidates, key=lambda row: row[3]) if candidates else rows[0]
     return row[0], row[1] + max(0, column - row[3])
 
 
-def _restore_name_offsets(names: dict[str, list[int]], repair: Repair, source: str) -> None:
+def _restore_name_offsets(names: dict[str, list[int]], repair: ProgramRepair, source: str) -> None:
     """Put byte offsets of names in the repaired text where they are in the ``source``."""
     character_by_byte = {offset: at for at, offset in enumerate(_iterate_byte_offsets(repair.text))}
     bytes_in_source = list(_iterate_byte_offsets(source))
@@ -384,7 +384,7 @@ def _is_unmoved(text: str, source: str, origins: list[int]) -> bool:
     return len(text) == len(source) and all(origin == at for at, origin in enumerate(origins))
 
 
-def _iterate_places(text: str) -> Iterator[tuple[int, int]]:
+def _iterate_locations(text: str) -> Iterator[tuple[int, int]]:
     """The line and column of each character, and of the end."""
     line, column = 1, 1
     for character in text:
@@ -518,7 +518,13 @@ def _iterate_decodings(mapped_text: MappedText) -> Iterator[tuple[list[str], Map
     """The text with one of the kinds of escapes decoded, then with several."""
     decoders = [
         decoder
-        for decoder in (_decode_entities, _decode_breaks, _decode_backticks, _decode_quotes, _remove_invisible)
+        for decoder in (
+            _decode_entities,
+            _decode_escaped_breaks,
+            _decode_backticks,
+            _replace_typographic_quotes,
+            _remove_invisible_characters,
+        )
         if decoder(mapped_text)
     ]
     for count in range(1, len(decoders) + 1):
@@ -541,7 +547,7 @@ def _decode_entities(mapped_text: MappedText) -> tuple[str, MappedText] | None:
     return "HTML entities", decoded
 
 
-def _decode_breaks(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+def _decode_escaped_breaks(mapped_text: MappedText) -> tuple[str, MappedText] | None:
     # Literally throughout: a program that has lines of its own writes `\n` in its strings.
     is_one_line = "\n" not in mapped_text.text.strip()
     pattern = ESCAPED_BREAK_OR_QUOTE if is_one_line else ESCAPED_QUOTE
@@ -563,14 +569,14 @@ def _decode_backticks(mapped_text: MappedText) -> tuple[str, MappedText] | None:
     )
 
 
-def _decode_quotes(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+def _replace_typographic_quotes(mapped_text: MappedText) -> tuple[str, MappedText] | None:
     if not TYPOGRAPHIC.search(mapped_text.text):
         return None
     plain = mapped_text.replace_matches(TYPOGRAPHIC, lambda match: "'" if match[0] in "\u2018\u2019" else '"')
     return "typographic quotes", plain
 
 
-def _remove_invisible(mapped_text: MappedText) -> tuple[str, MappedText] | None:
+def _remove_invisible_characters(mapped_text: MappedText) -> tuple[str, MappedText] | None:
     if not INVISIBLE.search(mapped_text.text):
         return None
     return "invisible characters", mapped_text.replace_matches(INVISIBLE, lambda _: "")

@@ -53,14 +53,14 @@ UNPLACED_NODES = (
 LITERAL_NODES = ("string", "number")
 
 
-class ReadPlaceCorrector:
+class ErrorLocationCorrector:
     """Corrects the line in which a program says what it threw. ``parts`` are this folder's, by name."""
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parse, self._places = symbols, parts["parse"], parts["source_positions"]
         self._repair = parts["program_repair"]
 
-    def correct_line(
+    def correct_error_location(
         self, line: str, text: str, parse: Callable[[bytes], Tree | None], rows: list[list[int]] | None = None
     ) -> str:
         """Return the kernel's line about what was thrown, with another place where ``text`` shows a better one.
@@ -80,27 +80,27 @@ class ReadPlaceCorrector:
         tree = parse(data) if len(data) <= MAX_TEXT_BYTES else None
         reported_place = int(reported[1]), int(reported[2])
         if rows is not None:
-            reported_place = self._repair.to_program_place(*reported_place, rows)
-        found_place = None if tree is None else self._find_place(tree, data, message, *reported_place)
+            reported_place = self._repair.to_program_location(*reported_place, rows)
+        found_place = None if tree is None else self._find_location(tree, data, message, *reported_place)
         if found_place is None:
             return line
         if rows is not None:
-            found_place = self._repair.to_source_place(*found_place, rows)
+            found_place = self._repair.to_source_location(*found_place, rows)
         return f"{line[: reported.start()]}program.js:{found_place[0]}:{found_place[1]}{line[reported.end() :]}"
 
-    def _find_place(self, tree: Tree, data: bytes, message: str, line: int, column: int) -> tuple[int, int] | None:
+    def _find_location(self, tree: Tree, data: bytes, message: str, line: int, column: int) -> tuple[int, int] | None:
         reported_offset = _to_byte_offset(data, line, column)
-        if reported_offset is None or (kinds := _failing_nodes(message)) is None:
+        if reported_offset is None or (kinds := _to_failing_node_kinds(message)) is None:
             return None
-        search = _ReadSearch(data, reported_offset, *kinds)
+        search = _FailedReadSearch(data, reported_offset, *kinds)
         names = (*FUNCTIONS, *READS, *ITERATING_NODES, *DESTRUCTURING_NODES)
-        handlers = self._parse.map_handlers_by_symbol(self._symbols, [dict.fromkeys(names, search.visit)])
+        handlers = self._parse.map_handlers_by_symbol(self._symbols, [dict.fromkeys(names, search.visit_node)])
         self._parse.walk_tree(tree, handlers)
-        at = search.find_offset()
-        return None if at is None else next(self._places.iterate_places(data, [at]))
+        at = search.find_failing_offset()
+        return None if at is None else next(self._places.iterate_locations(data, [at]))
 
 
-def _failing_nodes(message: str) -> tuple[tuple[str, ...], str] | None:
+def _to_failing_node_kinds(message: str) -> tuple[tuple[str, ...], str] | None:
     """Return the kinds of nodes in which this may fail, and the name of the property that was read, if any."""
     if message.startswith(ITERATION):
         return ITERATING_NODES, ""
@@ -110,7 +110,7 @@ def _failing_nodes(message: str) -> tuple[tuple[str, ...], str] | None:
     return None if read is None else (READS, read[1])
 
 
-class _ReadSearch:
+class _FailedReadSearch:
     def __init__(self, data: bytes, reported_offset: int, kinds: tuple[str, ...], name: str) -> None:
         self._data, self._reported_offset, self._kinds, self._name = data, reported_offset, kinds, name.encode()
         self._functions: list[Function] = []
@@ -118,7 +118,7 @@ class _ReadSearch:
         self._candidates: list[tuple[int, int, Function | None]] = []  # first byte, byte to name, function
         self._is_place_right = False  # the engine's place is in such a read itself
 
-    def visit(self, node: Node) -> bool:
+    def visit_node(self, node: Node) -> bool:
         """Take the next node in document order."""
         while self._open_functions and self._open_functions[-1][2] <= node.start_byte:
             self._open_functions.pop()
@@ -126,7 +126,7 @@ class _ReadSearch:
             if self._kinds is READS:
                 self._visit_read(node)
             else:
-                self._visit_source(node)
+                self._visit_iteration_or_destructuring(node)
         if node.type in FUNCTIONS:
             body = node.child_by_field_name("body") or node.child_by_field_name("value") or node
             is_field = node.type == "public_field_definition"
@@ -134,7 +134,7 @@ class _ReadSearch:
             self._functions.append(self._open_functions[-1])
         return True
 
-    def find_offset(self) -> int | None:
+    def find_failing_offset(self) -> int | None:
         """Return the byte to name; None where the engine's place is right, or nothing fits."""
         if self._is_place_right:
             return None
@@ -143,7 +143,7 @@ class _ReadSearch:
         fitting = [
             (start, at)
             for start, at, function in self._candidates
-            if self._reported_offset <= start and self._may_contain(function, innermost)
+            if self._reported_offset <= start and self._may_fail_in_function(function, innermost)
         ]
         if not fitting:
             return None
@@ -153,7 +153,7 @@ class _ReadSearch:
         )
         return None if is_near else at
 
-    def _may_contain(self, function: Function | None, innermost: Function | None) -> bool:
+    def _may_fail_in_function(self, function: Function | None, innermost: Function | None) -> bool:
         """Tell whether the engine's place may be of this function: in it, or on its first line and before its body."""
         if self._reported_offset == NO_OFFSET:
             return function is not None and function[3]
@@ -169,14 +169,14 @@ class _ReadSearch:
         if source is None or key is None:
             return
         is_computed = node.type == "subscript_expression" and key.type not in LITERAL_NODES
-        if not is_computed and self._node_text(key).strip(b"'\"") != self._name:
+        if not is_computed and self._get_node_text(key).strip(b"'\"") != self._name:
             return
         if node.start_byte <= self._reported_offset < node.end_byte:
             self._is_place_right = True
-        elif not is_computed and _has_no_place(source):
+        elif not is_computed and _has_no_engine_location(source):
             self._add_candidate(node, key.start_byte)
 
-    def _visit_source(self, node: Node) -> None:
+    def _visit_iteration_or_destructuring(self, node: Node) -> None:
         source = node.child_by_field_name("right") or node.child_by_field_name("value")
         if node.type in ("spread_element", "yield_expression"):
             source = node.named_children[-1] if node.named_child_count else None
@@ -187,7 +187,7 @@ class _ReadSearch:
             return
         if source.start_byte <= self._reported_offset < source.end_byte:
             self._is_place_right = True
-        elif _has_no_place(source):
+        elif _has_no_engine_location(source):
             self._add_candidate(node, source.start_byte)
 
     def _add_candidate(self, node: Node, key_at: int) -> None:
@@ -195,11 +195,11 @@ class _ReadSearch:
         at = node.start_byte if is_one_line else key_at
         self._candidates.append((node.start_byte, at, self._open_functions[-1] if self._open_functions else None))
 
-    def _node_text(self, node: Node) -> bytes:
+    def _get_node_text(self, node: Node) -> bytes:
         return self._data[node.start_byte : node.end_byte]
 
 
-def _has_no_place(node: Node) -> bool:
+def _has_no_engine_location(node: Node) -> bool:
     """Tell whether nothing in a chain of reads has a place that the engine would name."""
     at: Node | None = node
     for _ in range(MAX_CHAIN):

@@ -37,7 +37,7 @@ ARGUMENT_NODES = ("type_arguments", "type_parameters")
 NOT_BREAK = re.compile(rb"[^\r\n]")
 
 
-def reparse(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int, int]]]:
+def reparse_misread_types(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int, int]]]:
     """The better tree of ``data``, and the places of the type arguments that stand in none of its nodes.
 
     ``parse`` gives None when there is no time left; the first tree is as good as any then.

@@ -85,7 +85,7 @@ FUNCTIONS = ("arrow_function", "function_declaration", "function_expression", "m
 CATCHING_CALL = re.compile(rb"\.\s*(?:catch|allSettled)\b")
 
 
-class ToolResult:
+class TrackedToolResult:
     """One result: the fields that the program reads, and those that it tests.
 
     A read is a field, its name in the program from there, and whether it is doubtful: the function that gets it may
@@ -97,31 +97,31 @@ class ToolResult:
         self.reads: list[tuple[Node, Node | None, bool]] = []
         self.guarded_fields: set[bytes] = set()
 
-    def add_member(self, member: Node) -> bool:
+    def record_member_read(self, member: Node) -> bool:
         """Take a member of the result; False where something may be put there."""
-        field, role = member.child_by_field_name("property"), _find_role(member)
+        field, role = member.child_by_field_name("property"), _find_use_role(member)
         if field is None or role == "target" or field.text in PROPERTY_CHECKS:
             return False
-        if role == "guarded" or _plain_property(member) is None:
+        if role == "guarded" or _get_plain_property(member) is None:
             self.guarded_fields.add(field.text or b"")
         else:
             self.reads.append((field, _find_local_name(member), role == "doubtful"))
         return True
 
 
-class ResultReads:
+class ResultReadCollector:
     """Collects one program's reads; it hears of each call of a tool."""
 
     def __init__(self) -> None:
         self._root: Node | None = None
         self._results_left = MAX_RESULTS
-        self._results: list[ToolResult] = []
-        self._constants: list[tuple[Node, ToolResult]] = []
+        self._results: list[TrackedToolResult] = []
+        self._constants: list[tuple[Node, TrackedToolResult]] = []
         self._try_spans: list[tuple[int, int]] = []  # the bodies of `try` statements that catch
         self._function_spans: list[tuple[int, int]] = []
         self._searches_left, self._uses_left = MAX_NAME_SEARCHES, MAX_ALL_USES
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         functions = dict.fromkeys(FUNCTIONS, self._on_function)
         return {"program": self._on_program, "try_statement": self._on_try, **functions}
@@ -132,18 +132,18 @@ class ResultReads:
         start = call.start_byte
         if not data[max(0, start - MAX_BYTES_BEFORE_CALL) : start].rstrip(BEFORE_CALL).endswith(b"await"):
             return
-        awaited, outer = _unwrap_outward(call)
+        awaited, outer = _find_outermost_wrapper_and_parent(call)
         if self._results_left < 0 or outer is None or outer.type != "await_expression":
             return
-        awaited, parent_node = _unwrap_outward(outer)
+        awaited, parent_node = _find_outermost_wrapper_and_parent(outer)
         if parent_node is None:
             return
-        result = ToolResult(tool)
+        result = TrackedToolResult(tool)
         if parent_node.type == "member_expression" and _is_child_field(parent_node, "object", awaited):
-            if result.add_member(parent_node):
+            if result.record_member_read(parent_node):
                 self._results.append(result)
         elif parent_node.type == "variable_declarator" and _is_child_field(parent_node, "value", awaited):
-            self._add_declarator(parent_node, result)
+            self._record_declarator(parent_node, result)
 
     def find_reads(self, data: bytes) -> list[dict[str, Any]]:
         """Return ``[{"tool", "name", "at"}]``, the places as byte offsets; ``data`` is the program.
@@ -158,7 +158,7 @@ class ResultReads:
         is_plain = b"\\u" not in data  # else a name may be written in another way
         for name, result in self._constants if is_plain else ():
             uses = self._find_uses(data, name)
-            if uses is not None and all(_add_use(use, result) for use in uses):
+            if uses is not None and all(_record_use(use, result) for use in uses):
                 self._results.append(result)
         return [fact for result in self._results for fact in self._describe_reads(result, data, is_plain)][:MAX_READS]
 
@@ -177,12 +177,12 @@ class ResultReads:
             self._function_spans.append((node.start_byte, node.end_byte))
         return True
 
-    def _add_declarator(self, declarator: Node, result: ToolResult) -> None:
+    def _record_declarator(self, declarator: Node, result: TrackedToolResult) -> None:
         name, statement = declarator.child_by_field_name("name"), declarator.parent
         if name is None or statement is None:
             return
         if name.type == "object_pattern":
-            result.reads += _destructured_fields(name)
+            result.reads += _list_destructured_fields(name)
             self._results.append(result)
         elif name.type == "identifier" and statement.type == "lexical_declaration":
             kind = statement.child_by_field_name("kind")
@@ -202,11 +202,11 @@ class ResultReads:
         uses = [self._root.descendant_for_byte_range(place.start(), place.end()) for place in matches]
         return [use for use in uses if use is not None and _is_name_use(use) and use.start_byte != name.start_byte]
 
-    def _describe_reads(self, result: ToolResult, data: bytes, is_plain: bool) -> list[dict[str, Any]]:
+    def _describe_reads(self, result: TrackedToolResult, data: bytes, is_plain: bool) -> list[dict[str, Any]]:
         reads: list[tuple[Node, bool]] = []
         for field, local, is_doubtful in result.reads:
             uses = None if local is None or not is_plain else self._find_uses(data, local)
-            roles = {_find_role(use) for use in uses or ()}
+            roles = {_find_use_role(use) for use in uses or ()}
             if not roles.isdisjoint(("guarded", "target")):
                 result.guarded_fields.add(field.text or b"")
             is_lost = (uses is None and local is not None) or not roles.isdisjoint(("doubtful", "renamed"))
@@ -234,30 +234,30 @@ def _is_name_use(node: Node) -> bool:
     return node.type not in NON_NAME_NODES
 
 
-def _add_use(use: Node, result: ToolResult) -> bool:
+def _record_use(use: Node, result: TrackedToolResult) -> bool:
     """Take the fields that one use of a result reads; False where it may do anything else with it."""
-    inner, parent_node = _unwrap_outward(use)
+    inner, parent_node = _find_outermost_wrapper_and_parent(use)
     if use.type != "identifier" or parent_node is None:
         return False
     if parent_node.type == "member_expression" and _is_child_field(parent_node, "object", inner):
-        return result.add_member(parent_node)
+        return result.record_member_read(parent_node)
     if parent_node.type == "variable_declarator" and _is_child_field(parent_node, "value", inner):
         pattern = parent_node.child_by_field_name("name")
         if pattern is None or pattern.type != "object_pattern":
             return False
-        result.reads += _destructured_fields(pattern)
+        result.reads += _list_destructured_fields(pattern)
         return True
     if parent_node.type == "arguments" and parent_node.parent is not None:
         callee = parent_node.parent.child_by_field_name("function")
         if callee is None or callee.text != b"JSON.stringify":
             return callee is not None and callee.text in CONSOLE_METHODS
-        return _is_passed_on(parent_node.parent)  # a program may look for a name in the text
+        return _is_value_passed_on(parent_node.parent)  # a program may look for a name in the text
     return parent_node.type == "return_statement"
 
 
 def _find_local_name(member: Node) -> Node | None:
     """The name that a program gives to what it reads there."""
-    inner, parent_node = _unwrap_outward(member)
+    inner, parent_node = _find_outermost_wrapper_and_parent(member)
     if (
         parent_node is None
         or parent_node.type != "variable_declarator"
@@ -268,11 +268,11 @@ def _find_local_name(member: Node) -> Node | None:
     return name if name is not None and name.type == "identifier" else None
 
 
-def _is_passed_on(node: Node) -> bool:
-    return getattr(_unwrap_outward(node)[1], "type", "") in PASSED_ON_PARENTS
+def _is_value_passed_on(node: Node) -> bool:
+    return getattr(_find_outermost_wrapper_and_parent(node)[1], "type", "") in PASSED_ON_PARENTS
 
 
-def _unwrap_outward(node: Node) -> tuple[Node, Node | None]:
+def _find_outermost_wrapper_and_parent(node: Node) -> tuple[Node, Node | None]:
     """The node with the parentheses and types around it, and what holds that."""
     for _ in range(MAX_PARENTS):
         parent = node.parent
@@ -287,7 +287,7 @@ def _is_child_field(parent_node: Node, field: str, node: Node) -> bool:
     return found is not None and (found.start_byte, found.end_byte) == (node.start_byte, node.end_byte)
 
 
-def _plain_property(member: Node) -> Node | None:
+def _get_plain_property(member: Node) -> Node | None:
     """The property of `a.b`; None of what is conditional, long, private or written with escapes."""
     field = member.child_by_field_name("property")
     if field is None or field.type != "property_identifier" or member.child_by_field_name("optional_chain") is not None:
@@ -300,13 +300,13 @@ def _is_plain_name(name: Node) -> bool:
     return name.end_byte - name.start_byte <= MAX_NAME_BYTES and b"\\" not in (name.text or b"")
 
 
-def _find_role(node: Node) -> str:
+def _find_use_role(node: Node) -> str:
     """Return where a field, or a name that has it, stands.
 
     "target": something is put there; "guarded": the program asks before it relies; "doubtful": perhaps; "renamed":
     it has another name from then on; else "read".
     """
-    inner, parent_node = _unwrap_outward(node)
+    inner, parent_node = _find_outermost_wrapper_and_parent(node)
     if parent_node is None:
         return "target"
     kind = parent_node.type
@@ -347,7 +347,11 @@ def _find_role_in_container(container: Node) -> str:
         return "read" if parent.type in ("return_statement", "array", "pair") else "doubtful"
     callee = parent.child_by_field_name("function")
     if callee is None:  # what is made with `new`
-        return "doubtful" if getattr(_unwrap_outward(parent)[1], "type", "") in DOUBTFUL_PARENTS else "read"
+        return (
+            "doubtful"
+            if getattr(_find_outermost_wrapper_and_parent(parent)[1], "type", "") in DOUBTFUL_PARENTS
+            else "read"
+        )
     if callee.type == "member_expression":
         owner, method = callee.child_by_field_name("object"), callee.child_by_field_name("property")
         if callee.text in TYPE_CHECK_CALLS or (method is not None and method.text in CHECK_METHODS):
@@ -357,12 +361,12 @@ def _find_role_in_container(container: Node) -> str:
         "guarded"
         if callee.text in TYPE_CHECK_CALLS
         else "read"
-        if callee.text in CONVERSION_CALLS and _is_passed_on(parent)
+        if callee.text in CONVERSION_CALLS and _is_value_passed_on(parent)
         else "doubtful"
     )
 
 
-def _destructured_fields(pattern: Node) -> list[tuple[Node, Node | None, bool]]:
+def _list_destructured_fields(pattern: Node) -> list[tuple[Node, Node | None, bool]]:
     """The names that a pattern takes without a value in their place, as `ToolResult.reads` has them."""
     fields: list[tuple[Node, Node | None, bool]] = []
     for child in pattern.children:

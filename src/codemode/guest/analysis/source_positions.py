@@ -14,18 +14,18 @@ WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 WIDE_BLANKS = (b"\xc2\xa0", b"\xef\xbb\xbf")
 
 
-def add_places(data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def add_locations(data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the findings in order, with line and column in place of the byte offset ``"at"``."""
     ordered = sorted(items, key=lambda item: item["at"])
     return [
         {**item, "line": line, "column": column}
         for item, (line, column) in zip(
-            ordered, iterate_places(data, (item.pop("at") for item in ordered)), strict=True
+            ordered, iterate_locations(data, (item.pop("at") for item in ordered)), strict=True
         )
     ]
 
 
-def iterate_places(data: bytes, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+def iterate_locations(data: bytes, offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
     """The line and column of each of these offsets, which rise."""
     position, line, column = 0, 1, 1
     for at in offsets:

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from .edits import Gap
+    from .edits import BlankedGap
     from .parse import Handler
 
 # Tokens that would continue the previous statement if only blanks were between them.
@@ -100,17 +100,17 @@ class TypeStripper:
     ``skipped_nodes`` are nodes that the walk did not enter; they are types only if another handler blanked them.
     """
 
-    def __init__(self, data: bytes, gap: type[Gap], *, is_module: bool = False) -> None:
+    def __init__(self, data: bytes, gap: type[BlankedGap], *, is_module: bool = False) -> None:
         self.data = data
         self.is_ambiguous = False
-        self.gaps: list[Gap] = []
+        self.gaps: list[BlankedGap] = []
         self.problems: list[tuple[int, str]] = []
         self.skipped_nodes: list[Node] = []
         self._gap = gap
         self._import_equals = MODULE_IMPORT_EQUALS_MESSAGE if is_module else IMPORT_EQUALS_MESSAGE
         self._export_equals = MODULE_EXPORT_EQUALS_MESSAGE if is_module else EXPORT_EQUALS_MESSAGE
 
-    def handlers(self) -> dict[str, Handler]:
+    def get_handlers_by_kind(self) -> dict[str, Handler]:
         """Handlers by node kind; each returns whether the walk enters the node."""
         return {
             **dict.fromkeys(TYPE_NODES, self._on_type),
@@ -118,7 +118,7 @@ class TypeStripper:
             **dict.fromkeys((*TYPE_EXPRESSION_NODES, "ERROR"), self.skipped_nodes.append),
             **dict.fromkeys(("comment", "html_comment"), self._on_comment),
             **dict.fromkeys(("as_expression", "satisfies_expression"), self._on_cast),
-            **dict.fromkeys(("non_null_expression", "variable_declarator"), self._on_marks),
+            **dict.fromkeys(("non_null_expression", "variable_declarator"), self._on_type_marks),
             **dict.fromkeys(("required_parameter", "optional_parameter"), self._on_parameter),
             "type_arguments": self._on_type_arguments,
             "formal_parameters": self._on_parameters,
@@ -134,7 +134,7 @@ class TypeStripper:
             "export_statement": self._on_export,
         }
 
-    def add_type_arguments(self, places: list[tuple[int, int]]) -> None:
+    def blank_type_arguments(self, places: list[tuple[int, int]]) -> None:
         """Blank type arguments that the tree does not show."""
         self.is_ambiguous = self.is_ambiguous or bool(places)
         self.gaps += [self._gap(start, end) for start, end in places]
@@ -164,11 +164,11 @@ class TypeStripper:
         self.is_ambiguous = True
         return self._on_type(node)
 
-    def add_type_statement(self, start: int, end: int) -> None:
+    def blank_type_statement(self, start: int, end: int) -> None:
         """Blank a statement that is only types."""
         self.gaps.append(self._gap(start, end, hazards=STATEMENT_HAZARDS))
 
-    def add_types(self, start: int, end: int) -> None:
+    def blank_types(self, start: int, end: int) -> None:
         """Blank what is only types inside a statement."""
         self.gaps.append(self._gap(start, end))
 
@@ -186,12 +186,12 @@ class TypeStripper:
         keyword = next((child for child in children if child.type in ("as", "satisfies")), None)
         is_cast = children[0].text != b"new"  # `new as(x)` makes an object
         if keyword is not None and is_cast and not children[-1].has_error:
-            self._check_line_break(children[-1])
-            end = self._find_name_end(node.end_byte)
+            self._report_bracket_line(children[-1])
+            end = self._find_type_name_end(node.end_byte)
             self.gaps.append(self._gap(keyword.start_byte, end, hazards=CAST_HAZARDS))
         return True
 
-    def _check_line_break(self, type_node: Node) -> None:
+    def _report_bracket_line(self, type_node: Node) -> None:
         """TypeScript ends `x as T` before a line that starts with `[`; the grammar includes that line."""
         for _ in range(MAX_TYPE_DEPTH):
             children = type_node.children
@@ -204,7 +204,7 @@ class TypeStripper:
             else:
                 return
 
-    def _find_name_end(self, end: int) -> int:
+    def _find_type_name_end(self, end: int) -> int:
         """Where a type's name ends whose last parts the grammar took for members: `(x as a.b).c` for `x as a.b.c`."""
         tail = NAME_TAIL.match(self.data, end)
         if tail is None:
@@ -224,7 +224,7 @@ class TypeStripper:
                 return bracket.end()
         return start
 
-    def _on_marks(self, node: Node) -> bool:
+    def _on_type_marks(self, node: Node) -> bool:
         """`x!`, `x!: T` and `x?: T`."""
         for child in node.children:
             if child.type in ("!", "?"):
@@ -233,7 +233,9 @@ class TypeStripper:
 
     def _on_parameter(self, node: Node) -> bool:
         modifier = next((child for child in node.children if child.type in PARAMETER_MODIFIERS), None)
-        return self._on_marks(node) if modifier is None else self._add_problem(modifier, PARAMETER_PROPERTY_MESSAGE)
+        return (
+            self._on_type_marks(node) if modifier is None else self._add_problem(modifier, PARAMETER_PROPERTY_MESSAGE)
+        )
 
     def _on_parameters(self, node: Node) -> bool:
         """A `this` parameter goes, with the comma behind it."""
@@ -278,7 +280,7 @@ class TypeStripper:
 
     def _on_method(self, node: Node) -> bool:
         self._blank_modifiers(node.children)
-        return self._on_marks(node)
+        return self._on_type_marks(node)
 
     def _blank_modifiers(self, children: list[Node]) -> None:
         if any(child.is_error or child.is_missing for child in children):

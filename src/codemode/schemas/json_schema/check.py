@@ -15,7 +15,7 @@ from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object
 from ...host import steps
 from ...host.steps import WorkLimitError
-from .checking import Path, Rules, ValidationFailure
+from .checking import Path, SchemaNode, ValidationFailure
 from .dialects import select_dialect
 from .keywords import matches_pattern
 
@@ -61,23 +61,25 @@ class SchemaDocument:
             _ = self.root  # an identifier in it may be none, and what resolves is imported where schemas are compiled
 
     @cached_property
-    def root(self) -> Rules:
+    def root(self) -> SchemaNode:
         """Return the rules. Raises the exceptions of `referencing` for an invalid identifier."""
         dialect = select_dialect(self._schema, None)
-        return Rules(self._schema, self._resolver(dialect.specification) if self._has_references else None, dialect)
+        return SchemaNode(
+            self._schema, self._create_resolver(dialect.specification) if self._has_references else None, dialect
+        )
 
-    def _resolver(self, specification: Any) -> Any:
+    def _create_resolver(self, specification: Any) -> Any:
         from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs]
 
         registry: Any = REGISTRY  # an explicit one: nothing in it fetches
         return registry.resolver_with_root(specification.create_resource(self._schema))
 
     @cached_property
-    def _rules_by_id(self) -> dict[Any, Rules]:
+    def _nodes_by_id(self) -> dict[Any, SchemaNode]:
         return {id(self._schema): self.root}
 
     @cached_property
-    def _simple_object(self) -> tuple[frozenset[str], dict[str, tuple[type, ...]]] | None:
+    def _simple_object_rules(self) -> tuple[frozenset[str], dict[str, tuple[type, ...]]] | None:
         """Required names, and classes by property, where the root is of objects and asks for nothing more."""
         rules = {name: rule for name, rule, _ in self.root.rules or ()}
         if rules.get("type") != "object" or not rules.keys() <= {"type", "properties", "required"}:
@@ -85,7 +87,7 @@ class SchemaDocument:
         classes: dict[str, tuple[type, ...]] = {}
         for name, schema in rules.get("properties", {}).items():
             steps.count_steps()
-            inner_rules = self.root.dialect.rules_of(schema)
+            inner_rules = self.root.dialect.list_rules(schema)
             if inner_rules is None:
                 return None
             for keyword, rule, _ in inner_rules:
@@ -94,13 +96,13 @@ class SchemaDocument:
                 classes[name] = _CLASSES_BY_TYPE[rule]
         return frozenset(rules.get("required", ())), classes
 
-    def failures(self, value: Any, max_count: int) -> list[ValidationFailure]:
+    def find_failures(self, value: Any, max_count: int) -> list[ValidationFailure]:
         """Return at most ``max_count`` failures of a value.
 
         Raises `WorkLimitError`, `UnknownReferenceError`, `RecursionError`.
         """
-        if self._simple_object is not None and type(value) is dict:
-            required, classes = self._simple_object
+        if self._simple_object_rules is not None and type(value) is dict:
+            required, classes = self._simple_object_rules
             steps.count_steps(1 + (len(classes) >> 3))
             members = cast("dict[str, Any]", value)
             if required <= members.keys():
@@ -109,19 +111,19 @@ class SchemaDocument:
                         break
                 else:
                     return []
-        return list(islice(self.check(value).failures(self.root, value, None), max_count))
+        return list(islice(self.create_check(value).iterate_failures(self.root, value, None), max_count))
 
-    def check(self, value: Any) -> ValueCheck:
+    def create_check(self, value: Any) -> ValueCheck:
         """Return a check of a value, in whose parts something may be asked too."""
-        return ValueCheck(value, {} if self._is_dynamic else self._rules_by_id, is_dynamic=self._is_dynamic)
+        return ValueCheck(value, {} if self._is_dynamic else self._nodes_by_id, is_dynamic=self._is_dynamic)
 
 
 class ValueCheck:
     """One check of one value."""
 
-    def __init__(self, value: Any, rules_by_key: dict[Any, Rules], *, is_dynamic: bool) -> None:
+    def __init__(self, value: Any, rules_by_key: dict[Any, SchemaNode], *, is_dynamic: bool) -> None:
         self._value = value
-        self._rules_by_key = rules_by_key
+        self._nodes_by_key = rules_by_key
         self._is_dynamic = is_dynamic
         self._steps_left = FREE_STEPS_PER_CHECK
         self._is_extended = False
@@ -129,7 +131,7 @@ class ValueCheck:
         self._explanation_steps_left = _STEPS_TO_EXPLAIN
         self._is_quiet = False
 
-    def take(self, count: int = 1) -> None:
+    def count_steps(self, count: int = 1) -> None:
         """Account for so many steps. Raises `WorkLimitError` when they are out of proportion to the value."""
         self._steps_left -= count
         if self._steps_left < 0 and not self._is_extended:
@@ -139,60 +141,62 @@ class ValueCheck:
             raise WorkLimitError
         steps.count_steps(count)
 
-    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def iterate_failures(self, node: SchemaNode, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of these rules."""
         if value is None and node.is_nullable:
             return
         if node.rules is None:
             yield ValidationFailure.for_false_schema(value, path)
             return
-        self.take(1 + len(node.rules))
+        self.count_steps(1 + len(node.rules))
         for name, rule, apply in node.rules:
             for failure in apply(self, node, rule, value, path):
                 if failure.lacks_rule_name:
                     failure.rule_name, failure.rule = name, rule
                 yield failure
 
-    def iterate_inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def iterate_subschema_failures(
+        self, node: SchemaNode, schema: Any, value: Any, path: Path
+    ) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of a schema that stands inside these rules."""
-        return self.failures(self.rules_of(schema, node), value, path)
+        return self.iterate_failures(self.get_or_create_node(schema, node), value, path)
 
-    def fits(self, node: Rules, schema: Any, value: Any) -> bool:
+    def fits_subschema(self, node: SchemaNode, schema: Any, value: Any) -> bool:
         """Tell whether a value fits a schema that stands inside these rules."""
-        inner = self.rules_of(schema, node)
+        inner = self.get_or_create_node(schema, node)
         key = (id(inner), id(value))
         remembered = self._results.get(key)
         if remembered is not None:
-            self.take()
+            self.count_steps()
             return remembered
         was_quiet, self._is_quiet = self._is_quiet, True
         try:
-            fits = next(self.failures(inner, value, None), None) is None
+            fits = next(self.iterate_failures(inner, value, None), None) is None
         finally:
             self._is_quiet = was_quiet
-        self._remember_result(key, value, fits=fits)
+        self._cache_result(key, value, fits=fits)
         return fits
 
-    def check_reference(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def iterate_reference_failures(self, node: SchemaNode, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of rules that a reference led to."""
         key = (id(node), id(value))
         remembered = self._results.get(key)
         if remembered is not None and (remembered or self._is_quiet):
-            self.take()
+            self.count_steps()
             if not remembered:
                 yield ValidationFailure(value, path)
             return
         is_broken = False
-        for failure in self.failures(node, value, path):
+        for failure in self.iterate_failures(node, value, path):
             if not is_broken:
                 is_broken = True
-                self._remember_result(key, value, fits=False)
+                self._cache_result(key, value, fits=False)
             yield failure
         if not is_broken:
-            self._remember_result(key, value, fits=True)
+            self._cache_result(key, value, fits=True)
 
-    def explain(
-        self, node: Rules, schemas: list[Any], value: Any, path: Path
+    def collect_alternative_failures(
+        self, node: SchemaNode, schemas: list[Any], value: Any, path: Path
     ) -> list[tuple[Any, list[ValidationFailure]]]:
         """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""
         explained: list[tuple[Any, list[ValidationFailure]]] = []
@@ -201,36 +205,43 @@ class ValueCheck:
                 return []
             steps_before = self._steps_left
             explained.append(
-                (schema, list(islice(self.iterate_inside(node, schema, value, path), _MAX_FAILURES_PER_ALTERNATIVE)))
+                (
+                    schema,
+                    list(
+                        islice(
+                            self.iterate_subschema_failures(node, schema, value, path), _MAX_FAILURES_PER_ALTERNATIVE
+                        )
+                    ),
+                )
             )
             self._explanation_steps_left -= max(steps_before - self._steps_left, 1)
         return explained
 
-    def matches(self, pattern: str, text: str) -> bool:
+    def matches_pattern(self, pattern: str, text: str) -> bool:
         """Tell whether a text holds what a pattern describes."""
         return matches_pattern(self, pattern, text)
 
-    def rules_of(self, schema: Any, node: Rules) -> Rules:
+    def get_or_create_node(self, schema: Any, node: SchemaNode) -> SchemaNode:
         """Return the rules of a schema that stands inside others."""
         key: Any = (id(schema), id(node)) if self._is_dynamic else id(schema)
-        rules = self._rules_by_key.get(key)
+        rules = self._nodes_by_key.get(key)
         if rules is None:
             dialect = select_dialect(schema, node.dialect)
             resolver = node.resolver
             if resolver is not None and is_mapping(schema):
                 resolver = resolver.in_subresource(dialect.specification.create_resource(cast("Any", schema)))
-            rules = self._rules_by_key[key] = Rules(schema, resolver, dialect)
+            rules = self._nodes_by_key[key] = SchemaNode(schema, resolver, dialect)
         return rules
 
-    def resolve(self, node: Rules, reference: str, *, recursive: bool = False) -> Rules:
+    def resolve_reference(self, node: SchemaNode, reference: str, *, recursive: bool = False) -> SchemaNode:
         """Return where a reference leads. Raises `UnknownReferenceError`."""
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import lookup_recursive_ref
 
         key: Any = ("ref", reference, id(node), recursive)
-        if (rules := self._rules_by_key.get(key)) is not None:
+        if (rules := self._nodes_by_key.get(key)) is not None:
             return rules
-        self.take(10)
+        self.count_steps(10)
         try:
             resolved = lookup_recursive_ref(node.resolver) if recursive else node.resolver.lookup(reference)
         except Unresolvable as error:
@@ -239,15 +250,15 @@ class ValueCheck:
         if not isinstance(contents, bool | Mapping):
             raise UnknownReferenceError(reference)
         contents_id = id(cast("Any", contents))
-        rules = None if self._is_dynamic else self._rules_by_key.get(contents_id)
+        rules = None if self._is_dynamic else self._nodes_by_key.get(contents_id)
         if rules is None:
-            rules = Rules(contents, resolved.resolver, select_dialect(contents, node.dialect))
+            rules = SchemaNode(contents, resolved.resolver, select_dialect(contents, node.dialect))
             if not self._is_dynamic:
-                self._rules_by_key[contents_id] = rules
-        self._rules_by_key[key] = rules
+                self._nodes_by_key[contents_id] = rules
+        self._nodes_by_key[key] = rules
         return rules
 
-    def _remember_result(self, key: tuple[int, int], value: Any, *, fits: bool) -> None:
+    def _cache_result(self, key: tuple[int, int], value: Any, *, fits: bool) -> None:
         if isinstance(value, dict | list):  # of scalars equal ones may be one object, and checking them costs nothing
             if len(self._results) >= _MAX_REMEMBERED_RESULTS:
                 self._results.clear()

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias, cast
 
 from ...data.narrowing import is_array, is_mapping, is_object
-from ..compiled import Problem, clip, format_path, json_type_name
+from ..compiled import SchemaProblem, clip_message, format_path, get_json_type_name
 
 Path: TypeAlias = "tuple[Path, str | int] | None"
 
@@ -52,11 +52,11 @@ class ValidationFailure:
         """The path of the value."""
         return path_to_list(self.location)
 
-    def to_problem(self) -> Problem:
+    def to_problem(self) -> SchemaProblem:
         """Word it."""
         return {"path": format_path(self.path), "message": _describe_expectation(self)}
 
-    def iterate_located(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    def iterate_located_messages(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
         rule: Any = self.rule
         if self.rule_name == "required" and isinstance(rule, list):
@@ -86,19 +86,19 @@ def _describe_expectation(failure: ValidationFailure) -> str:
             *islice(dict.fromkeys(type_name for type_name in types if isinstance(type_name, str)), _MAX_NAMES)
         ]
         # The choices of a union that also takes types.
-        type_names += [f"one of {_list_choices(type_name)}" for type_name in types if is_array(type_name)]
-        return clip(f"expected {' or '.join(type_names)}, got {json_type_name(value)}")
+        type_names += [f"one of {_format_choices(type_name)}" for type_name in types if is_array(type_name)]
+        return clip_message(f"expected {' or '.join(type_names)}, got {get_json_type_name(value)}")
     if name == "required" and isinstance(rule, list):
         missing = (item for item in cast("list[Any]", rule) if item not in value)
-        return clip(f"missing required {', '.join(map(format_rule, islice(missing, _MAX_NAMES)))}")
+        return clip_message(f"missing required {', '.join(map(format_rule, islice(missing, _MAX_NAMES)))}")
     if failure.names is not None:
-        return clip(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
+        return clip_message(f"does not take {', '.join(map(repr, failure.names[:_MAX_NAMES]))}")
     if name == "enum":
-        return clip(f"must be one of {_list_choices(rule)}")
-    return clip(f"must satisfy {name}: {format_rule(rule)}")
+        return clip_message(f"must be one of {_format_choices(rule)}")
+    return clip_message(f"must satisfy {name}: {format_rule(rule)}")
 
 
-def _list_choices(choices: list[Any]) -> str:
+def _format_choices(choices: list[Any]) -> str:
     return ", ".join(map(format_rule, islice(choices, _MAX_CHOICES)))
 
 
@@ -133,11 +133,11 @@ class JsonSchemaDraft(Protocol):
         """A function that finds the identifiers and subresources of its schemas."""
         ...
 
-    def knows(self, keyword: str) -> bool:
+    def has_keyword(self, keyword: str) -> bool:
         """Tell whether the draft has a keyword."""
         ...
 
-    def rules_of(self, schema: Any) -> tuple[tuple[str, Any, KeywordFunction], ...] | None:
+    def list_rules(self, schema: Any) -> tuple[tuple[str, Any, KeywordFunction], ...] | None:
         """Return the keywords of a schema that ask something of a value; None when it takes none."""
         ...
 
@@ -146,7 +146,7 @@ class JsonSchemaDraft(Protocol):
         ...
 
 
-class Rules:
+class SchemaNode:
     """One schema of a document, ready for use. ``resolver`` resolves references; None without any."""
 
     __slots__ = ("dialect", "is_nullable", "resolver", "rules", "schema")
@@ -155,7 +155,7 @@ class Rules:
         self.schema = schema
         self.resolver = resolver
         self.dialect = dialect
-        self.rules = dialect.rules_of(schema)
+        self.rules = dialect.list_rules(schema)
         # OpenAPI 3.0: it applies with any other keywords.
         self.is_nullable = is_mapping(schema) and schema.get("nullable") is True
 
@@ -163,43 +163,45 @@ class Rules:
 class CheckProtocol(Protocol):
     """One check of one value, as a keyword sees it."""
 
-    def take(self, count: int = 1) -> None:
+    def count_steps(self, count: int = 1) -> None:
         """Account for so many steps. Raises `WorkLimitError` when they are out of proportion to the value."""
         ...
 
-    def failures(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def iterate_failures(self, node: SchemaNode, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of these rules."""
         ...
 
-    def iterate_inside(self, node: Rules, schema: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def iterate_subschema_failures(
+        self, node: SchemaNode, schema: Any, value: Any, path: Path
+    ) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of a schema that stands inside these rules."""
         ...
 
-    def fits(self, node: Rules, schema: Any, value: Any) -> bool:
+    def fits_subschema(self, node: SchemaNode, schema: Any, value: Any) -> bool:
         """Tell whether a value fits a schema that stands inside these rules."""
         ...
 
-    def check_reference(self, node: Rules, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def iterate_reference_failures(self, node: SchemaNode, value: Any, path: Path) -> Iterator[ValidationFailure]:
         """Yield what a value breaks of rules that a reference led to."""
         ...
 
-    def explain(
-        self, node: Rules, schemas: list[Any], value: Any, path: Path
+    def collect_alternative_failures(
+        self, node: SchemaNode, schemas: list[Any], value: Any, path: Path
     ) -> list[tuple[Any, list[ValidationFailure]]]:
         """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""
         ...
 
-    def matches(self, pattern: str, text: str) -> bool:
+    def matches_pattern(self, pattern: str, text: str) -> bool:
         """Tell whether a text holds what a pattern describes."""
         ...
 
-    def rules_of(self, schema: Any, node: Rules) -> Rules:
+    def get_or_create_node(self, schema: Any, node: SchemaNode) -> SchemaNode:
         """Return the rules of a schema that stands inside others."""
         ...
 
-    def resolve(self, node: Rules, reference: str, *, recursive: bool = False) -> Rules:
+    def resolve_reference(self, node: SchemaNode, reference: str, *, recursive: bool = False) -> SchemaNode:
         """Return where a reference leads. Raises `UnknownReference`."""
         ...
 
 
-KeywordFunction: TypeAlias = Callable[[CheckProtocol, Rules, Any, Any, Path], Iterator[ValidationFailure]]
+KeywordFunction: TypeAlias = Callable[[CheckProtocol, SchemaNode, Any, Any, Path], Iterator[ValidationFailure]]

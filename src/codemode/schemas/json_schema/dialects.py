@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
-from ..compiled import json_type_name
+from ..compiled import get_json_type_name
 from . import keywords
-from .checking import CheckProtocol, JsonSchemaDraft, KeywordFunction, Path, Rules, ValidationFailure
+from .checking import CheckProtocol, JsonSchemaDraft, KeywordFunction, Path, SchemaNode, ValidationFailure
 
 if TYPE_CHECKING:
     from referencing import Specification
@@ -23,31 +23,35 @@ _MAX_TAGS = 64
 _CHOICE_KEYWORDS = ("const", "enum")
 
 
-def any_of(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_any_of(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     """Check ``anyOf`` and ``oneOf``. A value may match several branches of both, like the declared union type."""
     branch = _select_discriminated_branch(check, node, rule, value, path)
     if isinstance(branch, ValidationFailure):
         yield branch
     elif branch is not None:
-        yield from check.iterate_inside(node, branch, value, path)
-    elif not any(check.fits(node, schema, value) for schema in rule):
+        yield from check.iterate_subschema_failures(node, branch, value, path)
+    elif not any(check.fits_subschema(node, schema, value) for schema in rule):
         yield from _iterate_nearest_failures(check, node, rule, value, path)
 
 
-def _select_discriminated_branch(check: CheckProtocol, node: Rules, branches: list[Any], value: Any, path: Path) -> Any:
+def _select_discriminated_branch(
+    check: CheckProtocol, node: SchemaNode, branches: list[Any], value: Any, path: Path
+) -> Any:
     """Return the branch that OpenAPI's ``discriminator`` names, a failure for an unknown tag, or None."""
     discriminator = mapping_or_empty(node.schema.get("discriminator"))
     name = discriminator.get("propertyName")
     if not isinstance(name, str) or not is_object(value) or not isinstance(tag := value.get(name), str):
         return None
     mapping = mapping_or_empty(discriminator.get("mapping"))
-    check.take(1 + ((len(branches) + len(mapping)) >> 3))
+    check.count_steps(1 + ((len(branches) + len(mapping)) >> 3))
     references = [branch.get("$ref") if is_mapping(branch) else None for branch in branches]
-    by_name = {_last_segment(target): at for at, target in enumerate(references) if isinstance(target, str)}
+    by_name = {_get_last_segment(target): at for at, target in enumerate(references) if isinstance(target, str)}
     branch_by_tag = by_name | {
         key: by_name[last_segment]
         for key, target in mapping.items()
-        if isinstance(key, str) and isinstance(target, str) and (last_segment := _last_segment(target)) in by_name
+        if isinstance(key, str) and isinstance(target, str) and (last_segment := _get_last_segment(target)) in by_name
     }
     if tag in branch_by_tag:
         return branches[branch_by_tag[tag]]
@@ -57,7 +61,7 @@ def _select_discriminated_branch(check: CheckProtocol, node: Rules, branches: li
     return ValidationFailure.for_rule("enum", mapped_tags, tag, (path, name))
 
 
-def _last_segment(reference: str) -> str:
+def _get_last_segment(reference: str) -> str:
     return reference.rpartition("/")[2]
 
 
@@ -76,11 +80,11 @@ _OTHER_TYPE_DISTANCE = (1,)
 
 
 def _iterate_nearest_failures(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     branches = [
-        _measure_branch(check, node, *explained, value)
-        for explained in check.explain(node, rule, value, path)
+        _measure_branch_distance(check, node, *explained, value)
+        for explained in check.collect_alternative_failures(node, rule, value, path)
         if explained[1]
     ]
     min_distance = min((branch.distance for branch in branches), default=None)
@@ -91,7 +95,9 @@ def _iterate_nearest_failures(
     ]
     if (unmatched_tag := _find_unmatched_tag(likely)) is not None:
         choices = [choice for branch in likely for choice in branch.wrong_tags[unmatched_tag]]
-        yield ValidationFailure.for_rule("enum", _unique_values(choices), value[unmatched_tag], (path, unmatched_tag))
+        yield ValidationFailure.for_rule(
+            "enum", _deduplicate_values(choices), value[unmatched_tag], (path, unmatched_tag)
+        )
         return
     nearest = [branch.failures for branch in likely if branch.distance == min_distance]
     if any(failures[0].rule_name in _CHOICE_KEYWORDS and failures[0].value is value for failures in nearest):
@@ -109,13 +115,13 @@ def _find_unmatched_tag(branches: list[_BranchFailures]) -> str | None:
     return next((key for key in branches[0].wrong_tags if all(key in branch.wrong_tags for branch in branches)), None)
 
 
-def _measure_branch(
-    check: CheckProtocol, node: Rules, schema: Any, failures: list[ValidationFailure], value: Any
+def _measure_branch_distance(
+    check: CheckProtocol, node: SchemaNode, schema: Any, failures: list[ValidationFailure], value: Any
 ) -> _BranchFailures:
     top_level = [failure for failure in failures if failure.value is value]
     if any(_is_type_failure(failure) for failure in top_level):
         return _BranchFailures(failures, _OTHER_TYPE_DISTANCE, {})
-    tags, matched_properties = _find_tags(check, check.rules_of(schema, node), value)
+    tags, matched_properties = _find_tag_properties(check, check.get_or_create_node(schema, node), value)
     present = {key: choices for key, choices in tags.items() if key in value}
     wrong_tags = {key: choices for key, choices in present.items() if not _contains_equal(value[key], choices)}
     # A constant identifies a branch better than a list of values, and tags better than the number of failures.
@@ -134,16 +140,18 @@ def _measure_branch(
 
 def _is_type_failure(failure: ValidationFailure) -> bool:
     if failure.rule_name in _CHOICE_KEYWORDS:
-        kind = json_type_name(failure.value)
-        return all(json_type_name(choice) != kind for choice in _failure_choices(failure))
+        kind = get_json_type_name(failure.value)
+        return all(get_json_type_name(choice) != kind for choice in _get_failure_choices(failure))
     return failure.rule_name in ("type", None)
 
 
-def _failure_choices(failure: ValidationFailure) -> list[Any]:
+def _get_failure_choices(failure: ValidationFailure) -> list[Any]:
     return list_or_empty(failure.rule)[:MAX_CHOICES] if failure.rule_name == "enum" else [failure.rule]
 
 
-def _find_tags(check: CheckProtocol, rules: Rules, value: Any) -> tuple[dict[str, list[Any]], dict[Any, Any]]:
+def _find_tag_properties(
+    check: CheckProtocol, rules: SchemaNode, value: Any
+) -> tuple[dict[str, list[Any]], dict[Any, Any]]:
     """Return the properties of an object schema that have ``const`` or ``enum``, and all its properties."""
     tags: dict[str, list[Any]] = {}
     properties: dict[Any, Any] = {}
@@ -154,7 +162,7 @@ def _find_tags(check: CheckProtocol, rules: Rules, value: Any) -> tuple[dict[str
         node = pending.pop()
         schema = mapping_or_empty(node.schema)
         schema_properties = mapping_or_empty(schema.get("properties"))
-        check.take(1 + (len(schema_properties) >> 3))
+        check.count_steps(1 + (len(schema_properties) >> 3))
         properties |= schema_properties
         for name, inner in islice(schema_properties.items(), _MAX_TAGS):
             property_schema = mapping_or_empty(inner)
@@ -163,8 +171,11 @@ def _find_tags(check: CheckProtocol, rules: Rules, value: Any) -> tuple[dict[str
             elif is_array(property_schema.get("enum")):
                 tags[name] = property_schema["enum"][:MAX_CHOICES]
         if isinstance(schema.get("$ref"), str):
-            pending.append(check.resolve(node, schema["$ref"]))
-        pending += [check.rules_of(inner, node) for inner in list_or_empty(schema.get("allOf"))[:_MAX_FOLLOWED_SCHEMAS]]
+            pending.append(check.resolve_reference(node, schema["$ref"]))
+        pending += [
+            check.get_or_create_node(inner, node)
+            for inner in list_or_empty(schema.get("allOf"))[:_MAX_FOLLOWED_SCHEMAS]
+        ]
     return tags, properties
 
 
@@ -190,15 +201,15 @@ def _combine_failures(branches: list[list[ValidationFailure]], value: Any, path:
             if names
             else ValidationFailure(value, path)
         )
-    types = _unique_values(
-        [name for failure in first_failures if failure.rule_name == "type" for name in _type_names(failure.rule)]
+    types = _deduplicate_values(
+        [name for failure in first_failures if failure.rule_name == "type" for name in _list_type_names(failure.rule)]
     )
-    choices = _unique_values(
+    choices = _deduplicate_values(
         [
             choice
             for failure in first_failures
             if failure.rule_name in _CHOICE_KEYWORDS
-            for choice in _failure_choices(failure)
+            for choice in _get_failure_choices(failure)
         ]
     )
     if not (types or choices) or not kinds.issubset(("type", None, *_CHOICE_KEYWORDS)):
@@ -210,11 +221,11 @@ def _combine_failures(branches: list[list[ValidationFailure]], value: Any, path:
     return ValidationFailure.for_rule("type", [*types, choices] if choices else types, sample.value, sample.location)
 
 
-def _type_names(rule: Any) -> Iterable[Any]:
+def _list_type_names(rule: Any) -> Iterable[Any]:
     return [rule] if isinstance(rule, str) else list_or_empty(rule)
 
 
-def _unique_values(items: list[Any]) -> list[Any]:
+def _deduplicate_values(items: list[Any]) -> list[Any]:
     unique: list[Any] = []
     for item in items:
         if not _contains_equal(item, unique):
@@ -225,8 +236,8 @@ def _unique_values(items: list[Any]) -> list[Any]:
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def unevaluated_properties(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_unevaluated_properties(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if not is_object(value) or rule is True:
         return
@@ -238,11 +249,11 @@ def unevaluated_properties(
             yield ValidationFailure(value, path, names=unevaluated)
         return
     for name in unevaluated:
-        yield from check.iterate_inside(node, rule, value[name], (path, name))
+        yield from check.iterate_subschema_failures(node, rule, value[name], (path, name))
 
 
-def unevaluated_items(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_unevaluated_items(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if not is_array(value) or rule is True:
         return
@@ -250,37 +261,37 @@ def unevaluated_items(
     _mark_evaluated_items(check, node, value, evaluated, is_own=True)
     for index, item in enumerate(value):
         if index not in evaluated:
-            yield from check.iterate_inside(node, rule, item, (path, index))
+            yield from check.iterate_subschema_failures(node, rule, item, (path, index))
 
 
 def _mark_evaluated_properties(
-    check: CheckProtocol, node: Rules, value: dict[str, Any], evaluated: set[str], *, is_own: bool = False
+    check: CheckProtocol, node: SchemaNode, value: dict[str, Any], evaluated: set[str], *, is_own: bool = False
 ) -> None:
     rules = node.schema
     if not is_object(rules):
         return
-    check.take(1 + len(value))
+    check.count_steps(1 + len(value))
     if "additionalProperties" in rules or ("unevaluatedProperties" in rules and not is_own):
         # A value that it rejects would be a failure of its own.
         evaluated.update(value)
         return
     evaluated.update(value.keys() & rules.get("properties", {}).keys())
     for pattern in rules.get("patternProperties", {}):
-        evaluated.update(name for name in value if check.matches(pattern, name))
+        evaluated.update(name for name in value if check.matches_pattern(pattern, name))
     for name, inner in rules.get("dependentSchemas", {}).items():
         if name in value:
-            _mark_evaluated_properties(check, check.rules_of(inner, node), value, evaluated)
-    for inner in _iterate_applied_rules(check, node, value):
+            _mark_evaluated_properties(check, check.get_or_create_node(inner, node), value, evaluated)
+    for inner in _iterate_applied_nodes(check, node, value):
         _mark_evaluated_properties(check, inner, value, evaluated)
 
 
 def _mark_evaluated_items(
-    check: CheckProtocol, node: Rules, value: list[Any], evaluated: set[int], *, is_own: bool = False
+    check: CheckProtocol, node: SchemaNode, value: list[Any], evaluated: set[int], *, is_own: bool = False
 ) -> None:
     rules = node.schema
     if not is_object(rules):
         return
-    check.take(1 + len(value))
+    check.count_steps(1 + len(value))
     items = rules.get("items")
     prefix_schemas = items if is_array(items) else rules.get("prefixItems", ())
     takes_rest = "items" in rules and (not is_array(items) or "additionalItems" in rules)
@@ -289,28 +300,30 @@ def _mark_evaluated_items(
         return
     evaluated.update(range(min(len(prefix_schemas), len(value))))
     if "contains" in rules and node.dialect.contains_evaluates:
-        evaluated.update(index for index, item in enumerate(value) if check.fits(node, rules["contains"], item))
-    for inner in _iterate_applied_rules(check, node, value):
+        evaluated.update(
+            index for index, item in enumerate(value) if check.fits_subschema(node, rules["contains"], item)
+        )
+    for inner in _iterate_applied_nodes(check, node, value):
         _mark_evaluated_items(check, inner, value, evaluated)
 
 
-def _iterate_applied_rules(check: CheckProtocol, node: Rules, value: Any) -> Iterator[Rules]:
+def _iterate_applied_nodes(check: CheckProtocol, node: SchemaNode, value: Any) -> Iterator[SchemaNode]:
     """Yield the rules of the sibling schemas that the value itself fits."""
     schema: dict[str, Any] = node.schema
     for keyword in _REFERENCES:
-        if keyword in schema and node.dialect.knows(keyword):
-            yield check.resolve(node, schema[keyword], recursive=keyword == "$recursiveRef")
+        if keyword in schema and node.dialect.has_keyword(keyword):
+            yield check.resolve_reference(node, schema[keyword], recursive=keyword == "$recursiveRef")
     for keyword in ("allOf", "anyOf", "oneOf"):
         for inner in schema.get(keyword, ()):
-            if check.fits(node, inner, value):
-                yield check.rules_of(inner, node)
+            if check.fits_subschema(node, inner, value):
+                yield check.get_or_create_node(inner, node)
     if "if" in schema:
-        fits = check.fits(node, schema["if"], value)
+        fits = check.fits_subschema(node, schema["if"], value)
         if fits:
-            yield check.rules_of(schema["if"], node)
+            yield check.get_or_create_node(schema["if"], node)
         branch = "then" if fits else "else"
         if branch in schema:
-            yield check.rules_of(schema[branch], node)
+            yield check.get_or_create_node(schema[branch], node)
 
 
 DEFAULT_DRAFT = "2020-12"
@@ -325,73 +338,73 @@ _DRAFT_BY_URI = {
 _DRAFT_BY_NAME = {uri.partition("://")[2]: draft for uri, draft in _DRAFT_BY_URI.items()}
 
 _KEYWORDS_OF_ALL_DRAFTS: dict[str, KeywordFunction] = {
-    "$ref": keywords.ref,
-    "additionalProperties": keywords.additional_properties,
-    "enum": keywords.enum,
-    "maxItems": keywords.max_items,
-    "maxLength": keywords.max_length,
-    "minItems": keywords.min_items,
-    "minLength": keywords.min_length,
-    "pattern": keywords.pattern,
-    "patternProperties": keywords.pattern_properties,
-    "uniqueItems": keywords.unique_items,
+    "$ref": keywords.check_ref,
+    "additionalProperties": keywords.check_additional_properties,
+    "enum": keywords.check_enum,
+    "maxItems": keywords.check_max_items,
+    "maxLength": keywords.check_max_length,
+    "minItems": keywords.check_min_items,
+    "minLength": keywords.check_min_length,
+    "pattern": keywords.check_pattern,
+    "patternProperties": keywords.check_pattern_properties,
+    "uniqueItems": keywords.check_unique_items,
 }
-_KEYWORDS_BEFORE_2020 = {"items": keywords.array_form_items, "additionalItems": keywords.additional_items}
-_KEYWORDS_BEFORE_6 = {"minimum": keywords.draft_4_minimum, "maximum": keywords.draft_4_maximum}
+_KEYWORDS_BEFORE_2020 = {"items": keywords.check_array_form_items, "additionalItems": keywords.check_additional_items}
+_KEYWORDS_BEFORE_6 = {"minimum": keywords.check_draft_4_minimum, "maximum": keywords.check_draft_4_maximum}
 _KEYWORDS_SINCE_4 = {
-    "allOf": keywords.all_of,
-    "anyOf": any_of,
-    "maxProperties": keywords.max_properties,
-    "minProperties": keywords.min_properties,
-    "multipleOf": keywords.multiple_of,
-    "not": keywords.not_,
-    "oneOf": any_of,
-    "properties": keywords.properties,
-    "required": keywords.required,
-    "type": keywords.type_,
+    "allOf": keywords.check_all_of,
+    "anyOf": check_any_of,
+    "maxProperties": keywords.check_max_properties,
+    "minProperties": keywords.check_min_properties,
+    "multipleOf": keywords.check_multiple_of,
+    "not": keywords.check_not,
+    "oneOf": check_any_of,
+    "properties": keywords.check_properties,
+    "required": keywords.check_required,
+    "type": keywords.check_type,
 }
 _KEYWORDS_SINCE_6 = {
-    "const": keywords.const,
-    "exclusiveMaximum": keywords.exclusive_maximum,
-    "exclusiveMinimum": keywords.exclusive_minimum,
-    "maximum": keywords.maximum,
-    "minimum": keywords.minimum,
-    "propertyNames": keywords.property_names,
+    "const": keywords.check_const,
+    "exclusiveMaximum": keywords.check_exclusive_maximum,
+    "exclusiveMinimum": keywords.check_exclusive_minimum,
+    "maximum": keywords.check_maximum,
+    "minimum": keywords.check_minimum,
+    "propertyNames": keywords.check_property_names,
 }
 _KEYWORDS_SINCE_2019 = {
-    "contains": keywords.contains,
-    "dependentRequired": keywords.dependencies,
-    "dependentSchemas": keywords.dependencies,
-    "unevaluatedItems": unevaluated_items,
-    "unevaluatedProperties": unevaluated_properties,
+    "contains": keywords.check_contains,
+    "dependentRequired": keywords.check_dependencies,
+    "dependentSchemas": keywords.check_dependencies,
+    "unevaluatedItems": check_unevaluated_items,
+    "unevaluatedProperties": check_unevaluated_properties,
 }
 _DRAFT_4 = {
     **_KEYWORDS_OF_ALL_DRAFTS,
     **_KEYWORDS_BEFORE_2020,
     **_KEYWORDS_SINCE_4,
     **_KEYWORDS_BEFORE_6,
-    "dependencies": keywords.dependencies,
+    "dependencies": keywords.check_dependencies,
 }
-_DRAFT_6 = {**_DRAFT_4, **_KEYWORDS_SINCE_6, "contains": keywords.draft_6_contains}
-_DRAFT_7 = {**_DRAFT_6, "if": keywords.if_}
+_DRAFT_6 = {**_DRAFT_4, **_KEYWORDS_SINCE_6, "contains": keywords.check_draft_6_contains}
+_DRAFT_7 = {**_DRAFT_6, "if": keywords.check_if}
 _DRAFT_2019 = {
     **_KEYWORDS_OF_ALL_DRAFTS,
     **_KEYWORDS_BEFORE_2020,
     **_KEYWORDS_SINCE_4,
     **_KEYWORDS_SINCE_6,
     **_KEYWORDS_SINCE_2019,
-    "if": keywords.if_,
+    "if": keywords.check_if,
 }
 _KEYWORDS_BY_DRAFT: dict[str, dict[str, KeywordFunction]] = {
     "4": _DRAFT_4,
     "6": _DRAFT_6,
     "7": _DRAFT_7,
-    "2019-09": {**_DRAFT_2019, "$recursiveRef": keywords.recursive_ref},
+    "2019-09": {**_DRAFT_2019, "$recursiveRef": keywords.check_recursive_ref},
     "2020-12": {
         **{name: apply for name, apply in _DRAFT_2019.items() if name != "additionalItems"},
-        "$dynamicRef": keywords.ref,
-        "items": keywords.items,
-        "prefixItems": keywords.prefix_items,
+        "$dynamicRef": keywords.check_ref,
+        "items": keywords.check_items,
+        "prefixItems": keywords.check_prefix_items,
     },
 }
 
@@ -414,11 +427,11 @@ class Dialect:
 
         return specification_with(self._uri)
 
-    def knows(self, keyword: str) -> bool:
+    def has_keyword(self, keyword: str) -> bool:
         """Tell whether the draft has a keyword."""
         return keyword in self._keywords
 
-    def rules_of(self, schema: Any) -> tuple[tuple[str, Any, KeywordFunction], ...] | None:
+    def list_rules(self, schema: Any) -> tuple[tuple[str, Any, KeywordFunction], ...] | None:
         """Return the keywords of a schema that ask something of a value; None when it takes none."""
         if not isinstance(schema, Mapping):
             return None if schema is False else ()
@@ -459,7 +472,7 @@ def _get_dialect(draft: str) -> Dialect:
     return Dialect(draft)
 
 
-def find_named_draft(schema: Any) -> str | None:
+def get_declared_draft(schema: Any) -> str | None:
     """Return the draft that a schema names, in either scheme and with or without a fragment; None for no known one."""
     uri = cast("Any", schema).get("$schema") if isinstance(schema, Mapping) else None
     return _DRAFT_BY_NAME.get(uri.rstrip("#").partition("://")[2]) if isinstance(uri, str) else None
@@ -467,5 +480,5 @@ def find_named_draft(schema: Any) -> str | None:
 
 def select_dialect(schema: Any, inherited: JsonSchemaDraft | None) -> JsonSchemaDraft:
     """Return the dialect that a schema names, else the inherited one, else 2020-12."""
-    draft = find_named_draft(schema)
+    draft = get_declared_draft(schema)
     return (inherited or _get_dialect(DEFAULT_DRAFT)) if draft is None else _get_dialect(draft)

@@ -10,41 +10,49 @@ from collections.abc import Callable, Iterator
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
-from ...data.json_values import canonical_json
+from ...data.json_values import encode_canonical_json
 from ...data.narrowing import is_array, is_object
-from ..match_cost import find_match
+from ..match_cost import search_within_budget
 from ..patterns import PatternRefusedError
-from .checking import CheckProtocol, KeywordFunction, Path, Rules, ValidationFailure
+from .checking import CheckProtocol, KeywordFunction, Path, SchemaNode, ValidationFailure
 
 # A thousand digits before the point, as many as an integer may have, and the 324 behind it that a double may.
 _EXACT_DECIMALS = Context(prec=1_400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])  # of infinity nothing is a multiple
 
 
-def _make_keyword(is_broken: Callable[[Any, Any], bool]) -> KeywordFunction:
+def _create_keyword_function(is_broken: Callable[[Any, Any], bool]) -> KeywordFunction:
     """Make a keyword of what says whether a value breaks a rule, at once."""
 
-    def apply(_check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    def check_value(
+        _check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
+    ) -> Iterator[ValidationFailure]:
         if is_broken(value, rule):
             yield ValidationFailure(value, path)
 
-    return apply
+    return check_value
 
 
 # --- any value ---
 
 
-def type_(_check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_type(
+    _check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if not node.dialect.is_of_type(value, rule):
         yield ValidationFailure(value, path)
 
 
-def enum(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
-    check.take(len(rule) >> 3)
+def check_enum(
+    check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
+    check.count_steps(len(rule) >> 3)
     if not any(are_equal(check, choice, value) for choice in rule):
         yield ValidationFailure(value, path)
 
 
-def const(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_const(
+    check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if not are_equal(check, rule, value):
         yield ValidationFailure(value, path)
 
@@ -52,12 +60,12 @@ def const(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path)
 def are_equal(check: CheckProtocol, first: Any, two: Any) -> bool:
     """Compare as JSON Schema does: 1 is 1.0, and True is not 1."""
     if is_array(first) and is_array(two):
-        check.take(1 + (len(first) >> 3))
+        check.count_steps(1 + (len(first) >> 3))
         return len(first) == len(two) and all(
             are_equal(check, left_item, right_item) for left_item, right_item in zip(first, two, strict=True)
         )
     if is_object(first) and is_object(two):
-        check.take(1 + (len(first) >> 3))
+        check.count_steps(1 + (len(first) >> 3))
         return len(first) == len(two) and all(
             name in two and are_equal(check, item, two[name]) for name, item in first.items()
         )
@@ -71,30 +79,30 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-minimum = _make_keyword(lambda value, rule: _is_number(value) and value < rule)
-maximum = _make_keyword(lambda value, rule: _is_number(value) and value > rule)
-exclusive_minimum = _make_keyword(lambda value, rule: _is_number(value) and value <= rule)
-exclusive_maximum = _make_keyword(lambda value, rule: _is_number(value) and value >= rule)
-multiple_of = _make_keyword(lambda value, rule: _is_number(value) and not _is_multiple(value, rule))
-min_length = _make_keyword(lambda value, rule: isinstance(value, str) and len(value) < rule)
-max_length = _make_keyword(lambda value, rule: isinstance(value, str) and len(value) > rule)
-min_items = _make_keyword(lambda value, rule: is_array(value) and len(value) < rule)
-max_items = _make_keyword(lambda value, rule: is_array(value) and len(value) > rule)
-min_properties = _make_keyword(lambda value, rule: is_object(value) and len(value) < rule)
-max_properties = _make_keyword(lambda value, rule: is_object(value) and len(value) > rule)
+check_minimum = _create_keyword_function(lambda value, rule: _is_number(value) and value < rule)
+check_maximum = _create_keyword_function(lambda value, rule: _is_number(value) and value > rule)
+check_exclusive_minimum = _create_keyword_function(lambda value, rule: _is_number(value) and value <= rule)
+check_exclusive_maximum = _create_keyword_function(lambda value, rule: _is_number(value) and value >= rule)
+check_multiple_of = _create_keyword_function(lambda value, rule: _is_number(value) and not _is_multiple(value, rule))
+check_min_length = _create_keyword_function(lambda value, rule: isinstance(value, str) and len(value) < rule)
+check_max_length = _create_keyword_function(lambda value, rule: isinstance(value, str) and len(value) > rule)
+check_min_items = _create_keyword_function(lambda value, rule: is_array(value) and len(value) < rule)
+check_max_items = _create_keyword_function(lambda value, rule: is_array(value) and len(value) > rule)
+check_min_properties = _create_keyword_function(lambda value, rule: is_object(value) and len(value) < rule)
+check_max_properties = _create_keyword_function(lambda value, rule: is_object(value) and len(value) > rule)
 
 
-def draft_4_minimum(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_draft_4_minimum(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
-    apply = exclusive_minimum if node.schema.get("exclusiveMinimum") is True else minimum
+    apply = check_exclusive_minimum if node.schema.get("exclusiveMinimum") is True else check_minimum
     return apply(check, node, rule, value, path)
 
 
-def draft_4_maximum(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_draft_4_maximum(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
-    apply = exclusive_maximum if node.schema.get("exclusiveMaximum") is True else maximum
+    apply = check_exclusive_maximum if node.schema.get("exclusiveMaximum") is True else check_maximum
     return apply(check, node, rule, value, path)
 
 
@@ -112,7 +120,9 @@ def _to_decimal(number: float) -> Decimal:
 # --- strings ---
 
 
-def pattern(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_pattern(
+    check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if isinstance(value, str) and not matches_pattern(check, rule, value):
         yield ValidationFailure(value, path)
 
@@ -120,7 +130,7 @@ def pattern(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Pat
 def matches_pattern(check: CheckProtocol, rule: str, text: str) -> bool:
     """Tell whether a text holds what a pattern describes. Raises `WorkLimitError` where that may take too long."""
     try:
-        return find_match(rule, text, check.take)
+        return search_within_budget(rule, text, check.count_steps)
     except PatternRefusedError:
         # Only a reference into a part that is no schema leads here: all others were checked before.
         return False
@@ -129,69 +139,77 @@ def matches_pattern(check: CheckProtocol, rule: str, text: str) -> bool:
 # --- arrays ---
 
 
-def items(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_items(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if is_array(value):
         first = len(node.schema.get("prefixItems", ()))
-        yield from _check_each(check, node, rule, value, path, first)
+        yield from _check_items_from(check, node, rule, value, path, first)
 
 
-def prefix_items(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_prefix_items(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if is_array(value):
         for index, (schema, item) in enumerate(zip(rule, value, strict=False)):
-            yield from check.iterate_inside(node, schema, item, (path, index))
+            yield from check.iterate_subschema_failures(node, schema, item, (path, index))
 
 
-def array_form_items(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_array_form_items(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if is_array(rule):
-        yield from prefix_items(check, node, rule, value, path)
+        yield from check_prefix_items(check, node, rule, value, path)
     elif is_array(value):
-        yield from _check_each(check, node, rule, value, path, 0)
+        yield from _check_items_from(check, node, rule, value, path, 0)
 
 
-def additional_items(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_additional_items(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if is_array(value) and is_array(node.schema.get("items")):
-        yield from _check_each(check, node, rule, value, path, len(node.schema["items"]))
+        yield from _check_items_from(check, node, rule, value, path, len(node.schema["items"]))
 
 
-def _check_each(
-    check: CheckProtocol, node: Rules, rule: Any, value: list[Any], path: Path, start: int
+def _check_items_from(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: list[Any], path: Path, start: int
 ) -> Iterator[ValidationFailure]:
-    inner = check.rules_of(rule, node)
+    inner = check.get_or_create_node(rule, node)
     if inner.rules == ():
         return
     for index in range(start, len(value)):
-        yield from check.failures(inner, value[index], (path, index))
+        yield from check.iterate_failures(inner, value[index], (path, index))
 
 
-def unique_items(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_unique_items(
+    check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if not rule or not is_array(value):
         return
     seen: set[Any] = set()
     for item in value:
         key: Any = (isinstance(item, bool), item)
         if isinstance(item, dict | list):
-            key = canonical_json(item)
-            check.take(len(key) >> 6)
+            key = encode_canonical_json(item)
+            check.count_steps(len(key) >> 6)
         elif isinstance(item, str):
             key = (None, item)  # a key that no container's text equals
-        check.take()
+        check.count_steps()
         if key in seen:
             yield ValidationFailure(value, path)
             return
         seen.add(key)
 
 
-def contains(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_contains(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if not is_array(value):
         return
     min_count, max_count = node.schema.get("minContains", 1), node.schema.get("maxContains")
     count = 0
     for item in value:
-        count += check.fits(node, rule, item)
+        count += check.fits_subschema(node, rule, item)
         if count >= min_count and max_count is None:
             return
         if max_count is not None and count > max_count:
@@ -201,40 +219,42 @@ def contains(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Pat
         yield ValidationFailure(value, path)
 
 
-def draft_6_contains(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_draft_6_contains(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
-    if is_array(value) and not any(check.fits(node, rule, item) for item in value):
+    if is_array(value) and not any(check.fits_subschema(node, rule, item) for item in value):
         yield ValidationFailure(value, path)
 
 
 # --- objects ---
 
 
-def properties(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_properties(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if is_object(value):
-        check.take(len(rule) >> 3)
+        check.count_steps(len(rule) >> 3)
         for name, schema in rule.items():
             if name in value:
-                yield from check.iterate_inside(node, schema, value[name], (path, name))
+                yield from check.iterate_subschema_failures(node, schema, value[name], (path, name))
 
 
-def pattern_properties(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_pattern_properties(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if is_object(value):
         for pattern_text, schema in rule.items():
             for name, item in value.items():
                 if matches_pattern(check, pattern_text, name):
-                    yield from check.iterate_inside(node, schema, item, (path, name))
+                    yield from check.iterate_subschema_failures(node, schema, item, (path, name))
 
 
-def additional_properties(
-    check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path
+def check_additional_properties(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if not is_object(value) or rule is True:
         return
-    check.take(len(value) >> 3)
+    check.count_steps(len(value) >> 3)
     declared, patterns = node.schema.get("properties", {}), node.schema.get("patternProperties", {})
     extras = (
         name
@@ -247,23 +267,29 @@ def additional_properties(
             yield ValidationFailure(value, path, names=refused)
         return
     for name in extras:
-        yield from check.iterate_inside(node, rule, value[name], (path, name))
+        yield from check.iterate_subschema_failures(node, rule, value[name], (path, name))
 
 
-def property_names(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_property_names(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if is_object(value):
         for name in value:
-            yield from check.iterate_inside(node, rule, name, path)
+            yield from check.iterate_subschema_failures(node, rule, name, path)
 
 
-def required(check: CheckProtocol, _node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_required(
+    check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     if is_object(value):
-        check.take(len(rule) >> 3)
+        check.count_steps(len(rule) >> 3)
         if any(name not in value for name in rule):
             yield ValidationFailure(value, path)
 
 
-def dependencies(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_dependencies(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     """The keyword that later drafts split into two, and both of those."""
     if not is_object(value):
         return
@@ -271,7 +297,7 @@ def dependencies(check: CheckProtocol, node: Rules, rule: Any, value: Any, path:
         if name not in value:
             continue
         if isinstance(dependency, dict | bool):
-            yield from check.iterate_inside(node, dependency, value, path)
+            yield from check.iterate_subschema_failures(node, dependency, value, path)
         elif any(other not in value for other in ([dependency] if isinstance(dependency, str) else dependency)):
             yield ValidationFailure(value, path)
 
@@ -279,25 +305,29 @@ def dependencies(check: CheckProtocol, node: Rules, rule: Any, value: Any, path:
 # --- other schemas ---
 
 
-def all_of(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+def check_all_of(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
     for schema in rule:
-        yield from check.iterate_inside(node, schema, value, path)
+        yield from check.iterate_subschema_failures(node, schema, value, path)
 
 
-def not_(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
-    if check.fits(node, rule, value):
+def check_not(check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    if check.fits_subschema(node, rule, value):
         yield ValidationFailure(value, path)
 
 
-def if_(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
-    branch = "then" if check.fits(node, rule, value) else "else"
+def check_if(check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    branch = "then" if check.fits_subschema(node, rule, value) else "else"
     if branch in node.schema:
-        yield from check.iterate_inside(node, node.schema[branch], value, path)
+        yield from check.iterate_subschema_failures(node, node.schema[branch], value, path)
 
 
-def ref(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
-    return check.check_reference(check.resolve(node, rule), value, path)
+def check_ref(check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
+    return check.iterate_reference_failures(check.resolve_reference(node, rule), value, path)
 
 
-def recursive_ref(check: CheckProtocol, node: Rules, rule: Any, value: Any, path: Path) -> Iterator[ValidationFailure]:
-    return check.check_reference(check.resolve(node, rule, recursive=True), value, path)
+def check_recursive_ref(
+    check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
+) -> Iterator[ValidationFailure]:
+    return check.iterate_reference_failures(check.resolve_reference(node, rule, recursive=True), value, path)

@@ -26,10 +26,10 @@ RESTRICTIVE_KEYWORDS: Mapping[str, tuple[str, ...]] = {
 
 def iterate_subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a schema and every schema in it, also in unknown keywords: a reference may lead there."""
-    return (item for _, item in iterate_placed_subschemas(schema))
+    return (item for _, item in iterate_subschemas_with_paths(schema))
 
 
-def iterate_placed_subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Mapping[str, Any]]]:
+def iterate_subschemas_with_paths(schema: Any) -> Iterator[tuple[SchemaPath, Mapping[str, Any]]]:
     """Yield the same with their places."""
     seen: set[int] = set()
     pending: list[tuple[SchemaPath, Any]] = [(None, schema)]
@@ -50,14 +50,14 @@ def iterate_placed_subschemas(schema: Any) -> Iterator[tuple[SchemaPath, Mapping
                 pending.append((inside, rule))
 
 
-def relaxed_copy(schema: Any, strip: Callable[[dict[str, Any]], None], loses_rule: Callable[[Any], bool]) -> Any:
+def copy_relaxed_schema(schema: Any, strip: Callable[[dict[str, Any]], None], loses_rule: Callable[[Any], bool]) -> Any:
     """Copy a schema, each schema in it after ``strip``. The copy accepts all values that the schema accepts.
 
     A rule that would accept less because of a removed part (``loses_rule``) is left out: `not`, the condition of an
     `if`, the ban on further properties.
     """
     if is_array(schema):
-        return [relaxed_copy(item, strip, loses_rule) for item in schema]
+        return [copy_relaxed_schema(item, strip, loses_rule) for item in schema]
     if not is_mapping(schema):
         return schema
     rules = dict(schema)
@@ -68,14 +68,14 @@ def relaxed_copy(schema: Any, strip: Callable[[dict[str, Any]], None], loses_rul
         if keyword in rules and any(loses_rule(inside) for inside in iterate_subschemas(rules[keyword])):
             for name in (keyword, *dependents):
                 rules.pop(name, None)
-    return {keyword: _copy_rule(keyword, rule, strip, loses_rule) for keyword, rule in rules.items()}
+    return {keyword: _copy_relaxed_rule(keyword, rule, strip, loses_rule) for keyword, rule in rules.items()}
 
 
-def _copy_rule(
+def _copy_relaxed_rule(
     keyword: str, rule: Any, strip: Callable[[dict[str, Any]], None], loses_rule: Callable[[Any], bool]
 ) -> Any:
     if keyword in DATA_KEYWORDS:
         return rule
     if keyword in SCHEMA_MAPS and is_mapping(rule):
-        return {name: relaxed_copy(inner, strip, loses_rule) for name, inner in rule.items()}
-    return relaxed_copy(rule, strip, loses_rule)
+        return {name: copy_relaxed_schema(inner, strip, loses_rule) for name, inner in rule.items()}
+    return copy_relaxed_schema(rule, strip, loses_rule)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...cached_property import cached_property
 from ...data.json_shape import estimate_json_length
-from ...data.json_values import CachedJsonObject, encode_json, utf8_length
+from ...data.json_values import CachedJsonObject, count_utf8_bytes, encode_json
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
 from ...host.forks import forkable_lock, reset_in_forks
@@ -19,15 +19,15 @@ from ...options.checked_fields import WrongTypeError
 from ...source.rules import list_requested_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, compile_all, prepare_tool
+from ...tools.prepared import PreparedTool, compile_tools, prepare_tool
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
 from .names import has_confusable_prefix, looks_like_meta_tool, reject_confusable_names
-from .options import CodeCallOptions, Search
+from .options import CodeCallOptions, SearchOptions
 from .registered_tool import RegisteredTool, ToolInfo, build_registered_tool
 
 if TYPE_CHECKING:
-    from ...data.program_facts import Facts
+    from ...data.program_facts import ProgramFacts
 
 
 # A name outside the index gets the same error as an unregistered name.
@@ -71,7 +71,7 @@ class CodeCallCatalog:
         return tuple(name for name in self._index if self._allowed is None or name in self._allowed)
 
     @property
-    def language_names(self) -> tuple[str, ...]:
+    def implicitly_read_names(self) -> tuple[str, ...]:
         """Empty: scripts name tools with strings."""
         return ()
 
@@ -95,7 +95,7 @@ class CodeCallCatalog:
             return _unavailable_tool_error(f"Tool {shown!r} may not be called here.", shown, "access_denied")
         from ...data.similar_names import format_suggestion
 
-        similar = [candidate for candidate in self._index.nearest(name) if candidate in self]
+        similar = [candidate for candidate in self._index.find_nearest_names(name) if candidate in self]
         return _unavailable_tool_error(
             f"There is no tool named {shown!r}.{format_suggestion(similar)}", shown, "unknown_tool"
         )
@@ -110,17 +110,17 @@ class CodeCallCatalog:
             raise self.tool_not_found_error(name)
         return self._index.describe(name)
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """Return the answer to a program that searches tools or asks about one."""
         return answer_catalog_query(self, name, argument)
 
-    def find_program_error(self, facts: Facts | None) -> None:
+    def find_program_error(self, facts: ProgramFacts | None) -> None:
         """Return None: the profile checks scripts."""
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
+    def prepare_for_program(self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Return None: the index needs no preparation."""
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> CodeCallCatalog:
@@ -130,7 +130,7 @@ class CodeCallCatalog:
             return self
         return CodeCallCatalog(self._index, self._definition, frozenset(map(str, allowed)), self._whole)
 
-    def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:
+    def build_invocation_data(self, facts: ProgramFacts | None) -> dict[str, Any]:
         """Return the tool definitions for ``getTool`` in a program, and the namespaces that it uses."""
         used = mapping_or_empty(mapping_or_empty(facts).get("names"))
         namespaces = [namespace for namespace in self._whole.namespaces if namespace in used]
@@ -169,7 +169,7 @@ class CodeCallCatalog:
             ):
                 return None  # too large, known without encoding it
             definitions[name] = self._definition(name)
-            remaining -= len(name) + utf8_length(encode_json(definitions[name], what="a definition"))
+            remaining -= len(name) + count_utf8_bytes(encode_json(definitions[name], what="a definition"))
             if remaining < 0:
                 return None
         return definitions
@@ -182,11 +182,13 @@ class CodeCallCatalog:
         """
         parts = (name.partition(".") for name in self._index)
         return tuple(
-            dict.fromkeys(namespace for namespace, dot, method in parts if dot and method and _is_variable(namespace))
+            dict.fromkeys(
+                namespace for namespace, dot, method in parts if dot and method and _is_valid_variable_name(namespace)
+            )
         )
 
 
-def _is_variable(name: str) -> bool:
+def _is_valid_variable_name(name: str) -> bool:
     return name.replace("$", "_").isidentifier()
 
 
@@ -203,40 +205,45 @@ def _unavailable_tool_error(message: str, name: str, reason: str) -> CodeModeToo
     return error
 
 
-class ToolSet:
+class RegisteredToolSet:
     """An immutable set of tools with their options. Thread-safe.
 
     ``catalog`` holds the indexed tools; other tools cannot be found, described or called.
     """
 
-    def __init__(self, registered: Mapping[str, RegisteredTool], search: Search, previous: ToolSet | None) -> None:
+    def __init__(
+        self, registered: Mapping[str, RegisteredTool], search: SearchOptions, previous: RegisteredToolSet | None
+    ) -> None:
         self.version = 1 if previous is None else previous.version + 1
         tools = ((name, tool.tool) for name, tool in registered.items() if tool.is_indexed)
         # Unchanged tools are not indexed or embedded again.
         self.search: ToolSearch = (
-            _create_search(tools, search) if previous is None else previous.search.with_tools(tools)
+            _create_tool_search(tools, search) if previous is None else previous.search.with_tools(tools)
         )
         self.registered = dict(registered)
         self.indexed = {name: tool for name, tool in self.registered.items() if tool.is_indexed}
         index = Catalog({name: tool.tool for name, tool in self.indexed.items()})
-        self.catalog = CodeCallCatalog(index, self._definition)
+        self.catalog = CodeCallCatalog(index, self._get_tool_definition)
 
     @classmethod
-    def of(
-        cls, tools: Mapping[str, Any] | Iterable[Any], options: CodeCallOptions, old_set: ToolSet | None = None
-    ) -> ToolSet:
+    def from_tools(
+        cls,
+        tools: Mapping[str, Any] | Iterable[Any],
+        options: CodeCallOptions,
+        old_set: RegisteredToolSet | None = None,
+    ) -> RegisteredToolSet:
         """Collect tools. Raises `ValueError` for an invalid tool and for a filter that raises."""
         collected = collect_plain_tools(tools)
         reject_confusable_names(collected)
-        compile_all((name, prepare_tool(tool)) for name, tool in collected.items())
+        compile_tools((name, prepare_tool(tool)) for name, tool in collected.items())
         previous = {} if old_set is None else old_set.registered
         registered = {
-            name: _set_visibility(_reuse_or_register(tool, previous.get(name)), options)
+            name: _apply_visibility_options(_reuse_or_register(tool, previous.get(name)), options)
             for name, tool in collected.items()
         }
         return cls(registered, options.search, old_set)
 
-    def _definition(self, name: str) -> dict[str, Any]:
+    def _get_tool_definition(self, name: str) -> dict[str, Any]:
         return self.indexed[name].definition
 
     def iter_listed_tools(self) -> Iterator[Tool]:
@@ -244,7 +251,7 @@ class ToolSet:
         return (tool.original for tool in self.registered.values() if tool.is_listed)
 
 
-def _create_search(tools: Iterable[tuple[str, PreparedTool]], options: Search) -> ToolSearch:
+def _create_tool_search(tools: Iterable[tuple[str, PreparedTool]], options: SearchOptions) -> ToolSearch:
     return ToolSearch(tools, embed=options.embed, strategy=options.strategy)
 
 
@@ -252,7 +259,7 @@ def _reuse_or_register(tool: Tool, previous: RegisteredTool | None) -> Registere
     return previous if previous is not None and previous.original is tool else build_registered_tool(tool)
 
 
-def _set_visibility(tool: RegisteredTool, options: CodeCallOptions) -> RegisteredTool:
+def _apply_visibility_options(tool: RegisteredTool, options: CodeCallOptions) -> RegisteredTool:
     if _is_excluded(tool.info, options):
         return tool.with_visibility(is_indexed=False, is_listed=True)
     is_enabled = tool.metadata.enabled_in_code_call
@@ -285,7 +292,7 @@ Listener: TypeAlias = Callable[[dict[str, Any]], Any]
 _log = logging.getLogger("codemode.tools")
 
 
-class ChangeListeners:
+class ToolChangeListeners:
     """Functions to notify of tool changes, in order. Exceptions that they raise are logged."""
 
     def __init__(self) -> None:
@@ -307,13 +314,13 @@ class ChangeListeners:
         with self._lock:
             self._listeners[key] = listener
 
-        def remove() -> None:
+        def remove_listener() -> None:
             with self._lock:
                 self._listeners.pop(key, None)
 
-        return remove
+        return remove_listener
 
-    def enqueue(self, change: dict[str, Any]) -> None:
+    def enqueue_change(self, change: dict[str, Any]) -> None:
         """Store a change for the next notification."""
         self._pending_changes.append(change)
 
@@ -324,15 +331,15 @@ class ChangeListeners:
                 return
             self._is_notifying = True
         try:
-            while (pending := self._take_pending()) is not None:
+            while (pending := self._take_pending_change()) is not None:
                 change, listeners = pending
                 for listener in listeners:
-                    _notify(listener, copy.deepcopy(change))
+                    _notify_listener(listener, copy.deepcopy(change))
         except BaseException:  # such as KeyboardInterrupt: notify again at the next change
             self._is_notifying = False
             raise
 
-    def _take_pending(self) -> tuple[dict[str, Any], list[Listener]] | None:
+    def _take_pending_change(self) -> tuple[dict[str, Any], list[Listener]] | None:
         with self._lock:
             if self._pending_changes:
                 return self._pending_changes.popleft(), list(self._listeners.values())
@@ -340,34 +347,34 @@ class ChangeListeners:
             return None
 
 
-def _notify(listener: Listener, change: dict[str, Any]) -> None:
+def _notify_listener(listener: Listener, change: dict[str, Any]) -> None:
     try:
         listener(change)
     except Exception:  # noqa: BLE001 - host code must not undo the change
         _log.exception("a listener for tool changes failed")
 
 
-def diff_tool_sets(previous: ToolSet, current: ToolSet) -> dict[str, Any] | None:
+def diff_tool_sets(previous: RegisteredToolSet, current: RegisteredToolSet) -> dict[str, Any] | None:
     """Return the visible names that were added, removed or changed, or None without a difference."""
-    old, new = _visible_tools(previous), _visible_tools(current)
+    old, new = _select_visible_tools(previous), _select_visible_tools(current)
     change: dict[str, Any] = {
         "version": current.version,
         "added": [name for name in new if name not in old],
         "removed": [name for name in old if name not in new],
-        "changed": [name for name in new if name in old and _is_changed(old[name], new[name])],
+        "changed": [name for name in new if name in old and _is_changed_for_clients(old[name], new[name])],
     }
     return change if change["added"] or change["removed"] or change["changed"] else None
 
 
-def _visible_tools(tools: ToolSet) -> dict[str, RegisteredTool]:
+def _select_visible_tools(tools: RegisteredToolSet) -> dict[str, RegisteredTool]:
     return {name: tool for name, tool in tools.registered.items() if tool.is_indexed or tool.is_listed}
 
 
-def _is_changed(tool: RegisteredTool, other: RegisteredTool) -> bool:
-    return tool is not other and _client_view(tool) != _client_view(other)
+def _is_changed_for_clients(tool: RegisteredTool, other: RegisteredTool) -> bool:
+    return tool is not other and _to_client_view(tool) != _to_client_view(other)
 
 
-def _client_view(registered: RegisteredTool) -> tuple[Any, ...]:
+def _to_client_view(registered: RegisteredTool) -> tuple[Any, ...]:
     tool = registered.tool
     schemas = tool.input_json_schema, tool.output_json_schema
     return (

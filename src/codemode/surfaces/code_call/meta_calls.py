@@ -10,37 +10,45 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, require_call_context
+from ...execution.call_context import CallContext, OuterCall, call_context_or_empty
 from ...execution.optional_parts import require_optional_parts
-from ...execution.starting import attach_library, load_execution, prepare_pool, resume_with_answers, with_library
-from ...execution.sync_forms import SyncForms
+from ...execution.starting import (
+    attach_library,
+    import_execution_module,
+    prepare_pool,
+    resume_with_answers,
+    with_saved_programs,
+)
+from ...execution.sync_forms import SyncMethodsMixin
 from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
-from ...signatures.declarations import first_sentence, summarize_tool
-from ...stores.durability import StoreLike, with_store
+from ...signatures.declarations import extract_first_sentence, summarize_tool
+from ...stores.durability import StoreLike, add_store_to_options
 from ...trace.failures import log_tool_failure
-from ...workers.pool import WorkerPool, check_pool
-from .index import ToolSet
-from .names import META_TOOLS, meta_name, parse_meta_name
-from .options import MAX_LISTED, CodeCallOptions, DirectCalls
+from ...workers.pool import WorkerPool, require_open_pool
+from .index import RegisteredToolSet
+from .names import META_TOOLS, format_meta_tool_name, parse_meta_tool_name
+from .options import MAX_LISTED, CodeCallOptions, DirectCallOptions
 from .registered_tool import RegisteredTool
-from .requests import InputReader, find_script, parse_execute_input, parse_invoke_input, read_bounded
+from .requests import MetaToolInputReader, find_script, parse_execute_input, parse_invoke_input, parse_off_loop_if_large
 from .result import create_profile, outcome_to_result
 
 if TYPE_CHECKING:
     from ...errors import CodeModeError
     from ...execution.program_library import ProgramLibrary
-    from ...observe.meta_tools import CatalogQuestion
+    from ...observe.meta_tools import CatalogQuestionRecorder
     from ...profile import SurfaceSettings
 
 
-async def allows_direct_call(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
+async def allows_direct_call(tools: RegisteredToolSet, name: str, policy: DirectCallOptions, pool: WorkerPool) -> bool:
     """Return True for a tool in the index that the policy allows. The filter is called last."""
     if name not in tools.indexed or (policy.allowed_tools is not None and name not in policy.allowed_tools):
         return False
-    return await _filter_admits(tools, name, policy, pool)
+    return await _passes_direct_call_filter(tools, name, policy, pool)
 
 
-async def _filter_admits(tools: ToolSet, name: str, policy: DirectCalls, pool: WorkerPool) -> bool:
+async def _passes_direct_call_filter(
+    tools: RegisteredToolSet, name: str, policy: DirectCallOptions, pool: WorkerPool
+) -> bool:
     if policy.filter is None:
         return True
     import asyncio
@@ -65,15 +73,15 @@ _MAX_NAME_CHARACTERS = 128
 
 def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -> tuple[tuple[str, ...], int]:
     """Return the requested tool names and the maximum number of definitions. Raises `CodeModeToolError`."""
-    reader = InputReader(meta_tool, value, _DESCRIBE_FIELDS)
-    tools, tool_names = reader.strings("tools"), reader.strings("toolNames")
-    max_definitions = reader.integer_in_range("max", options.max_definitions, MAX_LISTED)
-    reader.require("tools", "toolNames")
+    reader = MetaToolInputReader(meta_tool, value, _DESCRIBE_FIELDS)
+    tools, tool_names = reader.read_strings("tools"), reader.read_strings("toolNames")
+    max_definitions = reader.read_clamped_integer("max", options.max_definitions, MAX_LISTED)
+    reader.record_if_missing("tools", "toolNames")
     reader.raise_problems()
     return tuple(dict.fromkeys((*(tools or ()), *(tool_names or ())))), max_definitions
 
 
-def answer_describe(tools: ToolSet, names: tuple[str, ...], max_definitions: int) -> dict[str, Any]:
+def answer_describe(tools: RegisteredToolSet, names: tuple[str, ...], max_definitions: int) -> dict[str, Any]:
     """Return at most ``max_definitions`` definitions, the names not found, and the number of omitted tools."""
     found = [tools.indexed[name] for name in names if name in tools.indexed]
     answer: dict[str, Any] = {"tools": [_describe_tool(tool) for tool in found[:max_definitions]]}
@@ -137,26 +145,26 @@ class SearchRequest:
 
 def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> SearchRequest:
     """Return the search request. Raises `CodeModeToolError` for invalid input."""
-    reader = InputReader(meta_tool, value, _SEARCH_FIELDS)
-    filters = reader.nested("filter", _FILTERS)
-    query, queries = reader.string("query"), reader.strings("queries")
-    reader.require("query", "queries")
+    reader = MetaToolInputReader(meta_tool, value, _SEARCH_FIELDS)
+    filters = reader.read_nested("filter", _FILTERS)
+    query, queries = reader.read_string("query"), reader.read_strings("queries")
+    reader.record_if_missing("query", "queries")
     if queries is not None and not 0 < len(queries) <= _MAX_QUERIES:
         reader.add_problem("queries", f"must be 1 to {_MAX_QUERIES} queries")
     sources = {
-        "openapi": filters.boolean("includeOpenApi", default=True),
-        "inline": filters.boolean("includeInline", default=True),
+        "openapi": filters.read_boolean("includeOpenApi", default=True),
+        "inline": filters.read_boolean("includeInline", default=True),
     }
     requested = (*(() if query is None else (query,)), *(queries or ())[:_MAX_QUERIES])
     request = SearchRequest(
         queries=tuple(dict.fromkeys(text[:MAX_QUERY_CHARACTERS] for text in requested)),
         reports_queries=queries is not None,
-        top_k=reader.integer_in_range("topK", options.top_k, MAX_LISTED),
-        app_ids=_merge_filters(filters.strings("appIds"), reader.strings("appIds")),
-        tags=_merge_filters(filters.strings("tags"), None),
+        top_k=reader.read_clamped_integer("topK", options.top_k, MAX_LISTED),
+        app_ids=_merge_filters(filters.read_strings("appIds"), reader.read_strings("appIds")),
+        tags=_merge_filters(filters.read_strings("tags"), None),
         excluded_sources=frozenset(name for name, is_included in sources.items() if not is_included),
-        excluded_names=frozenset(reader.strings("excludeToolNames") or ()),
-        min_score=reader.number("minRelevanceScore") or 0.0,
+        excluded_names=frozenset(reader.read_strings("excludeToolNames") or ()),
+        min_score=reader.read_number("minRelevanceScore") or 0.0,
     )
     reader.raise_problems()
     return request
@@ -169,7 +177,7 @@ def _merge_filters(first: Sequence[str] | None, second: Sequence[str] | None) ->
     return frozenset(first or second or ()) or None
 
 
-async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any]:
+async def answer_search(tools: RegisteredToolSet, request: SearchRequest) -> dict[str, Any]:
     """Return the matching tools, best first, with warnings about the search."""
     registered = list(tools.indexed.values())
     candidates = (
@@ -182,7 +190,7 @@ async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any
     warnings: dict[str, None] = {}
     has_any = bool(registered if candidates is None else candidates)
     for query in request.queries if has_any else ():
-        found, search_warnings = await tools.search.answer(query, request.top_k, candidates)
+        found, search_warnings = await tools.search.search_with_warnings(query, request.top_k, candidates)
         warnings |= dict.fromkeys(search_warnings)
         for position, score in found:
             scores[position] = max(score, scores.get(position, 0.0))
@@ -194,7 +202,9 @@ async def answer_search(tools: ToolSet, request: SearchRequest) -> dict[str, Any
         warnings |= dict.fromkeys(await run_check(len(registered), explain) or ([] if warnings else [_NO_MATCH]))
     answer: dict[str, Any] = {
         "tools": [
-            _build_match(registered[position], scores[position], matched[position] if request.reports_queries else None)
+            _build_search_match(
+                registered[position], scores[position], matched[position] if request.reports_queries else None
+            )
             for position in best
         ],
         "totalAvailableTools": len(registered),
@@ -214,11 +224,11 @@ def _explain_no_match(
         return []
     return [
         f"Filters leave {len(candidates)} of {len(registered)} tools.",
-        *_warn_unmatched_filters(registered, request),
+        *_build_unmatched_filter_warnings(registered, request),
     ]
 
 
-def _warn_unmatched_filters(registered: list[RegisteredTool], request: SearchRequest) -> list[str]:
+def _build_unmatched_filter_warnings(registered: list[RegisteredTool], request: SearchRequest) -> list[str]:
     """Return a warning for each filter whose values no tool has."""
     apps = {
         registered_tool.info.app_id: None for registered_tool in registered if registered_tool.info.app_id is not None
@@ -244,8 +254,8 @@ def _find_admitted_positions(registered: list[RegisteredTool], request: SearchRe
     return {index for index, tool in enumerate(registered) if request.admits(tool)}
 
 
-def _build_match(tool: RegisteredTool, score: float, matched: list[str] | None) -> dict[str, Any]:
-    match: dict[str, Any] = {"name": tool.info.name, "description": first_sentence(summarize_tool(tool.tool))}
+def _build_search_match(tool: RegisteredTool, score: float, matched: list[str] | None) -> dict[str, Any]:
+    match: dict[str, Any] = {"name": tool.info.name, "description": extract_first_sentence(summarize_tool(tool.tool))}
     if tool.info.app_id is not None:
         match["appId"] = tool.info.app_id
     if tool.info.source is not None:
@@ -266,16 +276,18 @@ def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any]
     return (NotificationListener(options.notify),)
 
 
-def create_catalog_question(
+def create_catalog_query_reporter(
     options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
-) -> CatalogQuestion:
+) -> CatalogQuestionRecorder:
     """Return an async context manager that reports a catalog query to hooks and telemetry.
 
     Set its ``queries`` to the queries or tool names.
     """
-    from ...observe.meta_tools import CatalogQuestion
+    from ...observe.meta_tools import CatalogQuestionRecorder
 
-    return CatalogQuestion(options.settings, meta_name(operation, options.names), operation, None, tool_call_id)
+    return CatalogQuestionRecorder(
+        options.settings, format_meta_tool_name(operation, options.names), operation, None, tool_call_id
+    )
 
 
 async def report_wrong_input(
@@ -289,18 +301,18 @@ async def report_wrong_input(
 
     ``script`` is None for a direct call. ``options.notify`` gets no event, because it reports calls.
     """
-    from ...execution.optional_parts import telemetry_listeners
+    from ...execution.optional_parts import make_telemetry_listeners
     from ...observe.meta_tools import report_failed_start
 
     called = profile.direct_tool if script is None else profile.outer_tool
-    listeners = telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)
+    listeners = make_telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)
     await report_failed_start(options.settings, listeners, script, tool_call_id, error)
 
 
 _VM_LIMITS = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
 
 
-class MetaCalls(SyncForms):
+class MetaTools(SyncMethodsMixin):
     """The meta-tools over a replaceable set of tools. Thread-safe."""
 
     def __init__(
@@ -312,17 +324,17 @@ class MetaCalls(SyncForms):
         library: ProgramLibrary | None = None,
     ) -> None:
         code_call_options = CodeCallOptions.of(options)
-        settings, self.store = with_store(code_call_options.settings, store)
+        settings, self.store = add_store_to_options(code_call_options.settings, store)
         self.options = code_call_options if store is None else code_call_options.replaced(settings=settings)
         # Report invalid options now, not in the first run.
         require_optional_parts(settings)
-        check_pool(pool)
+        require_open_pool(pool)
         self._pool = pool
         self._profile = create_profile(self.options)
-        self._settings = settings.with_parts(execution_policy=settings.execution_policy.without(*_VM_LIMITS))
+        self._settings = settings.with_parts(execution_policy=settings.execution_policy.with_defaults_for(*_VM_LIMITS))
         self._new_run_settings = self._settings.with_default_limits(self._profile.limits)
         self._max_model_characters = settings.model_output.max_model_characters
-        self._tools = ToolSet.of(tools, self.options)
+        self._tools = RegisteredToolSet.from_tools(tools, self.options)
         self.library = attach_library(library, self._tools.catalog, self._tools.catalog.names())
 
     def without_journal(self) -> Self:
@@ -345,9 +357,9 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` for invalid input.
         """
-        name, tools = self._full_name("search"), self._tools
-        async with create_catalog_question(self.options, "search", tool_call_id) as catalog_question:
-            request = await read_bounded(input, partial(parse_search_input, name, input, self.options))
+        name, tools = self._format_meta_tool_name("search"), self._tools
+        async with create_catalog_query_reporter(self.options, "search", tool_call_id) as catalog_question:
+            request = await parse_off_loop_if_large(input, partial(parse_search_input, name, input, self.options))
             catalog_question.queries = request.queries
             answer = await answer_search(tools, request)
             catalog_question.result_count = len(answer["tools"])
@@ -363,9 +375,11 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` for invalid input.
         """
-        name, tools = self._full_name("describe"), self._tools
-        async with create_catalog_question(self.options, "describe", tool_call_id) as catalog_question:
-            names, max_definitions = await read_bounded(input, partial(parse_describe_input, name, input, self.options))
+        name, tools = self._format_meta_tool_name("describe"), self._tools
+        async with create_catalog_query_reporter(self.options, "describe", tool_call_id) as catalog_question:
+            names, max_definitions = await parse_off_loop_if_large(
+                input, partial(parse_describe_input, name, input, self.options)
+            )
             catalog_question.queries = names
             answer = await run_check(LARGE_CHARACTERS, partial(answer_describe, tools, names, max_definitions))
             catalog_question.result_count = len(answer["tools"])
@@ -388,14 +402,16 @@ class MetaCalls(SyncForms):
         input = {"script": program} if isinstance(program, str) else program  # noqa: A001 - the name that frameworks use
         catalog = self._tools.catalog
         try:
-            script, script_data = await parse_execute_input(self._full_name("execute"), input, script_context, catalog)
+            script, script_data = await parse_execute_input(
+                self._format_meta_tool_name("execute"), input, script_context, catalog
+            )
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
             raise
         pool = await prepare_pool(self._pool, self._settings)
-        run = load_execution()
+        run = import_execution_module()
         rules = self._profile.static_rules
-        catalog = with_library(catalog, self.library, script, outer.call, pool, rules)
+        catalog = with_saved_programs(catalog, self.library, script, outer.call, pool, rules)
         execution = run.Execution(
             self._profile, catalog, self._new_run_settings, outer, pool, invocation_data=script_data
         )
@@ -410,22 +426,22 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` if direct calls are not enabled.
         """
-        self._require_direct_calls()
+        self._require_direct_calls_enabled()
         tools, outer = self._tools, self._create_outer_call(call)
         try:
-            name, text = await parse_invoke_input(self._full_name("invoke"), input)
+            name, text = await parse_invoke_input(self._format_meta_tool_name("invoke"), input)
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
             raise
         pool = await prepare_pool(self._pool, self._settings)
-        run = load_execution()
+        run = import_execution_module()
         # A refused name is called as any other, so that it cannot be told from an unknown name.
         allowed = [name] if await allows_direct_call(tools, name, self.options.direct_calls, pool) else []
         script_data: dict[str, Any] = {"source": "invoke", "context": {}, "allowedTools": allowed}
         execution = run.Execution(
             self._profile, tools.catalog, self._settings, outer, pool, invocation_data=script_data
         )
-        return outcome_to_result(await execution.call(name, text=text), self._max_model_characters)
+        return outcome_to_result(await execution.call_tool(name, text=text), self._max_model_characters)
 
     async def resume(
         self,
@@ -441,7 +457,7 @@ class MetaCalls(SyncForms):
         `CodeModeProtocolError` for an interrupt or answers that cannot be used.
         """
         outer = self._create_outer_call(call)
-        catalog = with_library(self._tools.catalog, self.library, None, outer.call, self._pool)
+        catalog = with_saved_programs(self._tools.catalog, self.library, None, outer.call, self._pool)
         outcome = resume_with_answers(
             self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
         )
@@ -459,9 +475,9 @@ class MetaCalls(SyncForms):
 
         Raises `CodeModeToolError` for any other name.
         """
-        meta_tool = parse_meta_name(meta_name)
+        meta_tool = parse_meta_tool_name(meta_name)
         if meta_tool in ("search", "describe"):
-            tool_call_id = require_call_context(call).tool_call_id
+            tool_call_id = call_context_or_empty(call).tool_call_id
             ask = self.search if meta_tool == "search" else self.describe
             return await ask(input, tool_call_id=tool_call_id)
         if meta_tool == "execute":
@@ -469,7 +485,7 @@ class MetaCalls(SyncForms):
         if meta_tool == "invoke":
             return await self.invoke(input, call)
         available_names = ", ".join(
-            self._full_name(meta_tool_name)
+            self._format_meta_tool_name(meta_tool_name)
             for meta_tool_name in META_TOOLS
             if meta_tool_name != "invoke" or self.options.direct_calls.enabled
         )
@@ -478,12 +494,12 @@ class MetaCalls(SyncForms):
         raise CodeModeToolError(message, details={"tool_name": shown})
 
     def _create_outer_call(self, call: CallContext | None) -> OuterCall:
-        return OuterCall(call=require_call_context(call), is_traced=True, listeners=create_run_listeners(self.options))
+        return OuterCall(call=call_context_or_empty(call), is_traced=True, listeners=create_run_listeners(self.options))
 
-    def _full_name(self, meta_tool: str) -> str:
-        return meta_name(meta_tool, self.options.names)
+    def _format_meta_tool_name(self, meta_tool: str) -> str:
+        return format_meta_tool_name(meta_tool, self.options.names)
 
-    def _require_direct_calls(self) -> None:
+    def _require_direct_calls_enabled(self) -> None:
         if not self.options.direct_calls.enabled:
-            name = self._full_name("invoke")
+            name = self._format_meta_tool_name("invoke")
             raise CodeModeToolError(f"there is no tool named {name!r}", details={"tool_name": name})

@@ -115,15 +115,21 @@ _DIGITS = str.maketrans("01|", "oll")
 _SMALL_PALOCHKA = "\u04cf"  # TR39 has it as an i; most fonts draw an l
 
 
-def meta_name(tool: str, style: str) -> str:
+def format_meta_tool_name(tool: str, style: str) -> str:
     """Return the name of a meta-tool in the style of the options, such as ``codecall.search``."""
     return f"codecall{_SEPARATORS[style]}{tool}"
 
 
-def parse_meta_name(name: str) -> str | None:
+def parse_meta_tool_name(name: str) -> str | None:
     """Return the meta-tool of a name in any style, or None."""
     return next(
-        (meta_tool for meta_tool in META_TOOLS for style in _SEPARATORS if name == meta_name(meta_tool, style)), None
+        (
+            meta_tool
+            for meta_tool in META_TOOLS
+            for style in _SEPARATORS
+            if name == format_meta_tool_name(meta_tool, style)
+        ),
+        None,
     )
 
 
@@ -136,17 +142,17 @@ def looks_like_meta_tool(name: str) -> bool:
     first = name[:1]
     if name.isascii() and first.isalnum() and first not in "cC":
         return False  # most names
-    folded = "".join(_fold_prefix(name[:_MAX_CHARACTERS].replace(_SMALL_PALOCHKA, "l")))
+    folded = "".join(_iter_folded_prefix(name[:_MAX_CHARACTERS].replace(_SMALL_PALOCHKA, "l")))
     return _META_PREFIX.match(folded.translate(_DIGITS)) is not None
 
 
-def skeleton(name: str) -> str:
+def compute_skeleton(name: str) -> str:
     """Return the form of a name that a reader sees; names with equal skeletons look the same."""
     short = name[:_MAX_CHARACTERS]
-    return short.translate(_ASCII_FOLDING) if short.isascii() else "".join(_fold_characters(short))
+    return short.translate(_ASCII_FOLDING) if short.isascii() else "".join(_iter_folded_characters(short))
 
 
-_cached_skeleton = lru_cache(maxsize=64)(skeleton)
+_compute_cached_skeleton = lru_cache(maxsize=64)(compute_skeleton)
 
 
 def reject_confusable_names(names: Iterable[str]) -> None:
@@ -158,27 +164,27 @@ def reject_confusable_names(names: Iterable[str]) -> None:
     for name in names:
         if looks_like_meta_tool(name):
             raise ValueError(f"tool name {name!r} looks like a meta-tool of CodeCall; give the tool another name")
-        other = known.setdefault(skeleton(name), name)
+        other = known.setdefault(compute_skeleton(name), name)
         if other.casefold() != name.casefold():
             raise ValueError(f"tool names {other!r} and {name!r} look the same; give one of them another name")
 
 
 def has_confusable_prefix(name: str, prefixes: Iterable[str]) -> bool:
     """Return True if a name looks as if it starts with one of the prefixes."""
-    folded = skeleton(name)
-    return any(folded.startswith(_cached_skeleton(prefix)) for prefix in prefixes)
+    folded = compute_skeleton(name)
+    return any(folded.startswith(_compute_cached_skeleton(prefix)) for prefix in prefixes)
 
 
-def _fold_prefix(name: str) -> Iterator[str]:
+def _iter_folded_prefix(name: str) -> Iterator[str]:
     length = 0
-    for part in _fold_characters(name):
+    for part in _iter_folded_characters(name):
         yield part
         length += len(part)
         if length >= _META_PREFIX_CHARACTERS:
             return
 
 
-def _fold_characters(name: str) -> Iterator[str]:
+def _iter_folded_characters(name: str) -> Iterator[str]:
     return map(_fold_character, name)
 
 
@@ -188,10 +194,10 @@ def _fold_character(character: str) -> str:
     if alike is not None:
         return alike
     plain = unicodedata.normalize("NFKD", character)
-    return "".join(map(_fold_character, plain)) if plain != character else _fold_undecomposable(character)
+    return "".join(map(_fold_character, plain)) if plain != character else _fold_undecomposable_character(character)
 
 
-def _fold_undecomposable(character: str) -> str:
+def _fold_undecomposable_character(character: str) -> str:
     category = unicodedata.category(character)
     if category in _INVISIBLE or _BLANK.match(character):
         return ""

@@ -11,14 +11,14 @@ from ...options.checked_fields import (
     CALLABLE,
     Check,
     flag_field,
-    limit,
+    make_choice_check,
+    make_methods_check,
     option_field,
-    require_methods,
-    require_one_of,
+    positive_limit_field,
     require_positive,
     require_strings,
 )
-from ...options.part import OptionPart
+from ...options.part import OptionGroup
 from ...options.parts import MAX_SOURCE_BYTES, MIB, CodeModeOptions
 from .names import looks_like_meta_tool
 
@@ -43,7 +43,7 @@ _RESERVED_TEXT = """
 _RESERVED_WORDS = frozenset(_RESERVED_TEXT.split())
 
 
-class _PresetValues(TypedDict):
+class _VmPresetValues(TypedDict):
     timeout_ms: int
     max_steps: int
     allow_loops: bool
@@ -54,9 +54,9 @@ class _PresetValues(TypedDict):
     max_sanitize_properties: int
 
 
-def _preset(
+def _build_preset(
     timeout_ms: int, max_steps: int, banned: tuple[str, ...], depth: int, properties: int, **allowed: bool
-) -> _PresetValues:
+) -> _VmPresetValues:
     return {
         "timeout_ms": timeout_ms,
         "max_steps": max_steps,
@@ -69,12 +69,12 @@ def _preset(
     }
 
 
-PRESETS: Mapping[str, _PresetValues] = MappingProxyType(
+PRESETS: Mapping[str, _VmPresetValues] = MappingProxyType(
     {
-        "locked_down": _preset(2_000, 2_000, _STRICT_GLOBALS, 10, 1_000, loops=False, console=False),
-        "secure": _preset(3_500, 5_000, _STRICT_GLOBALS, 50, 2_000, loops=False, console=True),
-        "balanced": _preset(5_000, 10_000, ("require", "process", "fetch"), 50, 5_000, loops=True, console=True),
-        "experimental": _preset(10_000, 20_000, ("require", "process"), 100, 20_000, loops=True, console=True),
+        "locked_down": _build_preset(2_000, 2_000, _STRICT_GLOBALS, 10, 1_000, loops=False, console=False),
+        "secure": _build_preset(3_500, 5_000, _STRICT_GLOBALS, 50, 2_000, loops=False, console=True),
+        "balanced": _build_preset(5_000, 10_000, ("require", "process", "fetch"), 50, 5_000, loops=True, console=True),
+        "experimental": _build_preset(10_000, 20_000, ("require", "process"), 100, 20_000, loops=True, console=True),
     }
 )
 
@@ -86,17 +86,17 @@ def _preset_field(check: Check) -> Any:
     return field(default=None, metadata={"check": check_or_none})
 
 
-def _at_most(maximum: int) -> Check:
+def _create_maximum_check(maximum: int) -> Check:
     return lambda value, path: require_positive(value, path, maximum)
 
 
-def _check_boolean(value: Any, path: str) -> bool:
+def _require_boolean(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{path} must be True or False, got {value!r}")  # noqa: TRY004 - invalid options raise ValueError
     return value
 
 
-def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
+def _require_identifiers(value: Any, path: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(require_strings(value, path)))
     for name in names:
         # They are inserted into the code around the script, so only identifiers are allowed.
@@ -105,16 +105,16 @@ def _check_identifiers(value: Any, path: str) -> tuple[str, ...]:
     return names
 
 
-def _check_optional_strings(value: Any, path: str) -> tuple[str, ...] | None:
+def _require_strings_or_none(value: Any, path: str) -> tuple[str, ...] | None:
     return None if value is None else require_strings(value, path)
 
 
-def _check_strings(value: Any, path: str) -> tuple[str, ...]:
+def _require_unique_strings(value: Any, path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(require_strings(value, path)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class DirectCalls(OptionPart):
+class DirectCallOptions(OptionGroup):
     """Which tools ``codecall.invoke`` can call without a script.
 
     ``allowed_tools`` None means all in the index. ``filter`` takes the same argument as ``include_tools`` and can be
@@ -124,12 +124,12 @@ class DirectCalls(OptionPart):
     path: ClassVar[str] = "direct_calls"
 
     enabled: bool = flag_field(default=False)
-    allowed_tools: tuple[str, ...] | None = option_field(None, _check_optional_strings)
+    allowed_tools: tuple[str, ...] | None = option_field(None, _require_strings_or_none)
     filter: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Vm(OptionPart):
+class VmOptions(OptionGroup):
     """Rules and limits of scripts: a preset, and fields that override it.
 
     ``max_steps`` limits tool calls. Lists replace those of the preset, but ``eval`` and ``Function`` stay banned.
@@ -139,15 +139,15 @@ class Vm(OptionPart):
     path: ClassVar[str] = "vm"
 
     preset: Literal["locked_down", "secure", "balanced", "experimental"] = option_field(
-        "secure", require_one_of(*PRESETS)
+        "secure", make_choice_check(*PRESETS)
     )
     timeout_ms: int = _preset_field(require_positive)
     max_steps: int = _preset_field(require_positive)
-    allow_loops: bool = _preset_field(_check_boolean)
-    allow_console: bool = _preset_field(_check_boolean)
-    disabled_builtins: tuple[str, ...] = _preset_field(_check_identifiers)
-    disabled_globals: tuple[str, ...] = _preset_field(_check_identifiers)
-    max_sanitize_depth: int = _preset_field(_at_most(MAX_SANITIZE_DEPTH))
+    allow_loops: bool = _preset_field(_require_boolean)
+    allow_console: bool = _preset_field(_require_boolean)
+    disabled_builtins: tuple[str, ...] = _preset_field(_require_identifiers)
+    disabled_globals: tuple[str, ...] = _preset_field(_require_identifiers)
+    max_sanitize_depth: int = _preset_field(_create_maximum_check(MAX_SANITIZE_DEPTH))
     max_sanitize_properties: int = _preset_field(require_positive)
     check_tools: bool = flag_field(default=True)
 
@@ -162,7 +162,7 @@ class Vm(OptionPart):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Sidecar(OptionPart):
+class SidecarOptions(OptionGroup):
     """Pass large strings of tools to scripts as references. Sizes are in bytes.
 
     ``max_reference_size`` limits one string, ``max_total_size`` all strings of an invocation, ``max_resolved_size`` the
@@ -172,10 +172,10 @@ class Sidecar(OptionPart):
     path: ClassVar[str] = "sidecar"
 
     enabled: bool = flag_field(default=False)
-    max_total_size: int = limit(10 * MIB)
-    max_reference_size: int = limit(MIB)
-    extraction_threshold: int = limit(1024)
-    max_resolved_size: int = limit(5 * MIB)
+    max_total_size: int = positive_limit_field(10 * MIB)
+    max_reference_size: int = positive_limit_field(MIB)
+    extraction_threshold: int = positive_limit_field(1024)
+    max_resolved_size: int = positive_limit_field(5 * MIB)
     allow_composites: bool = flag_field(default=False)
     max_script_length_when_disabled: int | None = option_field(
         65_536, lambda value, path: None if value is None else require_positive(value, path, MAX_SOURCE_BYTES)
@@ -183,20 +183,20 @@ class Sidecar(OptionPart):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Search(OptionPart):
+class SearchOptions(OptionGroup):
     """How tools are found: by keywords and ``embed(texts) -> vectors``, sync or async; or by a ``strategy``."""
 
     path: ClassVar[str] = "search"
 
     embed: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
-    strategy: Any = field(default=None, metadata={"check": require_methods("search")})
+    strategy: Any = field(default=None, metadata={"check": make_methods_check("search")})
 
 
-def _part_check(kind: type[OptionPart]) -> dict[str, Check]:
+def _build_part_metadata(kind: type[OptionGroup]) -> dict[str, Check]:
     return {"check": lambda value, _path: kind.of(value)}
 
 
-def _check_settings(value: Any, path: str) -> CodeModeOptions:
+def _parse_settings(value: Any, path: str) -> CodeModeOptions:
     if value is not None and not isinstance(value, CodeModeOptions | Mapping):
         raise ValueError(f"{path} must be CodeModeOptions or a mapping, got {value!r}")
     try:
@@ -209,7 +209,7 @@ def _check_settings(value: Any, path: str) -> CodeModeOptions:
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class CodeCallOptions(OptionPart):
+class CodeCallOptions(OptionGroup):
     """All options of `create_code_call_tools`. Parts can also be mappings with snake_case or camelCase keys.
 
     ``include_tools(info) -> bool``, ``app_ids``, ``mode`` and the metadata of tools decide, in this order, which tools
@@ -220,23 +220,23 @@ class CodeCallOptions(OptionPart):
     """
 
     mode: Literal["codecall_only", "codecall_opt_in", "metadata_driven"] = option_field(
-        "codecall_only", require_one_of(*MODES)
+        "codecall_only", make_choice_check(*MODES)
     )
-    top_k: int = limit(8, MAX_LISTED)
-    max_definitions: int = limit(8, MAX_LISTED)
+    top_k: int = positive_limit_field(8, MAX_LISTED)
+    max_definitions: int = positive_limit_field(8, MAX_LISTED)
     include_tools: Callable[..., bool] | None = field(default=None, metadata=CALLABLE)
-    app_ids: tuple[str, ...] | None = option_field(None, _check_optional_strings)
-    direct_calls: DirectCalls = field(metadata=_part_check(DirectCalls))
-    vm: Vm = field(metadata=_part_check(Vm))
-    sidecar: Sidecar = field(metadata=_part_check(Sidecar))
-    search: Search = field(metadata=_part_check(Search))
+    app_ids: tuple[str, ...] | None = option_field(None, _require_strings_or_none)
+    direct_calls: DirectCallOptions = field(metadata=_build_part_metadata(DirectCallOptions))
+    vm: VmOptions = field(metadata=_build_part_metadata(VmOptions))
+    sidecar: SidecarOptions = field(metadata=_build_part_metadata(SidecarOptions))
+    search: SearchOptions = field(metadata=_build_part_metadata(SearchOptions))
     names: Literal["dotted", "colon", "underscore"] = option_field(
-        "dotted", require_one_of("dotted", "colon", "underscore")
+        "dotted", make_choice_check("dotted", "colon", "underscore")
     )
-    tool_errors: Literal["hidden", "message"] = option_field("hidden", require_one_of("hidden", "message"))
+    tool_errors: Literal["hidden", "message"] = option_field("hidden", make_choice_check("hidden", "message"))
     notify: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
-    settings: CodeModeOptions = field(metadata={"check": _check_settings})
-    reserved_prefixes: tuple[str, ...] = option_field(RESERVED_PREFIXES, _check_strings)
+    settings: CodeModeOptions = field(metadata={"check": _parse_settings})
+    reserved_prefixes: tuple[str, ...] = option_field(RESERVED_PREFIXES, _require_unique_strings)
 
     @staticmethod
     def is_meta_tool_name(name: str) -> bool:
@@ -251,10 +251,10 @@ class CodeCallOptions(OptionPart):
         max_definitions: int = 8,
         include_tools: Callable[..., bool] | None = None,
         app_ids: Iterable[str] | None = None,
-        direct_calls: DirectCalls | Mapping[str, Any] | None = None,
-        vm: Vm | Mapping[str, Any] | None = None,
-        sidecar: Sidecar | Mapping[str, Any] | None = None,
-        search: Search | Mapping[str, Any] | None = None,
+        direct_calls: DirectCallOptions | Mapping[str, Any] | None = None,
+        vm: VmOptions | Mapping[str, Any] | None = None,
+        sidecar: SidecarOptions | Mapping[str, Any] | None = None,
+        search: SearchOptions | Mapping[str, Any] | None = None,
         names: NameStyle = "dotted",
         tool_errors: Literal["hidden", "message"] = "hidden",
         notify: Callable[..., Any] | None = None,
@@ -280,11 +280,11 @@ class CodeCallOptions(OptionPart):
 
 
 # The parts of options that users often set at the top level.
-_PARTS_WITH_OPTIONS: Mapping[str, type[OptionPart]] = {
+_PARTS_WITH_OPTIONS: Mapping[str, type[OptionGroup]] = {
     "settings": CodeModeOptions,
-    "vm": Vm,
-    "sidecar": Sidecar,
-    "search": Search,
+    "vm": VmOptions,
+    "sidecar": SidecarOptions,
+    "search": SearchOptions,
 }
 _AMBIGUOUS_OPTIONS = {"enabled", "fetch_policy"}
 _FOREIGN_OPTION_PATHS = {"embedding": "search.embed", "audit_log": "settings.lifecycle", "hooks": "settings.pipeline"}

@@ -12,7 +12,7 @@ from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSerializationError
 from ...options.checked_fields import option_field, require_strings, require_text_or_none
-from ...options.part import OptionPart
+from ...options.part import OptionGroup
 from ...schemas.compiled import JsonSchema
 from ...signatures.examples import iterate_samples
 from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, to_literal, to_string_literal
@@ -35,7 +35,7 @@ class ToolInfo:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class UsageExample(OptionPart):
+class UsageExample(OptionGroup):
     """A usage example from the tool's author: a description and an input."""
 
     path: ClassVar[str] = ""
@@ -44,7 +44,7 @@ class UsageExample(OptionPart):
     input: Any
 
 
-def _check_optional_boolean(value: Any, path: str) -> bool | None:
+def _require_boolean_or_none(value: Any, path: str) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     raise ValueError(f"{path} must be True or False, got {value!r}")
@@ -65,20 +65,20 @@ def _parse_example(value: Any, path: str) -> UsageExample:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ToolMetadata(OptionPart):
+class ToolMetadata(OptionGroup):
     """CodeCall metadata of a tool: visibility, app, source, tags and examples."""
 
     path: ClassVar[str] = ""
 
-    visible_in_list_tools: bool | None = option_field(None, _check_optional_boolean)
-    enabled_in_code_call: bool | None = option_field(None, _check_optional_boolean)
+    visible_in_list_tools: bool | None = option_field(None, _require_boolean_or_none)
+    enabled_in_code_call: bool | None = option_field(None, _require_boolean_or_none)
     app_id: str | None = option_field(None, require_text_or_none)
     source: str | None = option_field(None, require_text_or_none)
     tags: tuple[str, ...] = option_field((), require_strings)
     examples: tuple[UsageExample, ...] = option_field((), _parse_examples)
 
 
-def parse_metadata(tool: Tool) -> ToolMetadata:
+def parse_tool_metadata(tool: Tool) -> ToolMetadata:
     """Return the CodeCall metadata of a tool. Raises `ValueError` with the full path of an invalid field."""
     raw: Any = tool.metadata.get(_METADATA_KEY)
     path = f'tools["{tool.name}"].metadata.{_METADATA_KEY}'
@@ -90,7 +90,7 @@ def parse_metadata(tool: Tool) -> ToolMetadata:
         raise ValueError(f"{path}.{error}") from error
 
 
-def build_info(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
+def build_tool_info(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
     """Return the argument of filters for a tool."""
     return ToolInfo(
         name=tool.name,
@@ -143,7 +143,8 @@ def build_usage_examples(tool: PreparedTool, authored: Sequence[UsageExample]) -
     examples_by_code: dict[str, dict[str, str]] = {}
     for description, inputs in _iter_example_candidates(tool, [*authored, *untitled], title):
         code = next(
-            (code_text for input_value in inputs if (code_text := _write_call(tool, input_value)) is not None), None
+            (code_text for input_value in inputs if (code_text := _format_call_script(tool, input_value)) is not None),
+            None,
         )
         if code is not None and code not in examples_by_code:
             examples_by_code[code] = {"description": description, "code": code}
@@ -173,8 +174,8 @@ def _pick_optional_fields(schema: Mapping[Any, Any]) -> list[str]:
     return sorted(names, key=lambda name: _LIKELY_FIELD.search(str(name)) is None)[:_MAX_OPTIONAL_FIELDS]
 
 
-def _write_call(tool: PreparedTool, value: Any) -> str | None:
-    if not _is_exact_literal(value, 0) or not _is_valid_input(tool, value):
+def _format_call_script(tool: PreparedTool, value: Any) -> str | None:
+    if not _has_exact_literal(value, 0) or not _is_valid_input(tool, value):
         return None
     code = f"return await callTool({to_string_literal(tool.name)}, {to_literal(value)})"
     return code if len(code) <= _MAX_CODE_CHARACTERS else None
@@ -188,7 +189,7 @@ def _is_valid_input(tool: PreparedTool, value: Any) -> bool:
     return True
 
 
-def _is_exact_literal(value: Any, depth: int) -> bool:
+def _has_exact_literal(value: Any, depth: int) -> bool:
     """Return True if the literal of a value is complete and reads back as the same value."""
     if value is None or isinstance(value, bool | str):
         return True
@@ -198,12 +199,12 @@ def _is_exact_literal(value: Any, depth: int) -> bool:
         return False
     if is_mapping(value):
         keys_fit = all(isinstance(key, str) for key in value)  # pyright: ignore[reportUnnecessaryIsInstance]
-        return len(value) <= MAX_LITERAL_ITEMS and keys_fit and _are_exact_literals(value.values(), depth)
-    return is_sequence(value) and len(value) <= MAX_LITERAL_ITEMS and _are_exact_literals(value, depth)
+        return len(value) <= MAX_LITERAL_ITEMS and keys_fit and _have_exact_literals(value.values(), depth)
+    return is_sequence(value) and len(value) <= MAX_LITERAL_ITEMS and _have_exact_literals(value, depth)
 
 
-def _are_exact_literals(values: Iterable[Any], depth: int) -> bool:
-    return all(_is_exact_literal(value, depth + 1) for value in values)
+def _have_exact_literals(values: Iterable[Any], depth: int) -> bool:
+    return all(_has_exact_literal(value, depth + 1) for value in values)
 
 
 def _describe_from_name(name: str) -> str:
@@ -255,8 +256,8 @@ class RegisteredTool:
 
 def build_registered_tool(tool: Tool) -> RegisteredTool:
     """Return a tool with its metadata. Raises `ValueError` for invalid metadata."""
-    metadata = parse_metadata(tool)
-    return RegisteredTool(tool, prepare_tool(tool), metadata, build_info(tool, metadata))
+    metadata = parse_tool_metadata(tool)
+    return RegisteredTool(tool, prepare_tool(tool), metadata, build_tool_info(tool, metadata))
 
 
 def _build_definition(tool: PreparedTool) -> dict[str, Any]:

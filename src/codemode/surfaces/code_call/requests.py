@@ -14,7 +14,7 @@ from ...data.json_values import NOT_GIVEN, CachedJsonObject, decode_json, encode
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
 from ...options.checked_fields import require_mapping_or_none
-from ...schemas.compiled import Problem, format_path, json_type_name
+from ...schemas.compiled import SchemaProblem, format_path, get_json_type_name
 from ...source.program_input import fill_program_field
 from .index import CodeCallCatalog
 
@@ -23,54 +23,54 @@ MAX_STRINGS = 100_000
 _MAX_REPORTED_PROBLEMS = 8
 
 
-def read_bounded(value: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
+def parse_off_loop_if_large(value: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
     """Call ``read`` on an input: at once if it is small, else in a thread."""
     return run_bounded(value, read)
 
 
-class InputReader:
+class MetaToolInputReader:
     """Reads the fields of one input. Null counts as absent, because models write it for unused fields."""
 
     def __init__(self, meta_tool: str, value: Any, allowed_fields: tuple[str, ...]) -> None:
         self._meta_tool = meta_tool
-        self._problems: list[Problem] = []
+        self._problems: list[SchemaProblem] = []
         self._path: tuple[str, ...] = ()
         self._is_object = is_mapping(value)
-        self._fields = self._mapping(value, allowed_fields)
+        self._fields = self._check_object(value, allowed_fields)
 
-    def nested(self, key: str, allowed_fields: tuple[str, ...]) -> InputReader:
+    def read_nested(self, key: str, allowed_fields: tuple[str, ...]) -> MetaToolInputReader:
         """Return a reader of an object in this one. Its problems are reported with those of this reader."""
-        nested_reader = object.__new__(InputReader)
+        nested_reader = object.__new__(MetaToolInputReader)
         nested_reader._meta_tool, nested_reader._problems, nested_reader._path = (
             self._meta_tool,
             self._problems,
             (*self._path, key),
         )
         value = self._fields.get(key)
-        nested_reader._fields = nested_reader._mapping({} if value is None else value, allowed_fields)
+        nested_reader._fields = nested_reader._check_object({} if value is None else value, allowed_fields)
         return nested_reader
 
-    def string(self, key: str) -> str | None:
+    def read_string(self, key: str) -> str | None:
         """Return a string."""
-        return self._read(key, lambda value: isinstance(value, str), "a string")
+        return self._read_field(key, lambda value: isinstance(value, str), "a string")
 
-    def boolean(self, key: str, *, default: bool) -> bool:
+    def read_boolean(self, key: str, *, default: bool) -> bool:
         """Return a boolean."""
-        found = self._read(key, lambda value: isinstance(value, bool), "a boolean")
+        found = self._read_field(key, lambda value: isinstance(value, bool), "a boolean")
         return default if found is None else found
 
-    def number(self, key: str) -> float | None:
+    def read_number(self, key: str) -> float | None:
         """Return a number."""
-        return self._read(key, _is_number, "a number")
+        return self._read_field(key, _is_number, "a number")
 
-    def integer_in_range(self, key: str, default: int, maximum: int) -> int:
+    def read_clamped_integer(self, key: str, default: int, maximum: int) -> int:
         """Return an integer, clamped to 1 to ``maximum``."""
-        value = self._read(key, _is_integer, "an integer")
+        value = self._read_field(key, _is_integer, "an integer")
         return default if value is None else min(max(int(value), 1), maximum)
 
-    def strings(self, key: str) -> tuple[str, ...] | None:
+    def read_strings(self, key: str) -> tuple[str, ...] | None:
         """Return a list of at most `MAX_STRINGS` strings without duplicates."""
-        read = self._read(key, is_sequence, "an array of strings")
+        read = self._read_field(key, is_sequence, "an array of strings")
         if read is None:
             return None
         values = cast("Sequence[Any]", read)
@@ -79,15 +79,15 @@ class InputReader:
             return ()
         for index, value in enumerate(values):
             if not isinstance(value, str):
-                self.add_problem(key, f"must be an array of strings; [{index}] is {json_type_name(value)}")
+                self.add_problem(key, f"must be an array of strings; [{index}] is {get_json_type_name(value)}")
                 return None
         return tuple(dict.fromkeys(values))
 
-    def mapping(self, key: str) -> Mapping[str, Any] | None:
+    def read_mapping(self, key: str) -> Mapping[str, Any] | None:
         """Return an object."""
-        return self._read(key, is_mapping, "an object")
+        return self._read_field(key, is_mapping, "an object")
 
-    def raw(self, key: str) -> Any:
+    def read_raw(self, key: str) -> Any:
         """Return the value, or `NOT_GIVEN`."""
         return self._fields.get(key, NOT_GIVEN)
 
@@ -95,7 +95,7 @@ class InputReader:
         """Record that a field is invalid."""
         self._problems.append({"path": format_path((*self._path, key) if key else self._path), "message": message})
 
-    def require(self, key: str, *aliases: str) -> None:
+    def record_if_missing(self, key: str, *aliases: str) -> None:
         """Record a missing field if neither it nor an alias is present."""
         if self._is_object and all(self._fields.get(field) is None for field in (key, *aliases)):
             self.add_problem(key, "is required")
@@ -112,21 +112,21 @@ class InputReader:
             error.reason = "validation"
             raise error
 
-    def _mapping(self, value: Any, allowed_fields: tuple[str, ...]) -> Mapping[str, Any]:
+    def _check_object(self, value: Any, allowed_fields: tuple[str, ...]) -> Mapping[str, Any]:
         if not is_mapping(value):
-            self.add_problem("", f"must be an object, got {json_type_name(value)}")
+            self.add_problem("", f"must be an object, got {get_json_type_name(value)}")
             return {}
         unknown = (key for key in value if key not in allowed_fields)
         for key in islice(unknown, _MAX_REPORTED_PROBLEMS):
             self.add_problem(str(key)[:100], f"is unknown; known: {', '.join(allowed_fields)}")
         return value
 
-    def _read(self, key: str, is_valid: Callable[[Any], bool], type_name: str) -> Any:
+    def _read_field(self, key: str, is_valid: Callable[[Any], bool], type_name: str) -> Any:
         value = self._fields.get(key)
         if value is None:
             return None
         if not is_valid(value):
-            self.add_problem(key, f"must be {type_name}, got {json_type_name(value)}")
+            self.add_problem(key, f"must be {type_name}, got {get_json_type_name(value)}")
             return None
         return value
 
@@ -163,10 +163,10 @@ class ExecuteRequest:
             return _DEFAULT_SCRIPT_DATA
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
         data = {"source": "script", "context": dict(self.context), "allowedTools": allowed}
-        warnings = self._warnings(catalog)
+        warnings = self._build_unknown_tool_warnings(catalog)
         return {**data, "warnings": warnings} if warnings else data
 
-    def _warnings(self, catalog: CodeCallCatalog) -> list[str]:
+    def _build_unknown_tool_warnings(self, catalog: CodeCallCatalog) -> list[str]:
         """Return warnings about ``allowed_tools``, for the result of the script."""
         unknown = [name[:_MAX_NAME_CHARACTERS] for name in self.allowed_tools or () if name not in catalog]
         if not unknown:
@@ -192,14 +192,14 @@ async def parse_execute_input(
 
     tool_input = fill_program_field(tool_input, "script")
 
-    def read() -> tuple[str, Mapping[str, Any]]:
-        request = _read_execute(meta_tool, tool_input, script_context)
+    def parse_request() -> tuple[str, Mapping[str, Any]]:
+        request = _parse_execute_request(meta_tool, tool_input, script_context)
         return request.script, request.to_script_data(catalog)
 
     other_fields = (
         [value for key, value in tool_input.items() if key != "script"] if _has_few_fields(tool_input) else tool_input
     )
-    return await run_bounded((script_context, other_fields), read)
+    return await run_bounded((script_context, other_fields), parse_request)
 
 
 def find_script(value: Any) -> str:
@@ -214,29 +214,29 @@ async def parse_invoke_input(meta_tool: str, value: Any) -> tuple[str, str | Non
 
     Raises `CodeModeToolError` for invalid input.
     """
-    return await run_bounded(value, partial(_read_invoke, meta_tool, value))
+    return await run_bounded(value, partial(_parse_invoke_request, meta_tool, value))
 
 
 def _has_few_fields(value: Any) -> TypeGuard[Mapping[str, Any]]:
     return is_mapping(value) and len(value) <= _MAX_FIELDS
 
 
-def _read_execute(meta_tool: str, value: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
+def _parse_execute_request(meta_tool: str, value: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
     host_context = _parse_host_context(script_context)
-    reader = InputReader(meta_tool, value, ("script", "allowedTools", "context"))
-    reader.require("script")
-    script, context = reader.string("script"), reader.mapping("context")
+    reader = MetaToolInputReader(meta_tool, value, ("script", "allowedTools", "context"))
+    reader.record_if_missing("script")
+    script, context = reader.read_string("script"), reader.read_mapping("context")
     request = ExecuteRequest(
-        script or "", reader.strings("allowedTools"), _merge_context(reader, context, host_context)
+        script or "", reader.read_strings("allowedTools"), _merge_context(reader, context, host_context)
     )
     reader.raise_problems()
     return request
 
 
-def _read_invoke(meta_tool: str, tool_input: Any) -> tuple[str, str | None]:
-    reader = InputReader(meta_tool, tool_input, ("tool", "input"))
-    reader.require("tool")
-    name, value, text = reader.string("tool"), reader.raw("input"), None
+def _parse_invoke_request(meta_tool: str, tool_input: Any) -> tuple[str, str | None]:
+    reader = MetaToolInputReader(meta_tool, tool_input, ("tool", "input"))
+    reader.record_if_missing("tool")
+    name, value, text = reader.read_string("tool"), reader.read_raw("input"), None
     try:
         text = None if value is NOT_GIVEN else encode_json(value, what="it")
     except CodeModeSerializationError as error:
@@ -249,24 +249,24 @@ def _parse_host_context(script_context: Mapping[str, Any] | None) -> Mapping[str
     if script_context is None:
         return {}
     try:
-        return _build_context(require_mapping_or_none(script_context, "script_context") or {})
+        return _combine_context_parts(require_mapping_or_none(script_context, "script_context") or {})
     except CodeModeSerializationError as error:
         raise ValueError(f"script_context {error.message.removeprefix('it ')}") from error
 
 
 def _merge_context(
-    reader: InputReader, context: Mapping[str, Any] | None, host_context: Mapping[str, Any]
+    reader: MetaToolInputReader, context: Mapping[str, Any] | None, host_context: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     if not context:
         return host_context
     try:
-        return _build_context(context, host_context)
+        return _combine_context_parts(context, host_context)
     except CodeModeSerializationError as error:
         reader.add_problem("context", error.message.removeprefix("it "))
         return host_context
 
 
-def _build_context(*parts: Mapping[str, Any]) -> Mapping[str, Any]:
+def _combine_context_parts(*parts: Mapping[str, Any]) -> Mapping[str, Any]:
     # Reject a huge context before copying or encoding it.
     if (
         sum(map(len, parts)) > MAX_CONTEXT_BYTES

@@ -17,23 +17,23 @@ from ...errors import (
     CodeModeSerializationError,
     CodeModeWorkerError,
     Resumable,
-    to_guest_view,
+    to_guest_error_fields,
 )
-from ...execution.large_results import limit_value
+from ...execution.large_results import replace_if_too_large
 from ...execution.outcome_texts import (
     CODE_CALL_WORDING,
     describe_calls,
-    describe_no_result,
-    drop_last_failure,
-    find_nearest_kind,
-    format_message,
+    describe_missing_result,
+    drop_last_failed_call,
+    find_nearest_error_kind,
+    format_phrase_message,
 )
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
-from ...profile import GuestSettings, HostErrors, SidecarRules, StaticRules, SurfaceSettings
-from ...source.program_input import failed_language_hint
+from ...profile import GuestSettings, HostErrorRules, LargeStringRules, StaticRules, SurfaceSettings
+from ...source.program_input import make_failed_language_hint
 from ...trace.trace import Trace
-from .names import meta_name
-from .options import PRESETS, CodeCallOptions, Sidecar, Vm
+from .names import format_meta_tool_name
+from .options import PRESETS, CodeCallOptions, SidecarOptions, VmOptions
 
 if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
@@ -62,7 +62,7 @@ _DEFAULT_RULES: Mapping[str, Any] = {
     **PRESETS["secure"],
     "check_tools": True,
     "tool_errors": "hidden",
-    "max_source_bytes": Sidecar.max_script_length_when_disabled,
+    "max_source_bytes": SidecarOptions.max_script_length_when_disabled,
     "sidecar": None,
 }
 
@@ -81,21 +81,21 @@ def create_profile(options: CodeCallOptions) -> SurfaceSettings:
     rules = {
         **{name: getattr(options.vm, name) for name in _VM_OPTIONS},
         "tool_errors": options.tool_errors,
-        "max_source_bytes": _max_source_bytes(options),
-        "sidecar": _sidecar_parameters(options.sidecar),
+        "max_source_bytes": _compute_max_source_bytes(options),
+        "sidecar": _build_sidecar_parameters(options.sidecar),
     }
     return _build_profile(rules, options.names)
 
 
-def _max_source_bytes(options: CodeCallOptions) -> int:
+def _compute_max_source_bytes(options: CodeCallOptions) -> int:
     policy = options.settings.execution_policy
     length = options.sidecar.max_script_length_when_disabled
     if options.sidecar.enabled or length is None:
         return policy.max_source_bytes
-    return min(length, policy.max_source_bytes) if policy.is_set("max_source_bytes") else length
+    return min(length, policy.max_source_bytes) if policy.is_set_explicitly("max_source_bytes") else length
 
 
-def _sidecar_parameters(sidecar: Sidecar) -> dict[str, Any] | None:
+def _build_sidecar_parameters(sidecar: SidecarOptions) -> dict[str, Any] | None:
     return {name: getattr(sidecar, name) for name in _SIDECAR_OPTIONS.values()} if sidecar.enabled else None
 
 
@@ -104,8 +104,8 @@ def _restore_profile(parameters: Mapping[str, Any], names: str) -> SurfaceSettin
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
     rules = {**_DEFAULT_RULES, **parameters}
-    Vm(**{name: value for name, value in rules.items() if name in _VM_OPTIONS})  # validates them
-    Sidecar.of(rules["sidecar"])
+    VmOptions(**{name: value for name, value in rules.items() if name in _VM_OPTIONS})  # validates them
+    SidecarOptions.of(rules["sidecar"])
     return _build_profile(rules, names)
 
 
@@ -116,8 +116,8 @@ def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
         disabled_globals = (*disabled_globals, "console")
     return SurfaceSettings(
         name=PROFILE_NAME,
-        outer_tool=meta_name("execute", names),
-        direct_tool=meta_name("invoke", names),
+        outer_tool=format_meta_tool_name("execute", names),
+        direct_tool=format_meta_tool_name("invoke", names),
         guest=GuestSettings(
             wrapper="strict",
             globals=(*_GLOBALS, "console") if has_console else _GLOBALS,
@@ -137,7 +137,7 @@ def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
             max_source_bytes=min(rules["max_source_bytes"], MAX_SOURCE_BYTES),
             timeout_includes_tools=False,
             in_flight_limit="queue",
-            max_tool_output_bytes=_max_output_bytes(rules["sidecar"]),
+            max_tool_output_bytes=_compute_max_output_bytes(rules["sidecar"]),
         ),
         static_rules=StaticRules(
             disabled_builtins=disabled_builtins,
@@ -148,30 +148,32 @@ def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
             analysis_ms=ANALYSIS_MS,
             tool_call='callTool("{name}", input)',
         ),
-        host_errors=HostErrors(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
-        sidecar=_sidecar_rules(rules["sidecar"]),
-        tells_of_runs=True,
+        host_errors=HostErrorRules(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
+        sidecar=_build_sidecar_rules(rules["sidecar"]),
+        shows_run_details=True,
         parameters={
-            name: _to_list(value) for name, value in rules.items() if _to_list(value) != _to_list(_DEFAULT_RULES[name])
+            name: _to_list_if_sequence(value)
+            for name, value in rules.items()
+            if _to_list_if_sequence(value) != _to_list_if_sequence(_DEFAULT_RULES[name])
         },
         restored=partial(_restore_profile, names=names),
     )
 
 
-def _max_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
+def _compute_max_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
     # The sidecar limits large strings; the usual limit applies to the rest of an output.
     return ExecutionPolicy.max_tool_output_bytes + (0 if sidecar is None else sidecar["max_total_size"])
 
 
-def _sidecar_rules(sidecar: Mapping[str, Any] | None) -> SidecarRules | None:
+def _build_sidecar_rules(sidecar: Mapping[str, Any] | None) -> LargeStringRules | None:
     return (
         None
         if sidecar is None
-        else SidecarRules(**{name: sidecar[option] for name, option in _SIDECAR_OPTIONS.items()})
+        else LargeStringRules(**{name: sidecar[option] for name, option in _SIDECAR_OPTIONS.items()})
     )
 
 
-def _to_list(value: Any) -> Any:
+def _to_list_if_sequence(value: Any) -> Any:
     return [*value] if is_sequence(value) else value
 
 
@@ -209,15 +211,17 @@ def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: s
     if error is not None:
         result = error_to_result(error)
         name = str(result["error"].get("name"))
-        if not getattr(error, "calls", ()) and (hint := failed_language_hint(name, script)) is not None:
+        if not getattr(error, "calls", ()) and (hint := make_failed_language_hint(name, script)) is not None:
             result["error"]["hint"] = hint
     else:
-        result = CodeCallResult(status="ok", result=limit_value(outcome.value, max_characters, outcome.result_bytes))
+        result = CodeCallResult(
+            status="ok", result=replace_if_too_large(outcome.value, max_characters, outcome.result_bytes)
+        )
     result.trace = outcome.trace
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
     warnings = [*outcome.warnings, *outcome.output_warnings, *([] if error is None else _describe_earlier_calls(error))]
-    if outcome.returned_nothing and (text := describe_no_result(outcome, script, shows_console=False)):
+    if outcome.returned_nothing and (text := describe_missing_result(outcome, script, shows_console=False)):
         warnings.append(text)
     if warnings:
         result["warnings"] = warnings
@@ -228,7 +232,9 @@ def _describe_earlier_calls(error: CodeModeError) -> list[str]:
     """Return lines about the calls of a failed script, except the one that its error describes."""
     last_call = mapping_or_empty(error.details.get("call"))
     is_late = error.code == CALL_TIMEOUT
-    return describe_calls(drop_last_failure(error.calls, string_or_empty(last_call.get("toolName")), is_late=is_late))
+    return describe_calls(
+        drop_last_failed_call(error.calls, string_or_empty(last_call.get("toolName")), is_late=is_late)
+    )
 
 
 def _is_host_error(error: CodeModeError) -> bool:
@@ -249,46 +255,46 @@ def error_to_result(error: CodeModeError) -> CodeCallResult:
 
 def _describe_error(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
-    if is_object(call) and not _is_limit(error, call):
-        return "tool_error", _tool_error(call)
-    kind = find_nearest_kind(CODE_CALL_WORDING, error)
-    status, message = CODE_CALL_WORDING[kind].code, format_message(CODE_CALL_WORDING[kind], error)
+    if is_object(call) and not _is_refused_by_limit(error, call):
+        return "tool_error", _build_tool_error(call)
+    kind = find_nearest_error_kind(CODE_CALL_WORDING, error)
+    status, message = CODE_CALL_WORDING[kind].code, format_phrase_message(CODE_CALL_WORDING[kind], error)
     if kind == "source_too_large":
         return status, {"name": "ScriptTooLargeError", "message": message}
     if kind == "syntax":
-        return status, {"message": message, **_location(error), "name": "SyntaxError"}
+        return status, {"message": message, **_build_location_field(error), "name": "SyntaxError"}
     if kind == "illegal_access":
-        return status, _illegal_access(error)
-    return status, {"message": message} if kind == "timeout" else _runtime_error(error, kind, message)
+        return status, _build_illegal_access_error(error)
+    return status, {"message": message} if kind == "timeout" else _build_runtime_error(error, kind, message)
 
 
-def _is_limit(error: CodeModeError, call: Mapping[str, Any]) -> bool:
+def _is_refused_by_limit(error: CodeModeError, call: Mapping[str, Any]) -> bool:
     """Return True if a call was refused because of earlier calls; an error raised by a tool never has both marks."""
     is_package_limit = isinstance(error, CodeModeBridgeLimitError) and error.code == error.default_code
     return is_package_limit and call.get("code") == TOOL_ERROR_CODES["limit"]
 
 
-def _tool_error(call: Mapping[str, Any]) -> dict[str, Any]:
+def _build_tool_error(call: Mapping[str, Any]) -> dict[str, Any]:
     fields = ("toolName", "toolInput", "message", "code", "details")
     return {"source": "tool", **{key: call[key] for key in fields if key in call}}
 
 
-def _illegal_access(error: CodeModeError) -> dict[str, Any]:
+def _build_illegal_access_error(error: CodeModeError) -> dict[str, Any]:
     violations = list_or_empty(error.details.get("violations"))
     first = mapping_or_empty(violations[0] if violations else None)
     description: dict[str, Any] = {"message": error.message, "kind": first.get("kind")}
     return {**description, "location": first.get("location"), "violations": violations}
 
 
-def _location(error: CodeModeError) -> dict[str, Any]:
+def _build_location_field(error: CodeModeError) -> dict[str, Any]:
     position = {key: error.details.get(key) for key in ("line", "column")}
     return {} if None in position.values() else {"location": position}
 
 
-def _runtime_error(error: CodeModeError, kind: str, message: str) -> dict[str, Any]:
+def _build_runtime_error(error: CodeModeError, kind: str, message: str) -> dict[str, Any]:
     if kind == "worker":
         return {"source": "script", "name": type(error).__name__, "message": message}
-    name, shown, _ = to_guest_view(error)
+    name, shown, _ = to_guest_error_fields(error)
     thrown = string_or_empty(error.details.get("name")) if type(error) in _GUEST_ERRORS else ""
     description = {
         "source": "script",

@@ -17,9 +17,9 @@ from ...stores.durability import StoreLike
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
-from .index import ChangeListeners, Listener, ToolSet, diff_tool_sets
-from .meta_calls import MetaCalls
-from .names import META_TOOLS, meta_name
+from .index import Listener, RegisteredToolSet, ToolChangeListeners, diff_tool_sets
+from .meta_calls import MetaTools
+from .names import META_TOOLS, format_meta_tool_name
 from .options import CodeCallOptions
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
     vm, policy = options.vm, options.settings.execution_policy
     banned = dict.fromkeys((*vm.disabled_builtins, *vm.disabled_globals))
     has_console = vm.allow_console and "console" not in banned
-    names = {kind: meta_name(kind, options.names) for kind in ("search", "describe", "execute")}
+    names = {kind: format_meta_tool_name(kind, options.names) for kind in ("search", "describe", "execute")}
     text = {"search": _SEARCH, "describe": _DESCRIBE, "execute": _EXECUTE, "invoke": _INVOKE}[meta_tool]
     sidecar = options.sidecar
     joins = "" if sidecar.allow_composites else _JOINS_THROW
@@ -80,10 +80,12 @@ def describe_meta_tool(meta_tool: str, options: CodeCallOptions) -> str:
         values=f"\n{RICH_VALUES_RULE}" if policy.values == "rich" else "",
         max_steps=vm.max_steps,
         in_flight=policy.max_in_flight_bridge_requests,
-        beyond="; one more throws" if policy.is_set("in_flight_limit") and policy.in_flight_limit == "fail" else "",
+        beyond="; one more throws"
+        if policy.is_set_explicitly("in_flight_limit") and policy.in_flight_limit == "fail"
+        else "",
         timeout_ms=vm.timeout_ms,
         waiting="counted"
-        if policy.is_set("timeout_includes_tools") and policy.timeout_includes_tools
+        if policy.is_set_explicitly("timeout_includes_tools") and policy.timeout_includes_tools
         else "not counted",
         loops=_LOOPS if vm.allow_loops else _NO_LOOPS,
         console=_CONSOLE if has_console else _NO_CONSOLE,
@@ -104,7 +106,7 @@ def _join_names(names: list[str]) -> str:
 def build_input_schema(meta_tool: str, options: CodeCallOptions) -> dict[str, Any]:
     """Return the JSON Schema of a meta-tool's input."""
     if meta_tool == "search":
-        return _object_schema(
+        return _build_object_schema(
             {
                 "query": {**_TEXT, "description": "What the tool should do, in a few words."},
                 "topK": {"type": "integer", "description": f"How many at most, 1 to 50; {options.top_k} if not given."},
@@ -121,7 +123,7 @@ def build_input_schema(meta_tool: str, options: CodeCallOptions) -> dict[str, An
             "query",
         )
     if meta_tool == "describe":
-        return _object_schema(
+        return _build_object_schema(
             {
                 "tools": {**_TEXTS, "description": "Names of tools."},
                 "max": {"type": "integer", "description": f"How many at most; {options.max_definitions} if not given."},
@@ -129,7 +131,7 @@ def build_input_schema(meta_tool: str, options: CodeCallOptions) -> dict[str, An
             "tools",
         )
     if meta_tool == "execute":
-        return _object_schema(
+        return _build_object_schema(
             {
                 "script": {**_TEXT, "description": "The body of an async function; end it with return."},
                 "allowedTools": {**_TEXTS, "description": "Only these may be called."},
@@ -137,10 +139,12 @@ def build_input_schema(meta_tool: str, options: CodeCallOptions) -> dict[str, An
             },
             "script",
         )
-    return _object_schema({"tool": _TEXT, "input": {"description": "What the tool's inputSchema asks for."}}, "tool")
+    return _build_object_schema(
+        {"tool": _TEXT, "input": {"description": "What the tool's inputSchema asks for."}}, "tool"
+    )
 
 
-def _object_schema(properties: dict[str, Any], required: str) -> dict[str, Any]:
+def _build_object_schema(properties: dict[str, Any], required: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": [required]}
 
 
@@ -167,7 +171,7 @@ def create_meta_tool(
     library: ProgramLibrary | None = None,
 ) -> Tool:
     """Return a meta-tool that passes its calls, with the context of the outer call, to ``call``."""
-    name = meta_name(kind, options.names)
+    name = format_meta_tool_name(kind, options.names)
 
     async def execute(value: Any, context: ToolCallContext) -> Any:
         outer = CallContext(tool_call_id=context.tool_call_id, messages=context.messages, context=context.context)
@@ -185,7 +189,7 @@ def create_meta_tool(
     )
 
 
-class CodeCallToolset(MetaCalls):
+class CodeCallToolset(MetaTools):
     """A few meta-tools over any number of tools. Create it with `create_code_call_tools`. Thread-safe."""
 
     def __init__(
@@ -197,7 +201,7 @@ class CodeCallToolset(MetaCalls):
         library: ProgramLibrary | None = None,
     ) -> None:
         super().__init__(tools, options, pool, store, library)
-        self._listeners = ChangeListeners()
+        self._listeners = ToolChangeListeners()
         self._update_lock = forkable_lock()
 
     def __repr__(self) -> str:
@@ -249,12 +253,12 @@ class CodeCallToolset(MetaCalls):
     def _replace_tools(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         with self._update_lock:
             previous = self._tools
-            current = ToolSet.of(tools, self.options, previous)
+            current = RegisteredToolSet.from_tools(tools, self.options, previous)
             self._tools = current
             attach_library(self.library, current.catalog, current.catalog.names())
             change = diff_tool_sets(previous, current)
             if change is not None:
-                self._listeners.enqueue(change)
+                self._listeners.enqueue_change(change)
 
     def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
         """Return a tool set with these options over other tools. Tools in both sets are indexed once.
@@ -262,8 +266,8 @@ class CodeCallToolset(MetaCalls):
         For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.
         """
         overrides: dict[str, Any] = {
-            "_tools": ToolSet.of(tools, self.options, self._tools),
-            "_listeners": ChangeListeners(),
+            "_tools": RegisteredToolSet.from_tools(tools, self.options, self._tools),
+            "_listeners": ToolChangeListeners(),
         }
         copied = copy(self)
         copied.__dict__.pop("_cached_tools", None)

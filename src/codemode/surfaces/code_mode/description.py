@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
-from ...signatures.declarations import declare_tools, first_sentence, print_opening, summarize_tool
+from ...signatures.declarations import declare_tools, extract_first_sentence, print_documented_name, summarize_tool
 from ...signatures.described_tool import DescribedTool, may_need_approval
 from ...signatures.examples import create_call_example
 from ...signatures.literals import fence_typescript, to_comment_line
@@ -86,16 +86,16 @@ def describe_tools(
         return f"{rules}\n\n{_SEARCH_SECTION}"
     if not tools:
         return f"{rules}\n\n{_NO_TOOLS}"
-    full = _describe_in_full(tools, rules, max_characters) if listing == "full" else None
+    full = _describe_tools_in_full(tools, rules, max_characters) if listing == "full" else None
     if full is not None:
         return full
     reason = ", too many to declare here" if listing == "full" else ""
-    return f"{rules}\n\n{_list_names(tools, reason, max_characters - len(rules))}"
+    return f"{rules}\n\n{_format_tool_list(tools, reason, max_characters - len(rules))}"
 
 
-def _describe_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
+def _describe_tools_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
     # Skip reading hundreds of schemas if names and comments alone exceed the limit.
-    if sum(len(print_opening(tool)) for tool in tools) > max_characters:
+    if sum(len(print_documented_name(tool)) for tool in tools) > max_characters:
         return None
     declarations, example = fence_typescript(declare_tools(tools)), fence_typescript(create_call_example(tools))
     full = f"{rules}\n\n{declarations}\n\nExample:\n{example}"
@@ -109,19 +109,19 @@ def _format_rules(fetch_line: str | None, extra_rules: Sequence[str], tool_rules
     return "\n".join([_OPENING, *tool_lines, values, _CLOSING_RULES, fetch, *extra_rules])
 
 
-def _list_names(tools: Sequence[DescribedTool], reason: str, max_characters: int) -> str:
+def _format_tool_list(tools: Sequence[DescribedTool], reason: str, max_characters: int) -> str:
     lookup = fence_typescript(_LOOKUP_DECLARATION)
     head = f"There are {len(tools)} tools{reason}. Look one up before its first call:\n{lookup}\n\n"
     max_list_characters = max_characters - len(head)
-    lines = [f"- {to_comment_line(tool.name, 200)}: {first_sentence(summarize_tool(tool))}" for tool in tools]
+    lines = [f"- {to_comment_line(tool.name, 200)}: {extract_first_sentence(summarize_tool(tool))}" for tool in tools]
     for variant in (lines, [line.split(":", 1)[0] for line in lines]):
         text = "\n".join(["Tools:", *variant])
         if len(text) <= max_list_characters:
             return head + text
-    return head + _list_some_names([tool.name for tool in tools], max_list_characters)
+    return head + _format_some_tool_names([tool.name for tool in tools], max_list_characters)
 
 
-def _list_some_names(names: Sequence[str], remaining: int) -> str:
+def _format_some_tool_names(names: Sequence[str], remaining: int) -> str:
     names_shown: list[str] = []
     for name in names:
         remaining -= len(name) + 2

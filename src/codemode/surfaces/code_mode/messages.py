@@ -83,7 +83,7 @@ def _is_response_to(part: Mapping[str, Any], request: PendingRequest) -> bool:
     return is_decision(part) and (call_id is None or call_id == request.tool_call_id)
 
 
-def approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict[str, Any]:
+def build_approval_resolutions(interrupt: Interrupt, responses: Sequence[Any]) -> dict[str, Any]:
     """Return the resolutions for approval responses. Raises `CodeModeProtocolError` for a malformed response."""
     requests = {request.interrupt_id: request for request in interrupt.requests if request.is_approval}
     resolutions: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def get_interrupt(
     """
     settings = CodeModeOptions.of(options)
     require_text_or_none(conversation_id, "conversation_id")  # reject wrong types even if there is no interrupt
-    for candidate in map(_decode_interrupt_text, _iter_candidates(result)):
+    for candidate in map(_decode_interrupt_text, _iter_interrupt_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
                 return read_signed_interrupt(candidate, settings, conversation_id)
@@ -161,7 +161,9 @@ def replace_interrupt_result(
         replaced.append(part)
         return {**part, "output": output}
 
-    changed = [_map_parts(message, replace_part) if _has_parts(message, "tool") else message for message in messages]
+    changed = [
+        _map_message_parts(message, replace_part) if _has_parts(message, "tool") else message for message in messages
+    ]
     if len(replaced) != 1:
         raise CodeModeProtocolError(
             f"{len(replaced)} tool results of call {paused.outer_tool_call_id!r} contain this interrupt; expected one"
@@ -173,22 +175,22 @@ def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
     body = mapping_or_empty(part)
     if body.get("type") != "tool-result" or body.get("toolCallId") != interrupt.outer_tool_call_id:
         return False
-    return any(_is_same_interrupt(candidate, interrupt) for candidate in _iter_candidates(body.get("output")))
+    return any(_is_same_interrupt(candidate, interrupt) for candidate in _iter_interrupt_candidates(body.get("output")))
 
 
 def _is_same_interrupt(candidate: Any, interrupt: Interrupt) -> bool:
     try:
-        return same_json(_comparable_fields(Interrupt.of(candidate)), _comparable_fields(interrupt))
+        return same_json(_get_comparable_fields(Interrupt.of(candidate)), _get_comparable_fields(interrupt))
     except CodeModeProtocolError:
         return False
 
 
-def _comparable_fields(interrupt: Interrupt) -> list[Any]:
+def _get_comparable_fields(interrupt: Interrupt) -> list[Any]:
     requests = [request.comparison_fields() for request in interrupt.requests]
     return [interrupt.outer_tool_call_id, dict(interrupt.continuation), requests]
 
 
-def _iter_candidates(result: Any) -> Iterator[Any]:
+def _iter_interrupt_candidates(result: Any) -> Iterator[Any]:
     yield _unwrap_output(result)
     body = mapping_or_empty(result)
     for key in ("toolResults", "content"):
@@ -218,7 +220,7 @@ def _iter_parts_newest_first(messages: Any, role: str) -> Iterator[Mapping[str, 
             yield from filter(is_mapping, reversed(message["content"]))
 
 
-def _map_parts(message: Any, transform: Callable[[Any], Any]) -> dict[str, Any]:
+def _map_message_parts(message: Any, transform: Callable[[Any], Any]) -> dict[str, Any]:
     return {**message, "content": [transform(part) for part in message["content"]]}
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ...data.content import ContentResult, MediaContent, split_content
-from ...data.json_values import canonical_json, decode_json, encode_json
-from ...data.rich_values import to_plain, to_tagged
+from ...data.json_values import decode_json, encode_canonical_json, encode_json
+from ...data.rich_values import tagged_to_plain_json, to_tagged_json
 from ...errors import CodeModeProtocolError
-from ...execution.large_results import describe_too_large, format_console, is_longer_than
+from ...execution.large_results import describe_too_large_result, format_console, is_longer_than
 from ...host.forks import forkable_lock, reset_in_forks
 from ...options.parts import ModelOutput
 from ...records import record
@@ -32,7 +32,7 @@ def to_content_output(output: dict[str, Any], parts: Sequence[MediaContent]) -> 
     if not parts:
         return output
     value = output["value"]
-    text = value if output["type"] == "text" else canonical_json(value)
+    text = value if output["type"] == "text" else encode_canonical_json(value)
     media = [{"type": "media", "mediaType": part.mime_type, "data": b64encode(part.data).decode()} for part in parts]
     return {"type": "content", "value": [{"type": "text", "text": text}, *media]}
 
@@ -56,7 +56,7 @@ class ModelOutputFormatter:
     def __init__(self, options: ModelOutput, get_tool_formatter: Callable[[str], OutputFormatter | None]) -> None:
         self._options = options
         self.has_rich_values = False  # whether results can contain dates, bytes and sets
-        self.adds_run_details = options.tells_of_runs or options.max_model_characters is not None
+        self.adds_run_details = options.shows_run_details or options.max_model_characters is not None
         self._get_tool_formatter = get_tool_formatter  # returns a tool's own to_model_output by its name
         self._runs: deque[_CompletedRun] = deque()
         self._retained_bytes = 0
@@ -68,7 +68,7 @@ class ModelOutputFormatter:
         """Recount retained bytes in a forked child: a thread of the parent may have been adding or evicting a run."""
         self._retained_bytes = sum(run.size for run in self._runs)
 
-    def remember(
+    def remember_run(
         self,
         outer_tool_call_id: str,
         result: Any,
@@ -85,16 +85,18 @@ class ModelOutputFormatter:
         retain. ``replacement_text`` replaces a result that is None, or one of ``json_bytes`` that is too large.
         ``is_plain``: the result contains no media. ``as_json``: the result without dates, bytes and sets.
         """
-        if result is not None and not replacement_text and as_json is None and not self._options.tells_of_runs:
+        if result is not None and not replacement_text and as_json is None and not self._options.shows_run_details:
             return
-        run = self._build_run(outer_tool_call_id, result, trace, replacement_text, json_bytes, is_plain, as_json)
+        run = self._build_completed_run(
+            outer_tool_call_id, result, trace, replacement_text, json_bytes, is_plain, as_json
+        )
         with self._lock:
             self._runs.append(run)
             self._retained_bytes += run.size
             while len(self._runs) > MAX_RETAINED_RUNS or self._retained_bytes > MAX_RETAINED_BYTES:
-                self._evict(self._runs.popleft())
+                self._evict_run(self._runs.popleft())
 
-    def _build_run(
+    def _build_completed_run(
         self,
         outer_tool_call_id: str,
         result: Any,
@@ -104,7 +106,9 @@ class ModelOutputFormatter:
         is_plain: bool,
         as_json: Any,
     ) -> _CompletedRun:
-        stripped_trace = None if trace is None or not self._options.tells_of_runs else self._strip_unused_values(trace)
+        stripped_trace = (
+            None if trace is None or not self._options.shows_run_details else self._strip_unused_values(trace)
+        )
         size = len(replacement_text) + (json_bytes if stripped_trace is None else _estimate_trace_bytes(stripped_trace))
         if size > MAX_RETAINED_BYTES:
             return _CompletedRun(
@@ -112,7 +116,7 @@ class ModelOutputFormatter:
             )
         return _CompletedRun(outer_tool_call_id, result, stripped_trace, size, replacement_text, is_plain, as_json)
 
-    def _evict(self, run: _CompletedRun) -> None:
+    def _evict_run(self, run: _CompletedRun) -> None:
         self._retained_bytes -= run.size
         if _may_be_interned(run.result):
             # A caller may still hold this result: an equal one of a later run under the same id must not match it.
@@ -138,9 +142,9 @@ class ModelOutputFormatter:
         result, parts = (result, []) if run is not None and run.is_plain else split_content(result)
         replacement_text = "" if run is None else run.replacement_text
         if not replacement_text and max_characters is not None and is_longer_than(result, max_characters):
-            replacement_text = describe_too_large(result, max_characters)
-        if not self._options.tells_of_runs:
-            return {"type": "text", "value": replacement_text} if replacement_text else _to_output(result), parts
+            replacement_text = describe_too_large_result(result, max_characters)
+        if not self._options.shows_run_details:
+            return {"type": "text", "value": replacement_text} if replacement_text else _to_model_output(result), parts
         value = self._add_run_details(result, replacement_text, None if run is None else run.trace)
         if max_characters is not None and is_longer_than(value, max_characters):
             for entry in value.get("nestedTools", ()):
@@ -201,16 +205,20 @@ class ModelOutputFormatter:
                     "toolName": request.tool_name,
                     "toolCallId": request.tool_call_id,
                     **status_fields,
-                    **self._format_output(request),
+                    **self._format_call_output(request),
                 }
 
-    def _format_output(self, request: NestedToolResultEvent) -> dict[str, ModelOutputDict]:
+    def _format_call_output(self, request: NestedToolResultEvent) -> dict[str, ModelOutputDict]:
         if not self._options.include_nested_tool_outputs or request.status != "fulfilled":
             return {}
         formatter, max_characters = self._get_tool_formatter(request.tool_name), self._options.max_model_characters
-        output = _to_output(request.output) if formatter is None else _format_with_tool(formatter, request.output)
+        output = (
+            _to_model_output(request.output)
+            if formatter is None
+            else _format_with_tool_formatter(formatter, request.output)
+        )
         if max_characters is not None and is_longer_than(output.get("value"), max_characters):
-            output = {"type": "text", "value": describe_too_large(output.get("value"), max_characters)}
+            output = {"type": "text", "value": describe_too_large_result(output.get("value"), max_characters)}
         return {"output": output}
 
 
@@ -222,7 +230,7 @@ class OneCallOutputFormatter(ModelOutputFormatter):
         self._last_run: _CompletedRun | None = None
         self.adds_run_details = True  # the last run is always known
 
-    def remember(
+    def remember_run(
         self,
         outer_tool_call_id: str,
         result: Any,
@@ -234,7 +242,9 @@ class OneCallOutputFormatter(ModelOutputFormatter):
         as_json: Any = None,
     ) -> None:
         """Remember the run, of any size, in place of the previous one."""
-        run = self._build_run(outer_tool_call_id, result, trace, replacement_text, json_bytes, is_plain, as_json)
+        run = self._build_completed_run(
+            outer_tool_call_id, result, trace, replacement_text, json_bytes, is_plain, as_json
+        )
         self._last_run = dataclasses.replace(run, result=result)
 
     def _find_run(self, result: Any, tool_call_id: str | None) -> _CompletedRun | None:
@@ -272,7 +282,7 @@ def _to_plain_json(result: Any) -> Any:
     """Return a result with dates, bytes and sets converted to JSON."""
     if isinstance(result, ContentResult):
         return ContentResult(_to_plain_json(result.value), result.content)
-    return to_plain(to_tagged(result))
+    return tagged_to_plain_json(to_tagged_json(result))
 
 
 def _may_be_interned(value: Any) -> bool:
@@ -305,11 +315,11 @@ def _is_equal_of_same_type(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
-def _to_output(value: Any) -> ModelOutputDict:
+def _to_model_output(value: Any) -> ModelOutputDict:
     return {"type": "text" if isinstance(value, str) else "json", "value": value}
 
 
-def _format_with_tool(formatter: OutputFormatter, output: Any) -> ModelOutputDict:
+def _format_with_tool_formatter(formatter: OutputFormatter, output: Any) -> ModelOutputDict:
     """Return the output in the format of the tool's own function, which is host code and may fail."""
     try:
         output_value: Any = formatter(output)
@@ -319,7 +329,7 @@ def _format_with_tool(formatter: OutputFormatter, output: Any) -> ModelOutputDic
         return dict(_UNAVAILABLE_OUTPUT)
     if isinstance(plain, dict) and {"type", "value"} <= set(cast("dict[str, Any]", plain)):
         return cast("ModelOutputDict", plain)
-    return _to_output(plain)
+    return _to_model_output(plain)
 
 
 def format_result(result: Any) -> ModelOutputDict:
@@ -329,7 +339,7 @@ def format_result(result: Any) -> ModelOutputDict:
     if isinstance(result, Interrupt):
         return {"type": "json", "value": result.to_dict()}
     plain, parts = split_content(result) if MediaContent.exist else (result, [])
-    return to_content_output(_to_output(plain), parts)
+    return to_content_output(_to_model_output(plain), parts)
 
 
 def _is_interrupt(value: Any) -> bool:

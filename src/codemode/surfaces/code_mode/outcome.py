@@ -24,28 +24,28 @@ def unwrap_outcome(outcome: RunOutcome) -> Any:
     """Return the value or the interrupt of an outcome; raise its error."""
     error = outcome.error
     if error is None:
-        return present_value(outcome) if outcome.interrupt is None else outcome.interrupt
+        return restore_result_value(outcome) if outcome.interrupt is None else outcome.interrupt
     try:
         raise error
     finally:
         del error, outcome  # the traceback references this frame: avoid a reference cycle
 
 
-def present_value(outcome: RunOutcome) -> Any:
+def restore_result_value(outcome: RunOutcome) -> Any:
     """Return the value of a run with images, audio, files, dates, bytes and sets restored."""
     if outcome.is_tagged:
         outcome = with_python_values(outcome)
     contents = None if outcome.ledger is None else outcome.ledger.contents
     if not contents:
         return outcome.value
-    from ...execution.outcome import to_presented_value
+    from ...execution.outcome import to_value_with_media
 
-    return to_presented_value(outcome)
+    return to_value_with_media(outcome)
 
 
-def with_presented_value(outcome: RunOutcome) -> RunOutcome:
+def with_restored_value(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with its presented value."""
-    value = present_value(outcome)
+    value = restore_result_value(outcome)
     if value is outcome.value:
         return outcome
     from ...execution.outcome import with_changes
@@ -55,15 +55,15 @@ def with_presented_value(outcome: RunOutcome) -> RunOutcome:
 
 def with_python_values(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with the tags in its value converted to Python values."""
-    from ...data.rich_values import from_tagged
+    from ...data.rich_values import from_tagged_json
     from ...execution.outcome import with_changes
 
-    return with_changes(outcome, value=from_tagged(outcome.value), is_tagged=False)
+    return with_changes(outcome, value=from_tagged_json(outcome.value), is_tagged=False)
 
 
-def without_tags(outcome: RunOutcome) -> RunOutcome:
+def with_plain_json_value(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with the tags in its value converted to JSON, as the model sees it."""
-    from ...data.rich_values import to_plain
+    from ...data.rich_values import tagged_to_plain_json
     from ...execution.outcome import with_changes
 
-    return with_changes(outcome, value=to_plain(outcome.value), is_tagged=False)
+    return with_changes(outcome, value=tagged_to_plain_json(outcome.value), is_tagged=False)

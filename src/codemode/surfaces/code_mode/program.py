@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
-from ...execution.call_context import CallContext, OuterCall, require_call_context
-from ...execution.optional_parts import are_parts_imported, require_optional_parts
-from ...execution.resume import read_answers_by_id, resume
-from ...execution.starting import load_execution, prepare_pool, start_pool
+from ...execution.call_context import CallContext, OuterCall, call_context_or_empty
+from ...execution.optional_parts import are_optional_parts_imported, require_optional_parts
+from ...execution.resume import read_answers_by_id, resume_program
+from ...execution.starting import import_execution_module, prepare_pool, start_pool
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
-from ...tools.tool_schemas import load_schema_kind
-from ...workers.pool import WorkerPool, pool_or_default
-from .messages import approval_resolutions
+from ...tools.tool_schemas import import_schema_compiler
+from ...workers.pool import WorkerPool, get_pool_or_default
+from .messages import build_approval_resolutions
 from .outcome import CODE_MODE, unwrap_outcome
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def run_code_mode(
     ``tools``: a mapping of names to tools, or an iterable of tools. ``call``: the call context. Raises `CodeModeError`
     or a subclass.
     """
-    return unwrap_outcome(await _ProgramRunner(tools, options, pool).run(js, require_call_context(call)))
+    return unwrap_outcome(await _CodeModeProgramRunner(tools, options, pool).run(js, call_context_or_empty(call)))
 
 
 def run_code_mode_sync(
@@ -52,13 +52,13 @@ def run_code_mode_sync(
     pool: WorkerPool | None = None,
 ) -> Any:
     """Call `run_code_mode` from sync code."""
-    runner, context = _ProgramRunner(tools, options, pool), require_call_context(call)
-    runner.require_parts()
+    runner, context = _CodeModeProgramRunner(tools, options, pool), call_context_or_empty(call)
+    runner.require_installed_extras()
     start_pool(runner.pool)
     return unwrap_outcome(run_sync(runner.run(js, context)))
 
 
-class _ProgramRunner:
+class _CodeModeProgramRunner:
     """The validated tools, options and pool of one run."""
 
     def __init__(
@@ -70,34 +70,34 @@ class _ProgramRunner:
         collected = collect_tools(tools)
         self._catalog = Catalog(collected)
         self._options = CodeModeOptions.of(options)
-        self.pool = pool_or_default(pool)
+        self.pool = get_pool_or_default(pool)
         # A `CodeModeTool` compiles its schemas at once; here they are compiled on first use.
         self._unloaded_schema_kinds = {
             kind for tool in collected.values() for kind in tool.schema_kinds
         } - _loaded_schema_kinds
 
-    def require_parts(self) -> None:
+    def require_installed_extras(self) -> None:
         """Raise `ValueError` for options that need an extra that is not installed."""
         with importing:
             require_optional_parts(self._options)
 
     async def run(self, js: str, call: CallContext) -> RunOutcome:
         refuse_in_workflow()
-        if are_parts_imported(self._options):
+        if are_optional_parts_imported(self._options):
             require_optional_parts(self._options)
         else:
-            await self.pool.run_in_thread(self.require_parts)
+            await self.pool.run_in_start_thread(self.require_installed_extras)
         await prepare_pool(self.pool, self._options)
         if self._unloaded_schema_kinds:
-            await self.pool.run_in_thread(self._import_schema_kinds)
+            await self.pool.run_in_start_thread(self._import_schema_kinds)
         outer = OuterCall(call=call)
-        execution = load_execution().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
+        execution = import_execution_module().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
         return await execution.start(js)
 
     def _import_schema_kinds(self) -> None:
         with importing:
             for kind in self._unloaded_schema_kinds:
-                load_schema_kind(kind)
+                import_schema_compiler(kind)
         _loaded_schema_kinds.update(self._unloaded_schema_kinds)
 
 
@@ -125,9 +125,9 @@ async def continue_interrupt(
     that expired or that was changed, and for invalid answers.
     """
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(call=require_call_context(call))
+    outer = OuterCall(call=call_context_or_empty(call))
     answers = partial(read_answers_by_id, resolution=resolution, resolutions=resolutions)
-    return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
+    return unwrap_outcome(await resume_program(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
 def continue_interrupt_sync(
@@ -173,10 +173,10 @@ async def continue_approval(
     settings = CodeModeOptions.of(options)
     approval = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(call=require_call_context(call))
+    outer = OuterCall(call=call_context_or_empty(call))
     options = settings.with_parts(approval=approval)
-    answers = partial(approval_resolutions, responses=responses)
-    return unwrap_outcome(await resume(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
+    answers = partial(build_approval_resolutions, responses=responses)
+    return unwrap_outcome(await resume_program(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 
 def continue_approval_sync(

@@ -13,28 +13,28 @@ from ...data.json_shape import run_bounded
 from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, StateBackend, make_state_backend, require_call_context
+from ...execution.call_context import CallContext, OuterCall, StateBackend, call_context_or_empty, make_state_backend
 from ...execution.large_results import is_longer_than
 from ...execution.optional_parts import describe_fetch, require_optional_parts
 from ...execution.starting import (
     append_library_description,
     attach_library,
-    load_execution,
+    import_execution_module,
     prepare_pool,
     resume_with_answers,
-    with_library,
+    with_saved_programs,
 )
-from ...execution.sync_forms import SyncForms
+from ...execution.sync_forms import SyncMethodsMixin
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
 from ...source.program_input import fill_program_field
-from ...stores.durability import StoreLike, with_store
+from ...stores.durability import StoreLike, add_store_to_options
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
-from ...tools.prepared import compile_all
-from ...workers.pool import WorkerPool, check_pool
+from ...tools.prepared import compile_tools
+from ...workers.pool import WorkerPool, require_open_pool
 from .model_output import ModelOutputFormatter, OneCallOutputFormatter
-from .outcome import CODE_MODE, unwrap_outcome, with_presented_value, with_python_values, without_tags
+from .outcome import CODE_MODE, unwrap_outcome, with_plain_json_value, with_python_values, with_restored_value
 
 if TYPE_CHECKING:
     from ...data.content import MediaContent
@@ -57,7 +57,7 @@ _INPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-class CodeModeTool(SyncForms):
+class CodeModeTool(SyncMethodsMixin):
     """One tool that runs programs over other tools. Create it with `create_code_mode_tool`."""
 
     name = CODE_MODE.outer_tool
@@ -79,17 +79,17 @@ class CodeModeTool(SyncForms):
         store: StoreLike | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
-        self.options, self.store = with_store(CodeModeOptions.of(options), store)
+        self.options, self.store = add_store_to_options(CodeModeOptions.of(options), store)
         # Report an invalid origin or a missing extra now, not in the first run.
         require_optional_parts(self.options)
-        check_pool(pool)
+        require_open_pool(pool)
         self._pool = pool
         collected = collect_tools(tools)
-        compile_all(collected.items())
+        compile_tools(collected.items())
         self.catalog = Catalog(collected)
         self.library = attach_library(library, self.catalog, collected)
         self._output_formatter = ModelOutputFormatter(self.options.model_output, self._get_tool_formatter)
-        self._default_outer_call = OuterCall(is_traced=self.options.model_output.tells_of_runs)
+        self._default_outer_call = OuterCall(is_traced=self.options.model_output.shows_run_details)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -106,7 +106,7 @@ class CodeModeTool(SyncForms):
         policy = self.options.execution_policy
         with using_rich_values(policy.values == "rich"):
             return describe_tools(
-                self.catalog.tools(),
+                self.catalog.list_tools(),
                 fetch_line=describe_fetch(self.options),
                 has_state=self.options.has_state,
                 max_characters=policy.max_description_characters,
@@ -131,12 +131,12 @@ class CodeModeTool(SyncForms):
         if call is None and not self.options.has_state:
             outer, state_location = self._default_outer_call, None
         else:
-            outer, state_location = self._prepare_outer_call(require_call_context(call))
+            outer, state_location = self._prepare_outer_call(call_context_or_empty(call))
         pool = await prepare_pool(self._pool, self.options)
-        run = load_execution()
+        run = import_execution_module()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
-            catalog = with_library(self.catalog, self.library, js, require_call_context(call), pool)
+            catalog = with_saved_programs(self.catalog, self.library, js, call_context_or_empty(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
         return await self._finish_run(await execution.start(js), state_location, js)
 
@@ -153,8 +153,8 @@ class CodeModeTool(SyncForms):
         Uses this tool's tools, options and pool, and ``call`` except for its ``tool_call_id`` and ``started_at_ms``,
         which stay those of the paused call.
         """
-        outer, state_location = self._prepare_outer_call(call := require_call_context(call))
-        catalog = with_library(self.catalog, self.library, None, call, self._pool)
+        outer, state_location = self._prepare_outer_call(call := call_context_or_empty(call))
+        catalog = with_saved_programs(self.catalog, self.library, None, call, self._pool)
         outcome = await resume_with_answers(
             CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
@@ -206,14 +206,14 @@ class CodeModeTool(SyncForms):
         state_location = make_state_backend(self.options, call)
         if state_location is not None:
             call = replace(call, state=state_location)
-        return OuterCall(call=call, is_traced=self.options.model_output.tells_of_runs), state_location
+        return OuterCall(call=call, is_traced=self.options.model_output.shows_run_details), state_location
 
     async def _finish_run(self, outcome: RunOutcome, state_location: StateBackend | None, js: str = "") -> Any:
         """Return the value or raise the error of a run; remember what its model output needs."""
         if outcome.status == "failed" and state_location is not None:
-            from ...execution.program_state import save_call_results
+            from ...execution.program_state import save_large_call_results
 
-            await save_call_results(outcome, state_location)
+            await save_large_call_results(outcome, state_location)
         if outcome.status != "completed":
             return unwrap_outcome(outcome)
         contents = None if outcome.ledger is None else outcome.ledger.contents
@@ -221,31 +221,31 @@ class CodeModeTool(SyncForms):
         plain_outcome, size = outcome, outcome.result_bytes or 0
         if outcome.is_tagged:
             self._output_formatter.has_rich_values = True
-            plain_outcome = await run_check(size, partial(without_tags, outcome))
+            plain_outcome = await run_check(size, partial(with_plain_json_value, outcome))
             outcome = await run_check(size, partial(with_python_values, outcome))
         is_rich = plain_outcome is not outcome
         if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
             return outcome.value
         replacement_text = await self._build_replacement_text(plain_outcome, state_location, js)
         if not is_plain:
-            outcome = await run_bounded(outcome.value, partial(with_presented_value, outcome))
+            outcome = await run_bounded(outcome.value, partial(with_restored_value, outcome))
         details: Any = {"replacement_text": replacement_text, "json_bytes": size, "is_plain": is_plain}
         details["as_json"] = plain_outcome.value if is_rich and is_plain else None
-        self._output_formatter.remember(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
+        self._output_formatter.remember_run(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
         return outcome.value
 
     async def _build_replacement_text(self, outcome: RunOutcome, state_location: StateBackend | None, js: str) -> str:
         """Return the text that replaces a result of None or a result that is too large."""
         value, max_characters = outcome.value, self.options.model_output.max_model_characters
         if value is None:
-            from ...execution.outcome_texts import describe_no_result
+            from ...execution.outcome_texts import describe_missing_result
 
-            return describe_no_result(outcome, js)
+            return describe_missing_result(outcome, js)
         if max_characters is None or not is_longer_than(value, max_characters, outcome.result_bytes):
             return ""
-        from ...execution.program_state import describe_large_result  # late: it imports the ledger
+        from ...execution.program_state import save_and_describe_large_result  # late: it imports the ledger
 
-        return await describe_large_result(outcome, max_characters, state_location)
+        return await save_and_describe_large_result(outcome, max_characters, state_location)
 
     def _get_tool_formatter(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)

@@ -10,28 +10,28 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...cached_property import cached_property
-from ...data.json_values import CachedJsonObject, encode_json, utf8_length
+from ...data.json_values import CachedJsonObject, count_utf8_bytes, encode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
 from ...execution.call_context import CallContext, OuterCall, make_state_backend
-from ...execution.pauses import make_scope_binding
-from ...execution.starting import with_library
+from ...execution.pauses import make_exec_wait_binding
+from ...execution.starting import with_saved_programs
 from ...options.parts import CodeModeOptions
 from ...profile import SurfaceSettings
 from ...tools.prepared import PreparedTool
 from ...tools.search.index import ToolIndex
 from .mcp_server import McpServer, describe_api, list_declaration_files, read_declaration_file
-from .namespaces import NamespaceRegistry, Scopes, create_scopes
+from .namespaces import NamespaceRegistry, NamespaceScopes, create_scopes
 from .options import EXEC_KIND, GLOBALS, ExecWaitOptions
 from .program_run import UsageCounts
 from .sources import CORE, MCP, CatalogEntry
 
 if TYPE_CHECKING:
-    from ...data.program_facts import Facts
+    from ...data.program_facts import ProgramFacts
     from ...execution.program_library import ProgramLibrary
     from ...workers.pool import WorkerPool
-    from .namespaces import Scopes
+    from .namespaces import NamespaceScopes
     from .program_run import ProgramRun
     from .stored_runs import StoredRuns
 
@@ -61,20 +61,20 @@ class ViewableCatalog(Protocol):
     def __iter__(self) -> Iterator[str]: ...
     def names(self) -> tuple[str, ...]: ...
     def get(self, name: str) -> PreparedTool | None: ...
-    def ask(self, name: str, argument: Any) -> Any: ...
+    def answer_query(self, name: str, argument: Any) -> Any: ...
     def tool_not_found_error(self, name: str) -> CodeModeToolError: ...
-    def require_same(self, invocation_data: Mapping[str, Any] | None) -> None: ...
-    async def list_servers(self, invocation_data: Mapping[str, Any] | None = None) -> None: ...
+    def require_same_catalog(self, invocation_data: Mapping[str, Any] | None) -> None: ...
+    async def load_server_listings(self, invocation_data: Mapping[str, Any] | None = None) -> None: ...
 
 
 class CatalogView:
     """A catalog as one program sees it."""
 
-    def __init__(self, catalog: ViewableCatalog, included: int, scopes: Scopes | None = None) -> None:
+    def __init__(self, catalog: ViewableCatalog, included: int, scopes: NamespaceScopes | None = None) -> None:
         self._catalog = catalog
         self._included = included
         self._scopes = scopes
-        self.ask = catalog.ask
+        self.answer_query = catalog.answer_query
         self.names = catalog.names
         self.tool_not_found_error = catalog.tool_not_found_error
 
@@ -104,7 +104,7 @@ class CatalogView:
         }
 
     @property
-    def language_names(self) -> tuple[str, ...]:
+    def implicitly_read_names(self) -> tuple[str, ...]:
         """Empty, as for the catalog."""
         return ()
 
@@ -125,10 +125,10 @@ class CatalogView:
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> CatalogView:
         """Return the view itself. Raises `CodeModeProtocolError` for a program that started with another catalog."""
-        self._catalog.require_same(invocation_data)
+        self._catalog.require_same_catalog(invocation_data)
         return self
 
-    def invocation_data_for(self, facts: Facts | None) -> dict[str, Any]:  # noqa: ARG002 - required by `ToolCatalog`
+    def build_invocation_data(self, facts: ProgramFacts | None) -> dict[str, Any]:  # noqa: ARG002 - required by `ToolCatalog`
         """Return the texts that the program can read."""
         data: dict[str, Any] = {}
         if self._included & INCLUDE_ENTRIES:
@@ -142,12 +142,12 @@ class CatalogView:
             data["scopes"] = self._scopes.text
         return data
 
-    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return the error for a program that uses modules or undefined names, which therefore does not run."""
         program_facts = mapping_or_empty(facts)
         module_uses = [fact for fact in list_or_empty(program_facts.get("modules")) if _has_position(fact)]
         if not module_uses:
-            return self._check_free_names(facts) if program_facts.get("free") else None
+            return self._find_free_name_error(facts) if program_facts.get("free") else None
         kinds = ", ".join(dict.fromkeys(f"`{str(fact.get('kind'))[:20]}`" for fact in module_uses[:8]))
         position = {"line": module_uses[0]["line"], "column": module_uses[0]["column"]}
         message = f"{kinds} is not available: programs have no modules. Call tools of the catalog: `tools`"
@@ -155,11 +155,11 @@ class CatalogView:
             f"line {position['line']}, column {position['column']}: {message}", details=position
         )
 
-    def _check_free_names(self, facts: Facts | None) -> CodeModeError | None:
+    def _find_free_name_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         from ...protocol.ending_errors import syntax_error  # late: creating the tools runs no program
-        from ...source.checks import check_free_names
+        from ...source.checks import find_undefined_names
 
-        name_problems = check_free_names(facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL)
+        name_problems = find_undefined_names(facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL)
         return syntax_error(name_problems) if name_problems else None
 
     def _collect_globals(self) -> frozenset[str]:
@@ -171,16 +171,20 @@ class CatalogView:
         counts = Counter(tool_id.rpartition(":")[2].replace("-", "_") for tool_id in self._catalog)
         return [name for name, count in counts.items() if count == 1]
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:  # noqa: ARG002
+    def prepare_for_program(
+        self,
+        facts: ProgramFacts | None,  # noqa: ARG002
+        invocation_data: Mapping[str, Any] | None,
+    ) -> Awaitable[None] | None:
         """Return a coroutine that lists servers that the program may use, if any are unlisted."""
         uses_servers = self._included & INCLUDE_SERVERS or (
             invocation_data is not None and "servers" in invocation_data
         )
         if not uses_servers or all(server.is_listed for server in self._catalog.servers):
             return None
-        return self._catalog.list_servers(invocation_data)
+        return self._catalog.load_server_listings(invocation_data)
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
 
 
@@ -215,7 +219,7 @@ class ExecCatalog:
         self.servers = servers
         self._options = options
         self._counts = counts
-        self._index = ToolIndex((_search_name(entry), entry.tool) for entry in entries)
+        self._index = ToolIndex((_build_search_name(entry), entry.tool) for entry in entries)
         self._views = {included: CatalogView(self, included) for included in range(2 * INCLUDE_SERVERS)}
 
     def __len__(self) -> int:
@@ -237,7 +241,7 @@ class ExecCatalog:
         return tuple(self._entries.values())
 
     @property
-    def language_names(self) -> tuple[str, ...]:
+    def implicitly_read_names(self) -> tuple[str, ...]:
         """Empty: implicit property reads of the language never reach a tool."""
         return ()
 
@@ -263,7 +267,7 @@ class ExecCatalog:
     def tool_not_found_error(self, name: str) -> CodeModeToolError:
         """Return the error for an unknown id, with similar ids and how to find the right one."""
         name = name.removeprefix("unknown ")  # prefix of the guest runtime for ids that programs cannot call
-        quoted, similar = name[:_MAX_QUOTED_CHARACTERS], self.nearest(name)
+        quoted, similar = name[:_MAX_QUOTED_CHARACTERS], self.find_similar_ids(name)
         message = (
             f"There is no tool with the id {quoted!r}.{format_suggestion(similar)} Find ids with"
             " `await tools.search(query)`, read one with `await tools.describe(id)`, and"
@@ -273,7 +277,7 @@ class ExecCatalog:
         error.reason = "unknown_tool"
         return error
 
-    def nearest(self, name: str) -> list[str]:
+    def find_similar_ids(self, name: str) -> list[str]:
         """Return at most three ids with the same or a similar tool name."""
         by_name = self._ids_by_name.get(name) or self._ids_by_name.get(name.rpartition(":")[2])
         if by_name:
@@ -294,11 +298,11 @@ class ExecCatalog:
 
     # --- questions of programs ---
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """Return the result of ``tools.search``, ``tools.describe`` or a lookup. Raises `CodeModeToolError`."""
         arguments = argument if is_array(argument) else []
         if name == "search":
-            return self._search(*_first_two(arguments))
+            return self._search(*_get_first_two_arguments(arguments))
         if name == "describe":
             return self._describe(arguments[0] if arguments else None)
         if name == "api.list":
@@ -325,7 +329,7 @@ class ExecCatalog:
             entries[position].summary
             for position, _score in self._index.search(query[:_MAX_QUERY_CHARACTERS], max_results)
         ]
-        self._counts.add("search")  # last: a slow search starts again in a thread
+        self._counts.count_event("search")  # last: a slow search starts again in a thread
         return found
 
     def _describe(self, tool_id: Any) -> dict[str, Any]:
@@ -336,7 +340,7 @@ class ExecCatalog:
             raise self.tool_not_found_error(tool_id)
         schema = found.tool.input_json_schema
         description = {**found.summary, "parameters": {} if schema is None else schema}
-        self._counts.add("describe")
+        self._counts.count_event("describe")
         return description
 
     def _describe_server_api(self, server: Any, tool: Any, options: Any) -> dict[str, Any]:
@@ -347,7 +351,7 @@ class ExecCatalog:
 
     # --- data of programs ---
 
-    def view(self, code: str, scopes: Scopes | None = None) -> CatalogView:
+    def get_program_view(self, code: str, scopes: NamespaceScopes | None = None) -> CatalogView:
         """Return the catalog as this program sees it: with the texts that its code may read, and its namespaces."""
         has_escapes = "\\u" in code
         entries = INCLUDE_ENTRIES if has_escapes or "ALL_TOOLS" in code else 0
@@ -367,7 +371,7 @@ class ExecCatalog:
         remaining = MAX_ENTRIES_BYTES - 2
         for entry in self._entries.values():
             text = encode_json(entry.summary, what="an entry of the catalog")
-            remaining -= utf8_length(text) + 1
+            remaining -= count_utf8_bytes(text) + 1
             if remaining < 0:
                 break
             texts.append(text)
@@ -405,7 +409,7 @@ class ExecCatalog:
         server_texts = "\n".join(f"{server.owner} {server.digest}" for server in self.servers)
         return hashlib.sha256(server_texts.encode()).hexdigest()[:32]
 
-    async def list_servers(self, invocation_data: Mapping[str, Any] | None = None) -> None:
+    async def load_server_listings(self, invocation_data: Mapping[str, Any] | None = None) -> None:
         """List the servers that are not listed yet; servers that fail are left out.
 
         Raises as `require_servers` does for a program that resumes with this ``invocation_data``.
@@ -413,19 +417,19 @@ class ExecCatalog:
         import asyncio
 
         seconds = self._options.waits_ms / 2000  # leave the program half of the time
-        await asyncio.gather(*(server.list(seconds) for server in self.servers if not server.is_listed))
-        self.require_servers(invocation_data)
+        await asyncio.gather(*(server.load_listing(seconds) for server in self.servers if not server.is_listed))
+        self.require_same_servers(invocation_data)
 
-    def require_same(self, invocation_data: Mapping[str, Any] | None) -> None:
+    def require_same_catalog(self, invocation_data: Mapping[str, Any] | None) -> None:
         """Raise `CodeModeProtocolError` for a program that started with another catalog."""
         if invocation_data is self.invocation_data:
             return
         if invocation_data is not None and invocation_data.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
             raise _catalog_changed_error("the catalog has changed")
         if all(server.is_listed for server in self.servers):
-            self.require_servers(invocation_data)
+            self.require_same_servers(invocation_data)
 
-    def require_servers(self, invocation_data: Mapping[str, Any] | None) -> None:
+    def require_same_servers(self, invocation_data: Mapping[str, Any] | None) -> None:
         """Raise `CodeModeProtocolError` for a program that started with other servers or server tools."""
         started_digest = None if invocation_data is None else invocation_data.get(SERVERS_DIGEST)
         if started_digest is None or started_digest == self.servers_digest:
@@ -435,19 +439,19 @@ class ExecCatalog:
             raise ServerUnavailableError(f"the server MCP.{missing[0]} cannot be listed now")
         raise _catalog_changed_error("the tools of the servers have changed")
 
-    def prepare(self) -> None:
+    def build_texts(self) -> None:
         """Build the texts for programs now: with thousands of tools this would block an event loop."""
         _ = self.invocation_data, self.entries_text, self.names_text
 
     @property
-    def by_source(self) -> dict[str, int]:
+    def tool_counts_by_source(self) -> dict[str, int]:
         """The number of tools of each kind of source; server tools count once listed."""
         if not self.servers:
-            return self._by_source
-        return {**self._by_source, MCP: sum(len(server.tools) for server in self.servers)}
+            return self._tool_counts_by_source
+        return {**self._tool_counts_by_source, MCP: sum(len(server.tools) for server in self.servers)}
 
     @cached_property
-    def _by_source(self) -> dict[str, int]:
+    def _tool_counts_by_source(self) -> dict[str, int]:
         return dict(Counter(entry.source for entry in self._entries.values()))
 
 
@@ -456,16 +460,16 @@ def _catalog_changed_error(what: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(f"{what} since this program started", details=details)
 
 
-def _first_two(arguments: list[Any]) -> tuple[Any, Any]:
+def _get_first_two_arguments(arguments: list[Any]) -> tuple[Any, Any]:
     return (arguments[0] if arguments else None), (arguments[1] if len(arguments) > 1 else None)
 
 
-def _search_name(entry: CatalogEntry) -> str:
+def _build_search_name(entry: CatalogEntry) -> str:
     return entry.name if entry.owner == CORE else f"{entry.owner} {entry.name}"
 
 
 @dataclass(frozen=True)
-class PairContext:
+class ExecWaitContext:
     """The shared context of all parts of exec and wait. Immutable except for the counts."""
 
     catalog: ExecCatalog
@@ -478,22 +482,24 @@ class PairContext:
     namespaces: NamespaceRegistry | None = None
     library: ProgramLibrary | None = None
 
-    def view(self, code: str, scopes: Scopes | None, call: CallContext, pool: WorkerPool | None) -> CatalogView:
+    def create_program_view(
+        self, code: str, scopes: NamespaceScopes | None, call: CallContext, pool: WorkerPool | None
+    ) -> CatalogView:
         """Return the catalog as a program and its saved programs see it; saved programs can read all texts."""
         searched_code = f"{code}\ntools[name]; ALL_TOOLS; MCP" if self.library is not None and "saved" in code else code
-        view = self.catalog.view(searched_code, scopes)
-        return cast("CatalogView", with_library(view, self.library, code, call, pool))
+        view = self.catalog.get_program_view(searched_code, scopes)
+        return cast("CatalogView", with_saved_programs(view, self.library, code, call, pool))
 
-    async def create_scopes(self, context: Any) -> Scopes | None:
+    async def create_namespace_scopes(self, context: Any) -> NamespaceScopes | None:
         """Return the namespaces for a program with this context. Raises `InvalidConfigError`."""
         if self.namespaces is None:
             return None
-        return await create_scopes(self.namespaces.visible(self.catalog.entries), context)
+        return await create_scopes(self.namespaces.list_visible(self.catalog.entries), context)
 
     def create_outer_call(self, call: CallContext, run: ProgramRun) -> OuterCall:
         """Return the outer call of a run, and store where its program shares values."""
         scope = call.conversation_id
-        binding = make_scope_binding(scope or "") if scope or self.stored_runs is not None else None
+        binding = make_exec_wait_binding(scope or "") if scope or self.stored_runs is not None else None
         scoped_call = call if call.conversation_id == binding else replace(call, conversation_id=binding)
         location = run.state_location = make_state_backend(self.settings, scoped_call if scope else call)
         return OuterCall(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
-from ...signatures.declarations import create_call_types, first_sentence, summarize_tool
+from ...signatures.declarations import create_call_types, extract_first_sentence, summarize_tool
 from ...signatures.literals import to_comment_line
 from .options import ExecWaitOptions
 from .sources import CatalogEntry
@@ -68,7 +68,7 @@ def describe_exec(
         return "\n\n".join(parts)
     if not entries:
         return "\n\n".join([*parts, "The catalog is empty."])
-    return "\n\n".join([*parts, _list_entries(entries)])
+    return "\n\n".join([*parts, _format_entry_list(entries)])
 
 
 def _describe_servers(servers: Sequence[str]) -> str:
@@ -82,7 +82,7 @@ def _describe_servers(servers: Sequence[str]) -> str:
     )
 
 
-def _list_entries(entries: Sequence[CatalogEntry]) -> str:
+def _format_entry_list(entries: Sequence[CatalogEntry]) -> str:
     """Return signatures, tools with output schemas first, and the number of omitted tools."""
     ordered = sorted(
         entries, key=lambda entry: (not entry.tool.is_late and entry.tool.output_json_schema is None, entry.id)
@@ -103,7 +103,7 @@ def _list_entries(entries: Sequence[CatalogEntry]) -> str:
 def _iter_entry_lines(entries: Sequence[CatalogEntry]) -> Iterable[str]:
     has_types = sum(entry.tool.is_late for entry in entries) <= _MAX_LATE_SCHEMAS
     for entry in entries:
-        summary = first_sentence(summarize_tool(entry.tool))
+        summary = extract_first_sentence(summarize_tool(entry.tool))
         signature = _format_signature(entry) if has_types or not entry.tool.is_late else ""
         yield f"- {to_comment_line(entry.id, 300)}{signature}{f' - {summary}' if summary else ''}"
 

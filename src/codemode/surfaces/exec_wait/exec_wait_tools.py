@@ -20,15 +20,15 @@ from ...execution.starting import append_library_description, attach_library
 from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
-from ...stores.durability import StoreLike, open_store, with_store
+from ...stores.durability import StoreLike, add_store_to_options, open_store
 from ...tools.collecting import collect_plain_tools
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
-from ...workers.pool import WorkerPool, check_pool
-from .catalog import ExecCatalog, PairContext
+from ...workers.pool import WorkerPool, require_open_pool
+from .catalog import ExecCatalog, ExecWaitContext
 from .description import WAIT_DESCRIPTION, build_exec_schema, build_wait_schema, describe_exec
 from .mcp_server import MAX_TOOLS, create_servers
-from .mcp_session import list_pages, read_tool_name
+from .mcp_session import list_paged_items, read_tool_name
 from .namespaces import NamespaceRegistry
 from .options import (
     CONFIG_PATH,
@@ -44,7 +44,7 @@ from .options import (
 )
 from .program_run import RunInfo, create_counts
 from .program_runner import ProgramRunner
-from .sources import MCP, CatalogEntry, ToolSource, check_source_name, collect_entries, to_sources
+from .sources import MCP, CatalogEntry, ToolSource, collect_entries, require_source_tool_name, to_sources
 
 if TYPE_CHECKING:
     from ...execution.program_library import ProgramLibrary
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .stored_runs import StoredRuns
 
 
-class PairTool:
+class ExecOrWaitTool:
     """One of the two tools, exec or wait."""
 
     def __init__(
@@ -96,11 +96,11 @@ class PairTool:
 
         Plugins copy it into the metadata of the framework's tool.
         """
-        return self._kinds.static_metadata()
+        return self._kinds.build_static_metadata()
 
     def metadata_of(self, input: Any) -> dict[str, str]:  # noqa: A002 - the name that every framework uses
         """Return `metadata` for one call: ``toolInputKind`` is the language in its input, if any."""
-        return self._kinds.call_metadata(input)
+        return self._kinds.build_call_metadata(input)
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Return a result as plain JSON, or an `Interrupt` if the program waits for a person.
@@ -112,7 +112,7 @@ class PairTool:
         repeated ``tool_call_id`` with the same input in the same conversation returns the recorded result. Errors of
         the program and the host become results; only `asyncio.CancelledError` is raised.
         """
-        return await self._run(self._input(program), call)
+        return await self._run(self._to_input(program), call)
 
     def execute_sync(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Call `execute` from sync code, on an event loop in the background, where runs continue.
@@ -122,7 +122,7 @@ class PairTool:
         """
         return self._run_sync(self.execute(program, call))
 
-    def _input(self, program: str | Mapping[str, Any]) -> Mapping[str, Any]:
+    def _to_input(self, program: str | Mapping[str, Any]) -> Mapping[str, Any]:
         return {next(iter(self._input_schema["properties"])): program} if isinstance(program, str) else program
 
 
@@ -151,7 +151,7 @@ class BackgroundLoop:
             refuse_in_workflow()
             if self._thread is threading.current_thread():
                 raise RuntimeError("execute_sync was called on the event loop that it needs: await execute")
-            loop = self._ensure_started()
+            loop = self._get_or_start_loop()
         except BaseException:
             work.close()
             raise
@@ -173,7 +173,7 @@ class BackgroundLoop:
         loop.call_soon_threadsafe(loop.stop)
         await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
-    def _ensure_started(self) -> asyncio.AbstractEventLoop:
+    def _get_or_start_loop(self) -> asyncio.AbstractEventLoop:
         import asyncio
 
         with self._lock:
@@ -236,24 +236,26 @@ class ExecWaitTools:
         if not isinstance(cast("Any", namespaces), NamespaceRegistry | None):
             raise InvalidConfigError(f"namespaces must be a NamespaceRegistry or None, got {namespaces!r}")
         self.options = ExecWaitOptions.of(options)
-        self.settings = storage.apply_to_settings(_check_settings(settings))
-        check_pool(pool)
+        self.settings = storage.apply_to_settings(_parse_settings(settings))
+        require_open_pool(pool)
         if self.options.approvals == "park" and storage.store is None:
             raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store, which keeps the pending approvals")
         approval = self.settings.approval
-        if self.options.approvals == "park" or not (approval.is_set("mode") or approval.on_approval_required):
+        if self.options.approvals == "park" or not (
+            approval.is_set_explicitly("mode") or approval.on_approval_required
+        ):
             self.settings = self.settings.with_parts(approval=replace(approval, mode="interrupt"))
         self.store = storage.store
         self._counts = create_counts(self.settings.telemetry, (EXEC, WAIT))
         self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
-        self.catalog.prepare()
-        self._counts.record_catalog(self.catalog.by_source)
+        self.catalog.build_texts()
+        self._counts.record_catalog(self.catalog.tool_counts_by_source)
         stored_runs = storage.create_stored_runs(self.options, self)
         profile = create_profile(self.options)
         names = [entry.name for entry in self.catalog.entries] + [entry.name for entry in self.catalog.servers]
-        self.library = attach_library(library, self.catalog.view(""), names)
+        self.library = attach_library(library, self.catalog.get_program_view(""), names)
         shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored_runs, namespaces
-        context = PairContext(*shared, self.library)
+        context = ExecWaitContext(*shared, self.library)
         self._runner = ProgramRunner(context)
         self._background_loop = BackgroundLoop()
         entries, programs = self.catalog.entries, self._runner
@@ -262,9 +264,9 @@ class ExecWaitTools:
         self._cached_description: tuple[int, str] | None = None
         describe = partial(self._describe_with_library, entries, servers)
         input_schema, kinds = build_exec_schema(self.options), ToolKinds(EXEC_KIND, self.options.languages)
-        self.exec = PairTool(EXEC, describe, input_schema, programs.exec, kinds, self.run_sync)
+        self.exec = ExecOrWaitTool(EXEC, describe, input_schema, programs.exec, kinds, self.run_sync)
         input_schema, kinds = build_wait_schema(), ToolKinds(WAIT_KIND)
-        self.wait = PairTool(WAIT, lambda _: WAIT_DESCRIPTION, input_schema, programs.wait, kinds, self.run_sync)
+        self.wait = ExecOrWaitTool(WAIT, lambda _: WAIT_DESCRIPTION, input_schema, programs.wait, kinds, self.run_sync)
 
     def __repr__(self) -> str:
         return f"<ExecWaitTools over {len(self.catalog)} tools>"
@@ -272,28 +274,32 @@ class ExecWaitTools:
     @property
     def telemetry(self) -> dict[str, Any]:
         """Counters by name, ``caps`` by error code, and ``catalog``: the number of tools by source."""
-        return {**self._counts.to_dict(), "catalog": self.catalog.by_source}
+        return {**self._counts.to_dict(), "catalog": self.catalog.tool_counts_by_source}
 
-    def _describe_current(self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any) -> str:
+    def _get_or_build_exec_description(
+        self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any
+    ) -> str:
         """Return the description of exec; without a context it is cached until the namespaces change."""
         registry, described = self._namespaces, self._cached_description
         if registry is not None and context is not None:
-            texts = [visible_namespace.describe(context) for visible_namespace in registry.visible(entries)]
-            return self._describe(entries, servers, texts)
+            texts = [visible_namespace.describe(context) for visible_namespace in registry.list_visible(entries)]
+            return self._build_exec_description(entries, servers, texts)
         version = 0 if registry is None else registry.version
         if described is None or described[0] != version:
             texts = (
                 []
                 if registry is None
-                else [visible_namespace.describe() for visible_namespace in registry.visible(entries)]
+                else [visible_namespace.describe() for visible_namespace in registry.list_visible(entries)]
             )
-            described = self._cached_description = version, self._describe(entries, servers, texts)
+            described = self._cached_description = version, self._build_exec_description(entries, servers, texts)
         return described[1]
 
     def _describe_with_library(self, entries: Sequence[CatalogEntry], servers: Sequence[str], context: Any) -> str:
-        return append_library_description(self._describe_current(entries, servers, context), self.library)
+        return append_library_description(self._get_or_build_exec_description(entries, servers, context), self.library)
 
-    def _describe(self, entries: Sequence[CatalogEntry], servers: Sequence[str], namespaces: Sequence[str]) -> str:
+    def _build_exec_description(
+        self, entries: Sequence[CatalogEntry], servers: Sequence[str], namespaces: Sequence[str]
+    ) -> str:
         settings = self.settings
         may_queue = settings.execution_policy.in_flight_limit == "queue"
         with using_rich_values(settings.execution_policy.values == "rich"):
@@ -393,7 +399,7 @@ class RunStorage:
         if self.store is None:
             return settings
         try:
-            settings, _ = with_store(settings, self.store)
+            settings, _ = add_store_to_options(settings, self.store)
         except ValueError as error:
             raise InvalidConfigError(str(error)) from error
         continuation = settings.continuation
@@ -422,19 +428,19 @@ def _open_store(store: StoreLike | None) -> InterruptStore | None:
         raise InvalidConfigError(str(error)) from error
 
 
-def _check_settings(options: Any) -> CodeModeOptions:
+def _parse_settings(options: Any) -> CodeModeOptions:
     try:
         settings = CodeModeOptions.of(options)
     except ValueError as error:
         raise InvalidConfigError(f"settings.{error}") from error
     policy = settings.execution_policy
-    if policy.is_set("timeout_includes_tools"):
+    if policy.is_set_explicitly("timeout_includes_tools"):
         raise InvalidConfigError(
             "settings.execution_policy.timeout_includes_tools is not supported by exec and wait: use timeout_ms"
         )
     if settings.fetch_policy is not None:
         raise InvalidConfigError("settings.fetch_policy is not supported by exec and wait: programs have no fetch")
-    return settings.with_parts(execution_policy=policy.without(*PAIR_LIMITS))
+    return settings.with_parts(execution_policy=policy.with_defaults_for(*PAIR_LIMITS))
 
 
 def create_exec_wait_tools(
@@ -520,7 +526,7 @@ def plan_surface(
 def _list_tool_names(source: ToolSource) -> list[str]:
     """Return the tool names of a source, in order."""
     if source.source != MCP:
-        return [*collect_plain_tools(source.tools, check_source_name)]
+        return [*collect_plain_tools(source.tools, require_source_tool_name)]
     server = f"{MCP}:{source.owner}"
     if has_running_loop():
         return [server]
@@ -532,7 +538,7 @@ def _list_tool_names(source: ToolSource) -> list[str]:
 
 
 async def _list_server_tool_names(session: Any) -> list[str]:
-    page = await asyncio.wait_for(list_pages(session.list_tools, "tools", max_items=MAX_TOOLS), LISTING_SECONDS)
+    page = await asyncio.wait_for(list_paged_items(session.list_tools, "tools", max_items=MAX_TOOLS), LISTING_SECONDS)
     return [name for tool in page[0] if (name := read_tool_name(tool)) is not None]
 
 

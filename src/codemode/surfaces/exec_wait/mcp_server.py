@@ -19,38 +19,38 @@ from ...data.narrowing import mapping_or_empty
 from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeToolError
 from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
-from ...host.threads import run_check_alone
+from ...host.threads import run_check_in_own_thread
 from ...schemas.patterns import foreign_patterns
-from ...signatures.declarations import create_call_types, create_tool_doc, first_sentence, summarize_tool
+from ...signatures.declarations import create_call_types, create_tool_doc, extract_first_sentence, summarize_tool
 from ...signatures.described_tool import RenamedTool, rename_tool
-from ...signatures.typescript import indent, jsdoc
+from ...signatures.typescript import format_jsdoc, indent_lines
 from ...tools.server_lists import (
     CONFLICTING_DUPLICATE_REASON,
     DUPLICATE_REASON,
     MAX_NOTES,
-    LeftOut,
-    entry_label,
-    log_left_out,
+    OmittedEntries,
+    format_entry_label,
+    log_omitted_entries,
 )
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from .mcp_session import (
     DEFAULT_TOOL_SETTINGS,
+    McpServerTool,
     McpTool,
-    ServerTool,
     ServerToolSettings,
     await_answer,
     create_mcp_tool,
     describe_server_error,
     has_capability,
-    list_pages,
+    list_paged_items,
     read_field,
     read_tool_name,
     select_fields,
     to_plain_items,
 )
 from .options import InvalidConfigError
-from .sources import INHERITED_NAMES, MCP, ToolSource, safe_name, to_sources
+from .sources import INHERITED_NAMES, MCP, ToolSource, to_identifier, to_sources
 
 
 @dataclass
@@ -81,7 +81,7 @@ class SingleFlight:
         Raises the exception of the work in all waiting callers.
         """
         while True:
-            flight = self._join(arguments)
+            flight = self._join_or_start(arguments)
             try:
                 await asyncio.shield(asyncio.wrap_future(flight.done))
             except asyncio.CancelledError:
@@ -93,12 +93,12 @@ class SingleFlight:
             finally:
                 self._leave(flight)
 
-    def _join(self, arguments: tuple[Any, ...]) -> _Flight:
+    def _join_or_start(self, arguments: tuple[Any, ...]) -> _Flight:
         with self._lock:
             flight = self._flight
             if flight is None or flight.loop.is_closed():
                 flight = self._flight = _Flight(asyncio.get_running_loop())
-                flight.task = flight.loop.create_task(self._perform(flight, arguments))
+                flight.task = flight.loop.create_task(self._run_work(flight, arguments))
             flight.waiters += 1
             return flight
 
@@ -112,7 +112,7 @@ class SingleFlight:
             with suppress(RuntimeError):  # its loop is closed
                 flight.loop.call_soon_threadsafe(task.cancel)
 
-    async def _perform(self, flight: _Flight, arguments: tuple[Any, ...]) -> None:
+    async def _run_work(self, flight: _Flight, arguments: tuple[Any, ...]) -> None:
         finish: Callable[[], Any] = flight.done.cancel
         try:
             await self._work(*arguments)
@@ -142,7 +142,7 @@ def to_camel_case(name: str) -> str:
 def assign_server_names(owners: Iterable[str]) -> dict[str, str]:
     """Return the identifier of each server in programs, by its owner."""
     taken: set[str] = set()
-    return {owner: _choose_unused_name(to_camel_case(safe_name(owner)), taken, frozenset()) for owner in owners}
+    return {owner: _claim_unused_name(to_camel_case(to_identifier(owner)), taken, frozenset()) for owner in owners}
 
 
 def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -150,13 +150,14 @@ def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     ordered = sorted(set(names))
     taken: set[str] = set()
     # Names that are identifiers already keep them.
-    identifiers_first = sorted(ordered, key=lambda name: to_camel_case(safe_name(name)) != name)
+    identifiers_first = sorted(ordered, key=lambda name: to_camel_case(to_identifier(name)) != name)
     primary_names = {
-        name: _choose_unused_name(to_camel_case(safe_name(name)), taken, SERVER_MEMBERS) for name in identifiers_first
+        name: _claim_unused_name(to_camel_case(to_identifier(name)), taken, SERVER_MEMBERS)
+        for name in identifiers_first
     }
     identifiers: dict[str, tuple[str, ...]] = {}
     for name in ordered:
-        snake_name = safe_name(name)
+        snake_name = to_identifier(name)
         if snake_name in taken or snake_name in SERVER_MEMBERS or snake_name in INHERITED_NAMES:
             identifiers[name] = (primary_names[name],)
         else:
@@ -165,7 +166,7 @@ def assign_tool_names(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return identifiers
 
 
-def _choose_unused_name(name: str, taken: set[str], reserved: frozenset[str]) -> str:
+def _claim_unused_name(name: str, taken: set[str], reserved: frozenset[str]) -> str:
     unused, number = name, 2
     while unused in taken or unused in reserved or unused in INHERITED_NAMES:
         unused, number = f"{name}{number}", number + 1
@@ -187,27 +188,27 @@ _GET_PROMPT_SCHEMA = {
 
 
 @dataclass(frozen=True)
-class Lookups:
+class LookupTools:
     """``offered``: ids of the functions for resources and prompts, by kind and name. ``tools``: their tools, by id."""
 
     offered: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     tools: Mapping[str, McpTool] = field(default_factory=lambda: MappingProxyType({}))
 
 
-async def list_lookups(session: Any, id_of: Callable[[str], str], settings: ServerToolSettings) -> Lookups:
+async def create_lookup_tools(session: Any, id_of: Callable[[str], str], settings: ServerToolSettings) -> LookupTools:
     """Return the functions for the resources and prompts of a server."""
     offered: dict[str, dict[str, str]] = {}
     tools: dict[str, McpTool] = {}
     for kind, make in ((RESOURCES, _create_resource_lookups), (PROMPTS, _create_prompt_lookups)):
         functions = make(session)
-        if functions is None or not await _is_offered(session, kind):
+        if functions is None or not await _probe_capability(session, kind):
             continue
         offered[kind] = {name: id_of(f"{kind}/{name}") for name in functions}
         for name, (execute, input_schema) in functions.items():
             tool_id = offered[kind][name]
             lookup_tool = Tool(f"{kind}/{name}", execute=execute, input_schema=input_schema, annotations=_READ_ONLY)
             tools[tool_id] = McpTool(lookup_tool, tool_id, settings)
-    return Lookups(offered, tools)
+    return LookupTools(offered, tools)
 
 
 _LookupFunctions = dict[str, tuple[Callable[[Any, Any], Awaitable[Any]], Any]]
@@ -218,16 +219,16 @@ def _create_resource_lookups(session: Any) -> _LookupFunctions | None:
     if list_page is None or read_one is None:
         return None
 
-    async def list_all(_value: Any, _context: Any) -> dict[str, Any]:
-        resources, _ = await await_answer(list_pages(list_page, RESOURCES))
+    async def list_resources(_value: Any, _context: Any) -> dict[str, Any]:
+        resources, _ = await await_answer(list_paged_items(list_page, RESOURCES))
         templates = await _list_templates(session)
         answer = {RESOURCES: await to_plain_items(resources)}
         return {**answer, "resourceTemplates": await to_plain_items(templates)} if templates else answer
 
-    async def read(value: Any, _context: Any) -> dict[str, Any]:
+    async def read_resource(value: Any, _context: Any) -> dict[str, Any]:
         return await select_fields(await await_answer(read_one(value["uri"])), ("contents",))
 
-    return {"list": (list_all, None), "read": (read, _READ_SCHEMA)}
+    return {"list": (list_resources, None), "read": (read_resource, _READ_SCHEMA)}
 
 
 async def _list_templates(session: Any) -> list[Any]:
@@ -235,7 +236,7 @@ async def _list_templates(session: Any) -> list[Any]:
     if list_page is None:
         return []
     try:
-        return (await list_pages(list_page, "resource_templates", "resourceTemplates"))[0]
+        return (await list_paged_items(list_page, "resource_templates", "resourceTemplates"))[0]
     except Exception as error:  # noqa: BLE001 - some servers without templates return an error
         with suppress(Exception):  # of a handler, which is host code
             _log.info("a server returned an error for resource templates", exc_info=error)
@@ -247,19 +248,19 @@ def _create_prompt_lookups(session: Any) -> _LookupFunctions | None:
     if list_page is None or get_one is None:
         return None
 
-    async def list_all(_value: Any, _context: Any) -> dict[str, Any]:
-        prompts, _ = await await_answer(list_pages(list_page, PROMPTS))
+    async def list_prompts(_value: Any, _context: Any) -> dict[str, Any]:
+        prompts, _ = await await_answer(list_paged_items(list_page, PROMPTS))
         return {PROMPTS: await to_plain_items(prompts)}
 
-    async def get(value: Any, _context: Any) -> dict[str, Any]:
+    async def get_prompt(value: Any, _context: Any) -> dict[str, Any]:
         return await select_fields(
             await await_answer(get_one(value["name"], dict(value.get("arguments", {})))), ("description", "messages")
         )
 
-    return {"list": (list_all, None), "get": (get, _GET_PROMPT_SCHEMA)}
+    return {"list": (list_prompts, None), "get": (get_prompt, _GET_PROMPT_SCHEMA)}
 
 
-async def _is_offered(session: Any, kind: str) -> bool:
+async def _probe_capability(session: Any, kind: str) -> bool:
     is_offered = has_capability(session, kind)
     if is_offered is not None:
         return is_offered
@@ -279,13 +280,13 @@ MAX_TOOLS = 2000
 class _ServerListing:
     """The result of listing a server. ``digest`` identifies it."""
 
-    tools: tuple[ServerTool, ...]
-    lookups: Lookups
+    tools: tuple[McpServerTool, ...]
+    lookups: LookupTools
     digest: str
     left_out: tuple[str, ...]
 
 
-_EMPTY_LISTING = _ServerListing((), Lookups(), "", ())
+_EMPTY_LISTING = _ServerListing((), LookupTools(), "", ())
 
 
 class McpServer:
@@ -306,10 +307,10 @@ class McpServer:
         self._by_id: dict[str, McpTool] = {}
         self._session = session
         self._settings = settings
-        self._single_flight = SingleFlight(self._list)
+        self._single_flight = SingleFlight(self._request_listing)
 
     @property
-    def tools(self) -> tuple[ServerTool, ...]:
+    def tools(self) -> tuple[McpServerTool, ...]:
         """Its tools; empty before it is listed."""
         return self._listing.tools
 
@@ -348,31 +349,31 @@ class McpServer:
         """Return the tool or lookup of an id."""
         return self._by_id.get(name)
 
-    def find(self, name: str) -> ServerTool | None:
+    def find_tool(self, name: str) -> McpServerTool | None:
         """Return the tool with this identifier or original name."""
         found = next((tool for tool in self.tools if name in tool.names), None)
         return found or next((tool for tool in self.tools if tool.name == name), None)
 
-    def _tool_id(self, what: str) -> str:
+    def _build_tool_id(self, what: str) -> str:
         return f"{MCP}:{self.owner}:{what}"
 
-    async def list(self, seconds: float) -> None:
+    async def load_listing(self, seconds: float) -> None:
         """List the server unless it is listed, or wait for a listing in progress. A failure is retried later."""
         if not self.is_listed:
             await self._single_flight.run(seconds)
 
-    async def _list(self, seconds: float) -> None:
+    async def _request_listing(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                left_out = LeftOut()
-                tools, is_whole = await list_pages(
+                left_out = OmittedEntries()
+                tools, is_whole = await list_paged_items(
                     self._session.list_tools, "tools", max_items=MAX_TOOLS, left_out=left_out
                 )
                 if not is_whole:
-                    left_out.note(f"it has more than {MAX_TOOLS} tools; only the first are used")
-                lookups = await list_lookups(self._session, self._tool_id, self._settings)
+                    left_out.add_list_note(f"it has more than {MAX_TOOLS} tools; only the first are used")
+                lookups = await create_lookup_tools(self._session, self._build_tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
-            listing = await run_check_alone(build_listing)  # schemas of servers are untrusted
+            listing = await run_check_in_own_thread(build_listing)  # schemas of servers are untrusted
         except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
             self._failure = describe_server_error(error)
             if isinstance(error, TimeoutError):
@@ -385,12 +386,12 @@ class McpServer:
         self._by_id = {**{listed_tool.tool.id: listed_tool.tool for listed_tool in listing.tools}, **lookups.tools}
         self._listing = listing
         self.is_listed = True
-        log_left_out(_log, self.owner, listing.left_out)
+        log_omitted_entries(_log, self.owner, listing.left_out)
 
-    def _build_listing(self, tools: Sequence[Any], lookups: Lookups, notes: Sequence[str]) -> _ServerListing:
+    def _build_listing(self, tools: Sequence[Any], lookups: LookupTools, notes: Sequence[str]) -> _ServerListing:
         tools_by_name: dict[str, McpTool] = {}
         definitions: dict[str, Any] = {}
-        left_out = LeftOut()
+        left_out = OmittedEntries()
         with foreign_patterns():
             for position, definition in enumerate(tools, 1):
                 name = read_tool_name(definition)
@@ -398,17 +399,18 @@ class McpServer:
                     reason = (
                         "no program could call it by its name" if read_field(definition, "name") else "it has no name"
                     )
-                    left_out.add(
-                        reason if definition is not None else "null, not a tool", entry_label(definition, position)
+                    left_out.add_entry(
+                        reason if definition is not None else "null, not a tool",
+                        format_entry_label(definition, position),
                     )
                 elif name in tools_by_name:
-                    left_out.add(
+                    left_out.add_entry(
                         DUPLICATE_REASON if definition == definitions[name] else CONFLICTING_DUPLICATE_REASON,
-                        entry_label(definition, position),
+                        format_entry_label(definition, position),
                     )
                 else:
                     tools_by_name[name] = create_mcp_tool(
-                        self._session, name, definition, self._tool_id(name), self._settings
+                        self._session, name, definition, self._build_tool_id(name), self._settings
                     )
                     definitions[name] = definition
         names = assign_tool_names(tools_by_name)
@@ -416,7 +418,7 @@ class McpServer:
             [*(tools_by_name[name].identity_text for name in sorted(tools_by_name)), *sorted(lookups.tools)]
         )
         digest = hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:32]
-        server_tools = tuple(ServerTool(name, names[name], tools_by_name[name]) for name in sorted(tools_by_name))
+        server_tools = tuple(McpServerTool(name, names[name], tools_by_name[name]) for name in sorted(tools_by_name))
         return _ServerListing(server_tools, lookups, digest, (*left_out.notes, *notes)[:MAX_NOTES])
 
 
@@ -456,7 +458,7 @@ def list_declaration_files(servers: Sequence[McpServer], prefix: Any) -> dict[st
     if prefix is None:
         prefix = ""
     _require_path(prefix, "API.list(prefix)")
-    paths = [INDEX_PATH, *(_declaration_path(server) for server in servers)]
+    paths = [INDEX_PATH, *(_build_declaration_path(server) for server in servers)]
     start = f"{DECLARATIONS_ROOT}/" if prefix == DECLARATIONS_ROOT else prefix
     return {"files": [{"path": path} for path in paths if path.startswith(start)]}
 
@@ -467,10 +469,10 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
     if path == INDEX_PATH:
         return {"content": _write_index(servers)}
     for server in servers:
-        if path == _declaration_path(server):
+        if path == _build_declaration_path(server):
             return {"content": declare_mcp_server(server, server.tools)}
     similar = find_nearest_names(
-        path[:_MAX_QUOTED_CHARACTERS], [INDEX_PATH, *(_declaration_path(server) for server in servers)]
+        path[:_MAX_QUOTED_CHARACTERS], [INDEX_PATH, *(_build_declaration_path(server) for server in servers)]
     )
     message = f"There is no file {path[:_MAX_QUOTED_CHARACTERS]!r}.{format_suggestion(similar)}"
     raise CodeModeToolError(f"{message} `await API.list()` lists all.")
@@ -478,9 +480,9 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
 
 def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
     """Return ``{header, schemas}`` of a tool or a whole server. Raises `CodeModeToolError`."""
-    tools: Sequence[ServerTool] = server.tools
+    tools: Sequence[McpServerTool] = server.tools
     if tool is not None:
-        found = server.find(tool) if isinstance(tool, str) else None
+        found = server.find_tool(tool) if isinstance(tool, str) else None
         if found is None:
             requested, known = (
                 str(tool)[:_MAX_QUOTED_CHARACTERS],
@@ -498,17 +500,18 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
     return {"header": declare_mcp_server(server, tools), "schemas": schemas}
 
 
-def declare_mcp_server(server: McpServer, tools: Sequence[ServerTool]) -> str:
+def declare_mcp_server(server: McpServer, tools: Sequence[McpServerTool]) -> str:
     """Return TypeScript for a server with these tools; tools beyond the size limit are only named."""
     fitting_tools, other_tools = _split_by_size([rename_tool(tool.tool, tool.names[0]) for tool in tools])
     calls, aliases = create_call_types(fitting_tools)
     members = [
-        f"{jsdoc(create_tool_doc(tool))}{tool.name}{call};" for tool, call in zip(fitting_tools, calls, strict=True)
+        f"{format_jsdoc(create_tool_doc(tool))}{tool.name}{call};"
+        for tool, call in zip(fitting_tools, calls, strict=True)
     ]
     members += [f"// {tool.name}: see $api({tool.name!r})" for tool in other_tools]
     members += [_RESOURCES] if server.has_resources else []
     members += [_PROMPTS] if server.has_prompts else []
-    body = "".join(f"{indent(indent(member))}\n" for member in [*members, _API])
+    body = "".join(f"{indent_lines(indent_lines(member))}\n" for member in [*members, _API])
     return "\n\n".join([*aliases, f"declare const MCP: {{\n  {server.name}: {{\n{body}  }};\n}};"])
 
 
@@ -527,13 +530,13 @@ def _split_by_size(tools: list[RenamedTool]) -> tuple[list[RenamedTool], list[Re
 def _write_index(servers: Sequence[McpServer]) -> str:
     lines: list[str] = []
     for server in servers:
-        lines.append(f"// {_declaration_path(server)}: MCP.{server.name}, {len(server.tools)} tools")
-        lines += [f"//   {tool.names[0]}: {first_sentence(summarize_tool(tool.tool))}" for tool in server.tools]
-    members = "".join(f"  {server.name}: any; // {_declaration_path(server)}\n" for server in servers)
+        lines.append(f"// {_build_declaration_path(server)}: MCP.{server.name}, {len(server.tools)} tools")
+        lines += [f"//   {tool.names[0]}: {extract_first_sentence(summarize_tool(tool.tool))}" for tool in server.tools]
+    members = "".join(f"  {server.name}: any; // {_build_declaration_path(server)}\n" for server in servers)
     return "\n".join([*lines, f"declare const MCP: {{\n{members}}};"])
 
 
-def _declaration_path(server: McpServer) -> str:
+def _build_declaration_path(server: McpServer) -> str:
     return f"{DECLARATIONS_ROOT}/{server.name}{_DECLARATION_SUFFIX}"
 
 

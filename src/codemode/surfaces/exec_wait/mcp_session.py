@@ -16,11 +16,11 @@ from ...host.threads import LARGE_CHARACTERS, run_check
 from ...schemas.compiled import ValidatedInput
 from ...tools.context import ToolCallContext
 from ...tools.prepared import MISSING, PreparedTool
-from ...tools.server_lists import LeftOut, PageCursors, to_plain_annotations, to_plain_text
+from ...tools.server_lists import OmittedEntries, PageCursorTracker, to_bounded_annotations, to_bounded_text
 from ...tools.tool import Tool
-from ...tools.tool_result import ToolResult, is_block, parse_server_result
+from ...tools.tool_result import ToolResult, is_content_block, parse_server_result
 from ...tools.tool_schemas import compile_foreign_schemas
-from ...trace.visible_text import one_line
+from ...trace.visible_text import clip_to_visible_line
 
 # Servers are untrusted: lists are bounded, and answers contain no binary values.
 
@@ -35,8 +35,11 @@ _CODES_WITHOUT_ANSWER = frozenset({-32000, -32001, 408})
 _BINARY_FIELDS = ("data", "blob")
 
 
-async def list_pages(
-    list_page: Callable[..., Awaitable[Any]], *names: str, max_items: int = MAX_ITEMS, left_out: LeftOut | None = None
+async def list_paged_items(
+    list_page: Callable[..., Awaitable[Any]],
+    *names: str,
+    max_items: int = MAX_ITEMS,
+    left_out: OmittedEntries | None = None,
 ) -> tuple[list[Any], bool]:
     """Return the items of a paged list, at most ``max_items``, and whether the list is complete.
 
@@ -44,27 +47,27 @@ async def list_pages(
     """
     found: list[Any] = []
     seen_keys: set[Any] = set()
-    cursors = PageCursors(LeftOut() if left_out is None else left_out)
+    cursors = PageCursorTracker(OmittedEntries() if left_out is None else left_out)
     while True:
         try:
             page = await (_request_page(list_page, cursors.cursor) if cursors.cursor is not None else list_page())
         except Exception as error:
             if cursors.cursor is None or not _is_error_response(error):
                 raise
-            cursors.note_refusal(_error_message(error))
+            cursors.record_page_refusal(_get_error_message(error))
             return found, True
         items = page if is_sequence(page) else read_field(page, *names)
         items = [*items] if is_sequence(items) else []
-        new_items = [item for item in items if _item_key(item) not in seen_keys]
-        seen_keys.update(map(_item_key, new_items))
+        new_items = [item for item in items if _get_item_key(item) not in seen_keys]
+        seen_keys.update(map(_get_item_key, new_items))
         found += new_items if cursors.is_repeat else items
         if len(found) > max_items:
             return found[:max_items], False
-        if not cursors.follow(read_field(page, "next_cursor", "nextCursor"), has_new=bool(new_items)):
+        if not cursors.advance_to(read_field(page, "next_cursor", "nextCursor"), has_new=bool(new_items)):
             return found, True
 
 
-def _item_key(item: Any) -> Any:
+def _get_item_key(item: Any) -> Any:
     """Return the identity of a list item."""
     return str(read_field(item, "uri", "uri_template", "uriTemplate", "name"))
 
@@ -115,16 +118,19 @@ async def await_answer(answer: Awaitable[Any]) -> Any:
 def describe_server_error(error: Exception) -> str | None:
     """Return the text of a server error or of an answer that the SDK rejects; None for other errors."""
     if _is_server_error(error):
-        return f"the server says: {_error_message(error)}"
+        return f"the server says: {_get_error_message(error)}"
     if isinstance(error, RuntimeError) and "structured content" in str(error):
-        return f"{_UNREADABLE_ANSWER}: {one_line(str(error), _MAX_ERROR_CHARACTERS)}"
+        return f"{_UNREADABLE_ANSWER}: {clip_to_visible_line(str(error), _MAX_ERROR_CHARACTERS)}"
     errors, title = getattr(error, "errors", None), getattr(error, "title", None)
     if not callable(errors) or not isinstance(title, str) or not title.endswith("Result"):
         return None  # an error of host code, which programs must not see
     try:
         problem: Any = next(iter(cast("Any", errors())))
         location = ".".join(map(str, problem["loc"])) or "the answer"
-        value, reason = one_line(repr(problem["input"]), _MAX_VALUE_CHARACTERS), one_line(problem["msg"], 200)
+        value, reason = (
+            clip_to_visible_line(repr(problem["input"]), _MAX_VALUE_CHARACTERS),
+            clip_to_visible_line(problem["msg"], 200),
+        )
     except (TypeError, KeyError, StopIteration):
         return None
     return f"{_UNREADABLE_ANSWER}: {location} is {value}: {reason}"
@@ -139,7 +145,7 @@ def _is_error_response(error: Exception) -> bool:
     return _is_server_error(error) and read_field(read_field(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
 
 
-def _error_message(error: Exception) -> str:
+def _get_error_message(error: Exception) -> str:
     return (string_or_empty(read_field(read_field(error, "error"), "message")) or str(error))[:_MAX_ERROR_CHARACTERS]
 
 
@@ -160,7 +166,7 @@ def _build_tool_result(result: Any, content: Any) -> ToolResult:
     if content is None and (isinstance(result, str | int | float) or is_sequence(result)):
         content = result
     if is_sequence(content):
-        content = [_LazyBlock(block) if is_block(block) else block for block in content]
+        content = [_LazyBlock(block) if is_content_block(block) else block for block in content]
     return parse_server_result({**raw, "content": content, "isError": read_field(result, "is_error", "isError")})
 
 
@@ -172,42 +178,42 @@ class _LazyBlock:
 
     def model_dump(self, **_: Any) -> Any:
         """Return the block as plain JSON without binary values."""
-        return without_binary(to_plain(self._block))
+        return strip_binary_fields(to_plain_json(self._block))
 
 
 async def select_fields(answer: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return some fields of an answer as plain JSON; large answers are converted in a thread."""
 
     def select() -> dict[str, Any]:
-        fields = to_plain(answer)
-        return {name: _strip_binary(fields[name]) for name in names if is_mapping(fields) and name in fields}
+        fields = to_plain_json(answer)
+        return {name: _strip_binary_items(fields[name]) for name in names if is_mapping(fields) and name in fields}
 
     return await run_bounded(answer, select)
 
 
 async def to_plain_items(items: list[Any]) -> list[Any]:
     """Return list items as plain JSON; large lists are converted in a thread."""
-    return await run_bounded(items, lambda: [to_plain(item) for item in items])
+    return await run_bounded(items, lambda: [to_plain_json(item) for item in items])
 
 
-def _strip_binary(value: Any) -> Any:
+def _strip_binary_items(value: Any) -> Any:
     if not is_sequence(value):
         return value
-    return [_without_binary_content(item) for item in value]
+    return [_strip_binary_item(item) for item in value]
 
 
-def _without_binary_content(item: Any) -> Any:
+def _strip_binary_item(item: Any) -> Any:
     if is_mapping(item) and is_mapping(item.get("content")):
-        return {**item, "content": without_binary(item["content"])}
-    return without_binary(item)
+        return {**item, "content": strip_binary_fields(item["content"])}
+    return strip_binary_fields(item)
 
 
-def without_binary(block: Any) -> Any:
+def strip_binary_fields(block: Any) -> Any:
     """Return a content block with bytes replaced by their size: programs get no binary values."""
     if not is_mapping(block):
         return block
     if is_mapping(block.get("resource")):
-        return {**block, "resource": without_binary(block["resource"])}
+        return {**block, "resource": strip_binary_fields(block["resource"])}
     left_out = [name for name in _BINARY_FIELDS if isinstance(block.get(name), str) and _is_binary(block, name)]
     if not left_out:
         return block
@@ -220,7 +226,7 @@ def _is_binary(block: Mapping[Any, Any], name: str) -> bool:
     return name == "blob" or block.get("type") in ("image", "audio")
 
 
-def to_plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Return a model of the SDK as plain JSON, and any other value unchanged."""
     dump = getattr(value, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_none=True) if callable(dump) else value
@@ -266,7 +272,7 @@ DEFAULT_TOOL_SETTINGS = ServerToolSettings()
 
 
 @dataclass(frozen=True)
-class ServerTool:
+class McpServerTool:
     """A tool of a server: its original ``name`` and its identifiers, the primary first."""
 
     name: str
@@ -319,7 +325,7 @@ def create_mcp_tool(session: Any, name: str, definition: Any, tool_id: str, sett
     tool = Tool(
         name,
         execute=execute,
-        description=to_plain_text(read_field(definition, "description"), MAX_DESCRIPTION_CHARACTERS) or "",
+        description=to_bounded_text(read_field(definition, "description"), MAX_DESCRIPTION_CHARACTERS) or "",
         annotations=_read_annotations(definition),
         input_schema=read_field(definition, "input_schema", "inputSchema"),
         output_schema=read_field(definition, "output_schema", "outputSchema"),
@@ -331,8 +337,8 @@ def create_mcp_tool(session: Any, name: str, definition: Any, tool_id: str, sett
 
 
 def _read_annotations(definition: Any) -> dict[str, Any]:
-    annotations = to_plain_annotations(mapping_or_empty(to_plain(read_field(definition, "annotations"))))
-    title = to_plain_text(read_field(definition, "title"))
+    annotations = to_bounded_annotations(mapping_or_empty(to_plain_json(read_field(definition, "annotations"))))
+    title = to_bounded_text(read_field(definition, "title"))
     return {"title": title, **annotations} if title else annotations
 
 
@@ -340,8 +346,8 @@ def _create_approval_check(needs_approval: ApprovalCheck, name: str) -> Callable
     call = getattr(needs_approval, "__call__", None)  # noqa: B004 - of an object
     if inspect.iscoroutinefunction(needs_approval) or inspect.iscoroutinefunction(call):
 
-        async def ask(value: Any, context: ToolCallContext) -> Any:
+        async def await_approval_check(value: Any, context: ToolCallContext) -> Any:
             return await needs_approval(name, value, context)
 
-        return ask
+        return await_approval_check
     return partial(needs_approval, name)

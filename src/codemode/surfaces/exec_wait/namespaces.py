@@ -17,7 +17,7 @@ from ...errors import CodeModeError, CodeModeToolError
 from ...host.cancellation import FAILURES
 from ...host.forks import forkable_lock, reset_in_forks
 from ...schemas.compiled import ValidatedInput
-from ...tools.prepared import PreparedTool, create_tool_failure
+from ...tools.prepared import PreparedTool, create_tool_failed_error
 from ...trace.failures import log_failure
 from .options import InvalidConfigError
 from .sources import CLIENT, INHERITED_NAMES, CatalogEntry
@@ -116,12 +116,12 @@ class Namespace:
         if not tool_names or not all(isinstance(tool_name, str) and tool_name for tool_name in tool_names):
             raise InvalidConfigError(f"namespaces.{self.id}.required_tools must be a non-empty list of names")
         object.__setattr__(self, "required_tools", tool_names)
-        _check_global(self.id, self.global_name)
+        _require_valid_global_name(self.id, self.global_name)
         if not callable(self.create_scope):
             raise InvalidConfigError(f"namespaces.{self.id}.create_scope must be a function")
 
 
-def _check_global(namespace_id: str, name: Any) -> None:
+def _require_valid_global_name(namespace_id: str, name: Any) -> None:
     path = f"namespaces.{namespace_id}.global_name"
     if not isinstance(name, str) or _IDENTIFIER.fullmatch(name) is None or name in KEYWORDS:
         raise InvalidConfigError(f"{path} must be a JavaScript identifier, got {name!r}")
@@ -171,7 +171,7 @@ class NamespaceRegistry:
             self._registered = {}
             self.version += 1
 
-    def visible(self, entries: Iterable[CatalogEntry]) -> list[VisibleNamespace]:
+    def list_visible(self, entries: Iterable[CatalogEntry]) -> list[VisibleNamespace]:
         """Return the namespaces whose required tools exist with their plugin as owner, by global name."""
         # Tools of clients never count as a plugin's, even if they name it as their owner.
         entries_by_name = {(entry.owner, entry.name): entry for entry in entries if entry.source != CLIENT}
@@ -237,18 +237,18 @@ class ScopedTool(PreparedTool):
         except CodeModeToolError:  # its message is for the program
             raise
         except FAILURES as error:
-            raise create_tool_failure(self.name, error) from error
+            raise create_tool_failed_error(self.name, error) from error
 
 
 @dataclass(frozen=True)
-class Scopes:
+class NamespaceScopes:
     """The namespaces of one program: ``text`` is their JSON for the guest, ``tools`` the tools by path."""
 
     text: str
     tools: Mapping[str, ScopedTool]
 
 
-async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Scopes | None:
+async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> NamespaceScopes | None:
     """Return the scopes of a program, or None without namespaces. Raises `InvalidConfigError` for an invalid scope."""
     trees: dict[str, Any] = {}
     tools: dict[str, ScopedTool] = {}
@@ -262,7 +262,7 @@ async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Sc
     if not trees:
         return None
     try:
-        return Scopes(encode_json(trees, what="the namespaces"), tools)
+        return NamespaceScopes(encode_json(trees, what="the namespaces"), tools)
     except CodeModeError as error:
         raise InvalidConfigError(f"namespaces: a scope contains a value that is not JSON: {error.message}") from error
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from ...data.narrowing import is_mapping
 from ...options.checked_fields import Check
-from ...options.part import OptionPart
+from ...options.part import OptionGroup
 from ...options.parts import MAX_HEAP_BYTES, MIB, LargeHeapPolicy
-from ...profile import GuestSettings, HostErrors, OutputRules, SurfaceSettings
+from ...profile import GuestSettings, HostErrorRules, OutputRules, SurfaceSettings
 
 INVALID_CONFIG = "invalid_config"
 LANGUAGES = ("javascript", "typescript")
@@ -36,32 +36,32 @@ def _integer_field(default: int, minimum: int, maximum: int) -> Any:
 
 
 def _choice_field(default: str, *choices: str) -> Any:
-    def check(value: Any, path: str) -> str:
+    def require_choice(value: Any, path: str) -> str:
         if not isinstance(value, str) or value not in choices:
             raise InvalidConfigError(f"{path} must be {' or '.join(map(repr, choices))}, got {value!r}")
         return value
 
-    return field(default=default, metadata={"check": check})
+    return field(default=default, metadata={"check": require_choice})
 
 
-def _check_flag(value: Any, path: str) -> bool:
+def _require_boolean(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidConfigError(f"{path} must be True or False, got {value!r}")
     return value
 
 
-def _check_languages(value: Any, path: str) -> tuple[str, ...]:
+def _parse_languages(value: Any, path: str) -> tuple[str, ...]:
     languages = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
     if not languages or not all(isinstance(language, str) and language in LANGUAGES for language in languages):
         raise InvalidConfigError(f"{path} must be a list of {' and '.join(map(repr, LANGUAGES))}, got {value!r}")
     return tuple(language for language in LANGUAGES if language in languages)
 
 
-def _check_wait_timeout(value: Any, path: str) -> int | None:
+def _clamp_wait_timeout(value: Any, path: str) -> int | None:
     return None if value is None else _clamp_integer(value, path, 100, 600_000)
 
 
-def _check_run_limit(value: Any, path: str) -> int | None:
+def _clamp_run_limit(value: Any, path: str) -> int | None:
     return None if value is None else _clamp_integer(value, path, 1, 10_000)
 
 
@@ -70,7 +70,7 @@ def _optional_field(check: Check) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ExecWaitOptions(OptionPart):
+class ExecWaitOptions(OptionGroup):
     """All options of exec and wait, or a mapping in camelCase. Times are in milliseconds, sizes in UTF-8 bytes.
 
     Numbers are clamped to their range. ``enabled`` is for `plan_surface`: only True activates exec and wait.
@@ -85,10 +85,10 @@ class ExecWaitOptions(OptionPart):
 
     path: ClassVar[str] = CONFIG_PATH
 
-    enabled: bool = field(default=False, metadata={"check": _check_flag})
+    enabled: bool = field(default=False, metadata={"check": _require_boolean})
     runtime: str = _choice_field("quickjs", "quickjs", "quickjs-wasi")
     mode: str = _choice_field("only", "only")
-    languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _check_languages})
+    languages: tuple[str, ...] = field(default=LANGUAGES, metadata={"check": _parse_languages})
     timeout_ms: int = _integer_field(10_000, 100, 60_000)
     memory_limit_bytes: int = _integer_field(64 * MIB, MIB, MAX_HEAP_BYTES)
     max_output_bytes: int = _integer_field(64 * _KIB, _KIB, 10 * MIB)
@@ -97,10 +97,10 @@ class ExecWaitOptions(OptionPart):
     snapshot_ttl_seconds: int = _integer_field(900, 1, 86_400)
     search_default_limit: int = _integer_field(8, 1, 50)
     max_search_limit: int = _integer_field(50, 1, 50)
-    wait_timeout_ms: int | None = _optional_field(_check_wait_timeout)
+    wait_timeout_ms: int | None = _optional_field(_clamp_wait_timeout)
     max_tool_calls: int = _integer_field(4_096, 1, 100_000)
     max_waiting_runs: int = _integer_field(64, 1, 10_000)
-    max_waiting_runs_per_conversation: int | None = _optional_field(_check_run_limit)
+    max_waiting_runs_per_conversation: int | None = _optional_field(_clamp_run_limit)
     max_warm_runs: int = _integer_field(4, 0, 64)
     approvals: Literal["interrupt", "park"] = _choice_field("interrupt", "interrupt", "park")
     host_error_detail: Literal["hidden", "message"] = _choice_field("hidden", "hidden", "message")
@@ -113,7 +113,7 @@ class ExecWaitOptions(OptionPart):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Convert options, a mapping in either spelling, or None for the defaults."""
-        return cls._convert_errors(lambda: super(ExecWaitOptions, cls).of(value))
+        return cls._call_with_config_errors(lambda: super(ExecWaitOptions, cls).of(value))
 
     @classmethod
     def from_config(cls, config: Any, agent: Any = None) -> ExecWaitOptions:
@@ -129,7 +129,7 @@ class ExecWaitOptions(OptionPart):
         return options if own is None else _parse_config(own).with_fallback(options)
 
     @classmethod
-    def _convert_errors(cls, make: Callable[[], Self]) -> Self:
+    def _call_with_config_errors(cls, make: Callable[[], Self]) -> Self:
         try:
             return make()
         except InvalidConfigError:
@@ -137,7 +137,7 @@ class ExecWaitOptions(OptionPart):
         except ValueError as error:  # an unknown or duplicate key, or not a mapping
             raise InvalidConfigError(str(error)) from None
 
-    def waiting_runs_of(self, scope: str) -> int:
+    def get_max_waiting_runs(self, scope: str) -> int:
         """Return how many programs of a conversation can run or wait."""
         if self.max_waiting_runs_per_conversation is not None:
             return min(self.max_waiting_runs_per_conversation, self.max_waiting_runs)
@@ -180,22 +180,22 @@ class ToolKinds:
     tool_kind: str
     languages: tuple[str, ...] = ()
 
-    def static_metadata(self) -> dict[str, str]:
+    def build_static_metadata(self) -> dict[str, str]:
         """Return the metadata of the tool, with the default language."""
         if not self.languages:
             return {TOOL_KIND: self.tool_kind}
-        return {TOOL_KIND: self.tool_kind, TOOL_INPUT_KIND: default_language(self.languages)}
+        return {TOOL_KIND: self.tool_kind, TOOL_INPUT_KIND: choose_default_language(self.languages)}
 
-    def call_metadata(self, value: Any) -> dict[str, str]:
+    def build_call_metadata(self, value: Any) -> dict[str, str]:
         """Return the metadata of a call; it has no input kind if the language is unknown."""
         language = value.get("language") if is_mapping(value) else None
         if not self.languages or language is None:
-            return self.static_metadata()
+            return self.build_static_metadata()
         input_kind = {TOOL_INPUT_KIND: language} if isinstance(language, str) and language in self.languages else {}
         return {TOOL_KIND: self.tool_kind, **input_kind}
 
 
-def default_language(languages: tuple[str, ...]) -> str:
+def choose_default_language(languages: tuple[str, ...]) -> str:
     """Return the language of an input that names none."""
     return LANGUAGES[0] if LANGUAGES[0] in languages else languages[0]
 
@@ -261,12 +261,12 @@ def _build_profile(parameters: Mapping[str, Any]) -> SurfaceSettings:
             max_catalog_requests=_MAX_CATALOG_REQUESTS,
             check_program=False,  # `tools` has members that are not tools
         ),
-        host_errors=HostErrors(detail=options.host_error_detail, in_spans=False),
+        host_errors=HostErrorRules(detail=options.host_error_detail, in_spans=False),
         output=OutputRules(max_bytes=max_output_bytes),
         has_content=True,
         unawaited="drain",
         at_deadline="rest",
-        tells_of_runs=True,
+        shows_run_details=True,
         parameters=dict(parameters),
         restored=_build_profile,
     )

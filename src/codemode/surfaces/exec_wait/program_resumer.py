@@ -19,27 +19,27 @@ from ...errors import (
     CodeModeWorkerError,
     Resumable,
 )
-from ...execution.call_context import CallContext, require_call_context
-from ...execution.outcome import restore_content
+from ...execution.call_context import CallContext, call_context_or_empty
+from ...execution.outcome import replace_handles_in_result
 from ...execution.outcome_texts import (
     ABORTED,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
     SNAPSHOT_RESTORE_FAILED,
-    describe_still_waiting,
+    describe_waiting_run,
     failure_text,
 )
-from ...execution.starting import load_resume, prepare_pool, with_library
+from ...execution.starting import import_resume_module, prepare_pool, with_saved_programs
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
-from .catalog import PairContext
+from .catalog import ExecWaitContext
 from .program_run import ABORTED as RUN_ABORTED
 from .program_run import COMPLETED, EXPIRED, FAILED, RUNNING, ProgramRun, RunAbortedError
 from .result_factory import ResultFactory
 from .results import InvalidInputError, RecordedResults, build_waiting_result
 from .run_registry import NoCapacityError, RunRegistry
-from .run_settler import RunSettler, count_yields, has_no_worker, is_store_failure
+from .run_settler import RunOutcomeApplier, count_yields, has_no_worker, is_store_failure
 
 if TYPE_CHECKING:
     from ...execution.call_context import OuterCall
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from .stored_runs import StoredRuns
 
 
-class StoredPrograms:
+class StoredRunResumer:
     """Resume stored programs and manage their runs and leases."""
 
-    def __init__(self, context: PairContext, runs: RunRegistry) -> None:
+    def __init__(self, context: ExecWaitContext, runs: RunRegistry) -> None:
         self._context = context
         self._runs = runs
 
@@ -61,13 +61,13 @@ class StoredPrograms:
 
         self._runs.rename(run, to_run_id(lease.record.id))
         run.lease = lease
-        run.lease_renewal = asyncio.ensure_future(stored.renew_lease(run))
+        run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed(run))
 
-    async def give_back(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
+    async def release_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
         """Release the lease of a run that could not be resumed here."""
         if run.execution is not None:
             await run.execution.abort("the run was released")
-        await stored.give_back(run, reason)
+        await stored.release_lease(run, reason)
         self.forget_run(run, lease.record)
 
     def forget_run(self, run: ProgramRun, record: Record) -> None:
@@ -77,7 +77,7 @@ class StoredPrograms:
             tool_names = tuple(request.tool_name for request in list_open_requests(record))
             self._runs.park(run, run.run_id, tool_names, record.expires_at_ms)
 
-    async def resume_latest(
+    async def resume_from_last_recovery(
         self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
     ) -> RunOutcome:
         """Resume a stored program; if an earlier resumption was aborted, resume from there."""
@@ -92,14 +92,16 @@ class StoredPrograms:
         """Resume a program with answers. Raises `CodeModeProtocolError` before anything runs if they are invalid."""
         context = self._context
         pool = await prepare_pool(context.pool, context.settings)
-        resume_module = await pool.run_in_thread(load_resume)
+        resume_module = await pool.run_in_start_thread(import_resume_module)
         answers_to = partial(
             resume_module.read_answers_by_id, **{"resolution": resume_module.NOT_GIVEN, "resolutions": None, **answers}
         )
         needs_answers = bool(answers.get("resolutions")) or "resolution" in answers
-        view = context.catalog.view("", await context.create_scopes(outer.call.context))
-        arguments = with_library(view, context.library, None, outer.call, pool), context.settings, outer, pool
-        return await resume_module.resume(context.profile, paused, answers_to, *arguments, needs_answers=needs_answers)
+        view = context.catalog.get_program_view("", await context.create_namespace_scopes(outer.call.context))
+        arguments = with_saved_programs(view, context.library, None, outer.call, pool), context.settings, outer, pool
+        return await resume_module.resume_program(
+            context.profile, paused, answers_to, *arguments, needs_answers=needs_answers
+        )
 
 
 def list_open_requests(record: Record) -> list[StoredRequest]:
@@ -115,7 +117,7 @@ class ProgramResumer:
     """Resume programs after a decision, from the host's answers or from the store."""
 
     def __init__(
-        self, context: PairContext, runs: RunRegistry, settler: RunSettler, result_factory: ResultFactory
+        self, context: ExecWaitContext, runs: RunRegistry, settler: RunOutcomeApplier, result_factory: ResultFactory
     ) -> None:
         self._context = context
         self._options = context.options
@@ -123,7 +125,7 @@ class ProgramResumer:
         self._runs = runs
         self._settler = settler
         self._result_factory = result_factory
-        self._stored_programs = StoredPrograms(context, runs)
+        self._stored_programs = StoredRunResumer(context, runs)
         self._recorded_results = RecordedResults(context.options.snapshot_ttl_seconds)
 
     async def resume(
@@ -138,7 +140,7 @@ class ProgramResumer:
         """
         from ...stores.records import Record
 
-        call = require_call_context(call)
+        call = call_context_or_empty(call)
         if isinstance(paused, Record):
             return await self._resume_record(paused, answers, call)
 
@@ -147,10 +149,10 @@ class ProgramResumer:
             return [paused if isinstance(paused, Mapping) else paused.to_dict(), given_answers]
 
         # A guard records an outcome, but not a suspended run.
-        work = partial(self._resume, paused, answers, call)
+        work = partial(self._resume_interrupt, paused, answers, call)
         return await self._recorded_results.run_once_for_value(call.conversation_id or "", build_key, work)
 
-    async def _resume(
+    async def _resume_interrupt(
         self,
         paused: Resumable | Mapping[str, Any],
         answers: Mapping[str, Any],
@@ -169,11 +171,9 @@ class ProgramResumer:
                 outer = self._context.create_outer_call(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and has_no_worker(outcome):
-                    await self._stored_programs.give_back(self._stored, run, lease)
-                    return self._result_factory.build_failure(
-                        describe_still_waiting(outcome.error), RUNTIME_UNAVAILABLE
-                    )
-                return await self._settler.settle(run, outcome)
+                    await self._stored_programs.release_run(self._stored, run, lease)
+                    return self._result_factory.build_failure(describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE)
+                return await self._settler.apply_outcome(run, outcome)
         except RunAbortedError:
             return await self._settler.store_result(run, self._result_factory.build_abort_result(run))
         except BaseException as error:
@@ -189,9 +189,9 @@ class ProgramResumer:
         """
         try:
             interrupt = Interrupt.of(paused)
-            resume_module = load_resume()
+            resume_module = import_resume_module()
             resolutions = resume_module.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
-            lease = await stored.claim_answered(interrupt, resolutions, run.scope)
+            lease = await stored.record_answers_and_claim(interrupt, resolutions, run.scope)
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
             self._runs.abandon(run)
             raise
@@ -209,10 +209,10 @@ class ProgramResumer:
         if self._stored is None or lease is None:
             self._runs.abandon(run)
             return
-        self._runs.stop_suspended(run, run.execution)
+        self._runs.abort_suspended_program(run, run.execution)
         refusals = dict.fromkeys(lease.resolutions, str(error)) if isinstance(error, CodeModeProtocolError) else None
         if isinstance(error, Exception):
-            await self._stored.give_back(run, refusals=refusals)
+            await self._stored.release_lease(run, refusals=refusals)
         run.lease = None  # of a cancelled one: when it expires, another process can resume from the journal
         self._stored_programs.forget_run(run, lease.record)
 
@@ -232,7 +232,7 @@ class ProgramResumer:
         outer = replace(self._context.create_outer_call(call, run), takes_output=False, keeps_output=True)
         try:
             with run.track_starting_task():
-                outcome = await self._stored_programs.resume_latest(paused, answers, outer)
+                outcome = await self._stored_programs.resume_from_last_recovery(paused, answers, outer)
             outcome, items_written = await self._run_to_end(run, outcome)
             if run.is_released or _is_unfinished(outcome):
                 raise outcome.error or CodeModeConcurrencyError("the pair was closed")
@@ -242,7 +242,7 @@ class ProgramResumer:
                 raise CodeModeConcurrencyError("the pair was closed") from None
             return self._result_factory.build_abort_result(run)
         except BaseException:
-            self._runs.stop_suspended(run, run.execution)
+            self._runs.abort_suspended_program(run, run.execution)
             self._stored_programs.forget_run(run, record)
             raise
         if outcome.interrupt is not None:
@@ -250,8 +250,10 @@ class ProgramResumer:
             return outcome.interrupt
         state = RUN_ABORTED if run.abort_reason is not None else COMPLETED if outcome.error is None else FAILED
         self._runs.park(run, run.run_id, (), record.expires_at_ms)  # its result is in the store
-        self._runs.unpark(run.run_id, state)
-        return restore_content(await self._result_factory.build_end_result(run, outcome, items_written), outcome)
+        self._runs.end_parked_by_id(run.run_id, state)
+        return replace_handles_in_result(
+            await self._result_factory.build_end_result(run, outcome, items_written), outcome
+        )
 
     async def _run_to_end(self, run: ProgramRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
         """Run a program through all suspensions; if there is no worker, try again later."""
@@ -282,7 +284,7 @@ class RemoteRuns:
     """Waits for runs that are not in this process."""
 
     def __init__(
-        self, context: PairContext, runs: RunRegistry, settler: RunSettler, result_factory: ResultFactory
+        self, context: ExecWaitContext, runs: RunRegistry, settler: RunOutcomeApplier, result_factory: ResultFactory
     ) -> None:
         self._context = context
         self._options = context.options
@@ -290,7 +292,7 @@ class RemoteRuns:
         self._runs = runs
         self._settler = settler
         self._result_factory = result_factory
-        self._stored_programs = StoredPrograms(context, runs)
+        self._stored_programs = StoredRunResumer(context, runs)
 
     async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
         """Return the result of a run that another process started or that waits for a person."""
@@ -298,22 +300,22 @@ class RemoteRuns:
 
         scope = call.conversation_id or ""
         try:
-            found = await stored.claim_run(run_id, scope, self._options.waits_ms)
+            found = await stored.wait_and_claim_run(run_id, scope, self._options.waits_ms)
         except InvalidInputError as refused:
-            self._runs.unpark(run_id, _STATE_BY_CODE.get(refused.code, FAILED))
+            self._runs.end_parked_by_id(run_id, _STATE_BY_CODE.get(refused.code, FAILED))
             raise
         if isinstance(found, Record):
-            return await self._report_waiting(stored, run_id, found)
+            return await self._build_still_waiting_result(stored, run_id, found)
         if not isinstance(found, Lease):
-            self._runs.unpark(run_id, COMPLETED if found.get("status") == "completed" else FAILED)
+            self._runs.end_parked_by_id(run_id, COMPLETED if found.get("status") == "completed" else FAILED)
             return dict(found)
         try:
             run = self._runs.reserve(scope, string_or_empty(found.record.source))
         except NoCapacityError as error:
-            await stored.give_back(ProgramRun(scope, "", lease=found))
+            await stored.release_lease(ProgramRun(scope, "", lease=found))
             return self._result_factory.build_no_capacity_result(error)
         self._stored_programs.attach_lease(stored, run, found)
-        self._counts.add("wakesCold", run=run)
+        self._counts.count_event("wakesCold", run=run)
         run.counts["wait"] = 1
         return await self._take_over(stored, run, found, call)
 
@@ -333,10 +335,10 @@ class RemoteRuns:
             self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
-            await self._stored_programs.give_back(stored, run, lease, error.message)
+            await self._stored_programs.release_run(stored, run, lease, error.message)
             return self._result_factory.build_failure(failure_text(error, None), SNAPSHOT_RESTORE_FAILED)
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
-            await self._stored_programs.give_back(stored, run, lease)
+            await self._stored_programs.release_run(stored, run, lease)
             return self._result_factory.build_host_failure(error)
         finally:
             if run.lease is None:
@@ -344,12 +346,12 @@ class RemoteRuns:
 
     async def _continue_claimed(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
         outer = self._context.create_outer_call(replace(call, tool_call_id=None), run)
-        outcome = await self._stored_programs.resume_latest(
+        outcome = await self._stored_programs.resume_from_last_recovery(
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
         )
         if has_no_worker(outcome):
-            await self._stored_programs.give_back(stored, run, lease)
-            return self._result_factory.build_failure(describe_still_waiting(outcome.error), RUNTIME_UNAVAILABLE)
+            await self._stored_programs.release_run(stored, run, lease)
+            return self._result_factory.build_failure(describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE)
         if (
             outcome.suspension is not None
             and outcome.suspension.run is not None
@@ -357,9 +359,9 @@ class RemoteRuns:
         ):
             run.execution = outcome.suspension.run
             outcome = await run.execution.continue_run(self._options.waits_ms)
-        return await self._settler.settle(run, outcome)
+        return await self._settler.apply_outcome(run, outcome)
 
-    async def _report_waiting(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
+    async def _build_still_waiting_result(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
         """Return the result of a run that still waits, for a person or for another process."""
         from .stored_runs import REASON_KEY
 

@@ -68,7 +68,7 @@ class UsageCounts:
         self.visible: tuple[str, ...] = ()
         self.record_visible_tools(visible)
 
-    def add(self, event: str, by: int = 1, run: ProgramRun | None = None) -> None:
+    def count_event(self, event: str, by: int = 1, run: ProgramRun | None = None) -> None:
         """Count an event, also for a run if it belongs to one."""
         with self._lock:
             self._counts[event] += by
@@ -78,7 +78,7 @@ class UsageCounts:
             name, attributes = _METRICS[event]
             self._record_metric(name, by, attributes)
         if run is not None and _log.isEnabledFor(logging.DEBUG):
-            _log.debug("%s: %s", short_id(run), event)
+            _log.debug("%s: %s", shorten_run_id(run), event)
 
     def add_tool_calls(self, ids: Mapping[str, int], run: ProgramRun) -> None:
         """Count the new calls among all calls of a run so far, by tool id."""
@@ -95,7 +95,7 @@ class UsageCounts:
         for name, count in new.items():
             if self._record_metric is not None:
                 self._record_metric("exec_wait.tool_calls", count, {"gen_ai.tool.name": name})
-            _log.debug("%s: called %s", short_id(run), name)
+            _log.debug("%s: called %s", shorten_run_id(run), name)
 
     def count_limit(self, code: str) -> None:
         """Count a limit that ended a program."""
@@ -118,10 +118,10 @@ class UsageCounts:
     def record_visible_tools(self, visible_names: tuple[str, ...]) -> None:
         """Record the tools that the model sees now."""
         previous, self.visible = self.visible, visible_names
-        self._record_visible(previous, -1)
-        self._record_visible(visible_names, 1)
+        self._add_to_visible_gauge(previous, -1)
+        self._add_to_visible_gauge(visible_names, 1)
 
-    def _record_visible(self, names: tuple[str, ...], by: int) -> None:
+    def _add_to_visible_gauge(self, names: tuple[str, ...], by: int) -> None:
         if self._record_metric is not None and not self._is_closed:
             for name in names:
                 self._record_metric("exec_wait.visible_tools.current", by, {"gen_ai.tool.name": name})
@@ -129,7 +129,7 @@ class UsageCounts:
     def close(self) -> None:
         """Take back the gauges of this pair of tools; counters stay."""
         self.record_catalog({})
-        self._record_visible(self.visible, -1)
+        self._add_to_visible_gauge(self.visible, -1)
         self._is_closed = True
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def create_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> UsageCounts
         raise InvalidConfigError(f"settings.{error}") from error
 
 
-def short_id(run: ProgramRun) -> str:
+def shorten_run_id(run: ProgramRun) -> str:
     """Return a short id for logs, which does not give access to the run."""
     return run.run_id[:12]
 
@@ -162,7 +162,7 @@ def log_result(run: ProgramRun, result: Any) -> None:
     if _log.isEnabledFor(logging.DEBUG):
         fields = mapping_or_empty(result)
         reason = fields.get("code") or fields.get("reason") or ""
-        _log.debug("%s: %s %s", short_id(run), fields.get("status", "interrupt"), reason)
+        _log.debug("%s: %s %s", shorten_run_id(run), fields.get("status", "interrupt"), reason)
 
 
 def build_telemetry(
@@ -267,7 +267,7 @@ class ProgramRun:
     @property
     def has_calls_in_flight(self) -> bool:
         """True while it waits for running calls; a call that waits for a person does not count."""
-        pending = () if self.execution is None or self.state != WAITING else self.execution.pending
+        pending = () if self.execution is None or self.state != WAITING else self.execution.pending_calls
         return any(call.status == "running" for call in pending)
 
     def call_on_loop(self, work: Callable[[], Any]) -> None:
@@ -275,7 +275,7 @@ class ProgramRun:
         loop = self.loop
         if loop is None or loop.is_closed():
             return
-        if loop is _running_loop():
+        if loop is _get_running_loop():
             work()
             return
         try:
@@ -283,9 +283,9 @@ class ProgramRun:
         except RuntimeError:  # closed meanwhile
             return
 
-    def track_starting_task(self) -> StartingTask:
+    def track_starting_task(self) -> StartTaskTracker:
         """Return a context in which `cancel_start` can cancel the current task, which raises `RunAbortedError`."""
-        return StartingTask(self)
+        return StartTaskTracker(self)
 
     def cancel_start(self) -> None:
         """Cancel the task that starts the run, unless the program has started. Call it on the loop of the run."""
@@ -320,12 +320,12 @@ class ProgramRun:
 
     def to_info(self) -> RunInfo:
         """Return the public information about the run."""
-        pending = () if self.execution is None or self.state != WAITING else self.execution.pending
+        pending = () if self.execution is None or self.state != WAITING else self.execution.pending_calls
         names = tuple(call.name for call in pending) or (self.asked_tools if self.state == WAITING else ())
         return RunInfo(self.run_id, self.state, self.reason, names, self.is_warm, self.size_bytes, self.expires_at_ms)
 
 
-class StartingTask:
+class StartTaskTracker:
     """The context in which a task starts or resumes a run."""
 
     __slots__ = ("_run",)
@@ -345,7 +345,7 @@ class StartingTask:
             raise RunAbortedError from None
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def _get_running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -15,7 +15,7 @@ from ...errors import (
     CodeModeError,
     CodeModeWorkerError,
 )
-from ...execution.call_context import CallContext, require_call_context
+from ...execution.call_context import CallContext, call_context_or_empty
 from ...execution.outcome_texts import (
     ABORTED,
     INTERNAL_ERROR,
@@ -23,12 +23,12 @@ from ...execution.outcome_texts import (
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
     describe_aborted,
-    describe_ended,
-    describe_still_waiting,
+    describe_ended_program,
+    describe_waiting_run,
 )
-from ...execution.starting import load_suspendable, prepare_pool
+from ...execution.starting import import_suspendable_module, prepare_pool
 from ...trace.failures import log_failure
-from .catalog import PairContext
+from .catalog import ExecWaitContext
 from .options import EXEC, WAIT, InvalidConfigError
 from .program_resumer import ProgramResumer, RemoteRuns
 from .program_run import ABORTED as RUN_ABORTED
@@ -43,7 +43,7 @@ from .results import (
     run_not_found_error,
 )
 from .run_registry import NoCapacityError, RunRegistry, drop_worker
-from .run_settler import RunSettler
+from .run_settler import RunOutcomeApplier
 
 if TYPE_CHECKING:
     from ...execution.outcome import SuspendedRun
@@ -57,7 +57,7 @@ _log = logging.getLogger("codemode.tools")
 class ProgramRunner:
     """Implements exec and wait. Errors become results; only `asyncio.CancelledError` is raised."""
 
-    def __init__(self, context: PairContext) -> None:
+    def __init__(self, context: ExecWaitContext) -> None:
         self._context = context
         self.runs = RunRegistry(context.options, context.counts, self._on_expired)
         self._catalog = context.catalog
@@ -74,7 +74,7 @@ class ProgramRunner:
             context.stored_runs.on_lost = self.runs.forget
         self._recorded_results = RecordedResults(context.options.snapshot_ttl_seconds)
         self._result_factory = ResultFactory(context)
-        self._settler = RunSettler(context, self.runs, self._result_factory)
+        self._settler = RunOutcomeApplier(context, self.runs, self._result_factory)
         shared = context, self.runs, self._settler, self._result_factory
         self._remote_runs = RemoteRuns(*shared)
         self.resume = ProgramResumer(*shared).resume
@@ -84,28 +84,32 @@ class ProgramRunner:
     async def exec(self, value: Any, call: CallContext | None) -> Any:
         """Run a program; return its result, or an `Interrupt`."""
         max_source_bytes = self._settings.execution_policy.max_source_bytes
-        request = self._parse_input(EXEC, call, lambda: parse_exec_input(value, self._options, max_source_bytes))
+        request = self._parse_or_reject_input(
+            EXEC, call, lambda: parse_exec_input(value, self._options, max_source_bytes)
+        )
         if not isinstance(request, ExecRequest):
             return request
-        call = require_call_context(call)
-        work = partial(self._exec, request, call)
+        call = call_context_or_empty(call)
+        work = partial(self._reserve_and_start_run, request, call)
         identity = {"code": request.code, "language": request.language}
         return await self._recorded_results.run_once(EXEC, call, identity, work)
 
-    def _parse_input(self, tool: str, call: CallContext | None, parse: Callable[[], ReadT]) -> ReadT | dict[str, Any]:
+    def _parse_or_reject_input(
+        self, tool: str, call: CallContext | None, parse: Callable[[], ReadT]
+    ) -> ReadT | dict[str, Any]:
         """Return the parsed input of a model, or the result that rejects it."""
         try:
-            require_call_context(call)
+            call_context_or_empty(call)
             return parse()
         except InvalidInputError as refused:
-            self._counts.add(tool)
+            self._counts.count_event(tool)
             return self._result_factory.build_failure(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - the host's mappings and strings are host code
-            self._counts.add(tool)
+            self._counts.count_event(tool)
             return self._result_factory.build_host_failure(error)
 
-    async def _exec(self, request: ExecRequest, call: CallContext) -> Any:
-        self._counts.add("exec")
+    async def _reserve_and_start_run(self, request: ExecRequest, call: CallContext) -> Any:
+        self._counts.count_event("exec")
         try:
             run = self.runs.reserve(call.conversation_id or "", request.code)
         except NoCapacityError as no_capacity:
@@ -113,7 +117,7 @@ class ProgramRunner:
         run.counts["exec"], run.language = 1, request.language
         try:
             with run.track_starting_task():
-                return await self._start(run, call)
+                return await self._start_program(run, call)
         except RunAbortedError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
@@ -126,58 +130,58 @@ class ProgramRunner:
             self.runs.end(run, FAILED)
             return self._result_factory.build_host_failure(error)
 
-    async def _start(self, run: ProgramRun, call: CallContext) -> Any:
+    async def _start_program(self, run: ProgramRun, call: CallContext) -> Any:
         pool = await prepare_pool(self._pool, self._settings)
-        if not load_suspendable.cache_info().currsize:
-            await pool.run_in_thread(load_suspendable)
-        scopes = None if self._context.namespaces is None else await self._context.create_scopes(call.context)
+        if not import_suspendable_module.cache_info().currsize:
+            await pool.run_in_start_thread(import_suspendable_module)
+        scopes = None if self._context.namespaces is None else await self._context.create_namespace_scopes(call.context)
         if scopes is not None:
             run.tool_ids_by_path = {path: tool.id for path, tool in scopes.tools.items()}
-        view = self._context.view(run.code, scopes, call, pool)
+        view = self._context.create_program_view(run.code, scopes, call, pool)
         # A journal identifies a call by its id, which is unique only within a conversation.
         if not run.scope and self._stored is not None:
             call = replace(call, tool_call_id=None)
         outer = self._context.create_outer_call(call, run)
         execution_parts = self._profile, view, self._new_run_settings, outer, pool
-        run.execution = execution = load_suspendable().SuspendableExecution(
+        run.execution = execution = import_suspendable_module().SuspendableExecution(
             *execution_parts, invocation_data=self._catalog.invocation_data
         )
         outcome = await execution.start(run.code)
-        return await self._settler.settle(
-            run, outcome, view.warnings, on_cancelled=partial(self._abort_undelivered, run)
+        return await self._settler.apply_outcome(
+            run, outcome, view.warnings, on_cancelled=partial(self._abort_undelivered_run, run)
         )
 
-    def _abort_undelivered(self, run: ProgramRun, result: Any) -> None:
+    def _abort_undelivered_run(self, run: ProgramRun, result: Any) -> None:
         """Abort a suspended run whose exec was cancelled before its id was returned."""
         run_id = result.get("runId") if is_mapping(result) else None
         if isinstance(run_id, str):
-            self.runs.stop_in_background(self._abort_cancelled(run.scope, run_id))
+            self.runs.run_in_background(self._abort_run_of_cancelled_call(run.scope, run_id))
 
-    async def _abort_cancelled(self, scope: str, run_id: str) -> None:
+    async def _abort_run_of_cancelled_call(self, scope: str, run_id: str) -> None:
         await self.abort(scope, run_id, "the call was cancelled")
 
     # --- wait ---
 
     async def wait(self, value: Any, call: CallContext | None) -> Any:
         """Continue a suspended program; return what `exec` returns."""
-        run_id = self._parse_input(WAIT, call, lambda: parse_wait_input(value))
+        run_id = self._parse_or_reject_input(WAIT, call, lambda: parse_wait_input(value))
         if not isinstance(run_id, str):
             return run_id
-        call = require_call_context(call)
-        work = partial(self._wait, run_id, call)
-        on_undelivered = partial(self.runs.keep_undelivered, run_id)
+        call = call_context_or_empty(call)
+        work = partial(self._continue_run_by_id, run_id, call)
+        on_undelivered = partial(self.runs.keep_undelivered_result, run_id)
         return await self._recorded_results.run_once(WAIT, call, {"runId": run_id}, work, on_undelivered)
 
-    async def _wait(self, run_id: str, call: CallContext) -> Any:
+    async def _continue_run_by_id(self, run_id: str, call: CallContext) -> Any:
         scope = call.conversation_id or ""
-        self._counts.add("wait")
-        undelivered = self.runs.take_undelivered(scope, run_id)
+        self._counts.count_event("wait")
+        undelivered = self.runs.take_undelivered_result(scope, run_id)
         if undelivered is not None:
             return undelivered
         try:
-            if self._stored is not None and await self._is_remote(self._stored, run_id, scope):
+            if self._stored is not None and await self._release_if_remote(self._stored, run_id, scope):
                 return await self._remote_runs.wait(self._stored, run_id, call)
-            run = self._take(run_id, scope)
+            run = self._take_run(run_id, scope)
         except InvalidInputError as refused:
             return self._result_factory.build_failure(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - a store may be host code
@@ -189,16 +193,16 @@ class ProgramRunner:
 
     async def _continue(self, run: ProgramRun, execution: SuspendedRun) -> Any:
         run.counts["wait"] = run.counts.get("wait", 0) + 1
-        self._counts.add("wakesWarm" if execution.is_warm else "wakesCold", run=run)
+        self._counts.count_event("wakesWarm" if execution.is_warm else "wakesCold", run=run)
         try:
-            return await self._settler.settle(run, await execution.continue_run(self._options.waits_ms))
+            return await self._settler.apply_outcome(run, await execution.continue_run(self._options.waits_ms))
         except asyncio.CancelledError:
             if run.state == RUNNING:  # its result was not delivered
-                self._release_cancelled(run, execution)
+                self._release_after_cancellation(run, execution)
             raise
         except (CodeModeConcurrencyError, CodeModeWorkerError) as error:
             self.runs.suspend_again(run)  # still suspended, nothing is lost
-            return self._result_factory.build_failure(describe_still_waiting(error), RUNTIME_UNAVAILABLE)
+            return self._result_factory.build_failure(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
         except CodeModeError as error:
             self.runs.end(run, FAILED)
             return await self._settler.store_result(run, self._result_factory.build_error_result(run, error, [], None))
@@ -206,7 +210,7 @@ class ProgramRunner:
             self.runs.end(run, FAILED)
             return await self._settler.store_result(run, self._result_factory.build_host_failure(error))
 
-    def _release_cancelled(self, run: ProgramRun, execution: SuspendedRun) -> None:
+    def _release_after_cancellation(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if execution.is_suspended:
             self.runs.suspend_again(run)
             return
@@ -215,9 +219,9 @@ class ProgramRunner:
             self.runs.forget(run)
             return
         self.runs.end(run, FAILED)
-        self.runs.keep_undelivered(run.run_id, self._result_factory.build_failure(RESULT_LOST, INTERNAL_ERROR))
+        self.runs.keep_undelivered_result(run.run_id, self._result_factory.build_failure(RESULT_LOST, INTERNAL_ERROR))
 
-    async def _is_remote(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
+    async def _release_if_remote(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
         """Return True if a run must be taken from the store.
 
         That is a run of another process, one whose event loop has ended, and one that lost its lease while suspended.
@@ -230,11 +234,11 @@ class ProgramRunner:
         if not run.execution.is_lost and (run.state != WAITING or run.execution.is_suspended):
             return False
         run.call_on_loop(run.cancel_lease_renewal)
-        await stored.give_back(run)
+        await stored.release_lease(run)
         self.runs.forget(run)
         return True
 
-    def _take(self, run_id: str, scope: str) -> ProgramRun:
+    def _take_run(self, run_id: str, scope: str) -> ProgramRun:
         """Return a run, reserved for this caller. Raises `InvalidInputError`."""
         run = self.runs.find(run_id)
         if run is None or run.scope != scope:
@@ -244,7 +248,7 @@ class ProgramRunner:
         if self.runs.try_take(run):
             return run
         if run.state == EXPIRED:
-            raise InvalidInputError(f"wait: {run.end_message or self._expired_text(None)}", SNAPSHOT_EXPIRED)
+            raise InvalidInputError(f"wait: {run.end_message or self._build_expired_text(None)}", SNAPSHOT_EXPIRED)
         if run.state == RUN_ABORTED:
             raise InvalidInputError(f"wait: {run.end_message or describe_aborted(None, None)}", ABORTED)
         if run.is_active:
@@ -256,19 +260,21 @@ class ProgramRunner:
     async def _on_expired(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
         if execution is None:
             if self._stored is not None:
-                await self._stored.sweep()
+                await self._stored.mark_expired_records()
             return
-        message = self._expired_text(await self._stop_execution(run, execution, "the run expired"))
+        message = self._build_expired_text(await self._stop_execution(run, execution, "the run expired"))
         self.runs.set_end_message(run, message)
         await self._settler.store_result(run, self._result_factory.build_failure(message, SNAPSHOT_EXPIRED))
 
-    def _expired_text(self, error: CodeModeError | None) -> str:
+    def _build_expired_text(self, error: CodeModeError | None) -> str:
         ttl = self._options.snapshot_ttl_seconds
-        return describe_ended(f"this run has expired: it waited for more than {ttl} s", error)
+        return describe_ended_program(f"this run has expired: it waited for more than {ttl} s", error)
 
     async def abort(self, scope: str, run_id: str | None, reason: str, *, only_in_flight: bool = False) -> int:
         """Abort the runs of a scope, or one of them; return how many."""
-        runs = [run for run in self.runs.list_scope(scope, run_id) if run.is_active or run.is_waiting_for_person]
+        runs = [
+            run for run in self.runs.list_runs_in_scope(scope, run_id) if run.is_active or run.is_waiting_for_person
+        ]
         return await self._abort([run for run in runs if run.has_calls_in_flight or not only_in_flight], reason)
 
     async def aclose(self) -> None:
@@ -277,7 +283,7 @@ class ProgramRunner:
             await self._abort(self.runs.list_active(), "the pair was closed", releases_records=True)
         finally:
             self.runs.forget_parked()
-            await self.runs.wait_until_stopped()
+            await self.runs.wait_for_background_work()
 
     async def _abort(self, runs: Sequence[ProgramRun], reason: str, *, releases_records: bool = False) -> int:
         text = string_or_empty(reason) or "the run was aborted"
@@ -292,7 +298,7 @@ class ProgramRunner:
 
     async def _abort_one(self, run: ProgramRun, reason: str, releases_records: bool) -> None:
         if run.is_parked:
-            self.runs.unpark(run.run_id, RUN_ABORTED)
+            self.runs.end_parked_by_id(run.run_id, RUN_ABORTED)
             if self._stored is not None:
                 await self._stored.withdraw(run.run_id, reason)
             return

@@ -20,18 +20,18 @@ from ...execution.outcome_texts import (
     SHELL_COMMAND_TEXT,
     STORE_UNAVAILABLE,
     describe_aborted,
-    describe_no_result,
-    describe_still_waiting,
+    describe_missing_result,
+    describe_waiting_run,
     failure_text,
     find_exec_code,
     find_missing_tool_hint,
 )
-from ...execution.program_state import describe_large_result, save_call_results
+from ...execution.program_state import save_and_describe_large_result, save_large_call_results
 from ...source.program_input import looks_like_shell
 from ...stores.errors import StoreUnavailableError
-from ...trace.failures import log_failure, read_message
+from ...trace.failures import get_exception_text, log_failure
 from ...trace.public_message import to_public_first_line
-from .catalog import PairContext, ServerUnavailableError
+from .catalog import ExecWaitContext, ServerUnavailableError
 from .program_run import ProgramRun, build_telemetry
 from .results import build_completed_result, build_failed_result, format_output
 
@@ -46,7 +46,7 @@ _log = logging.getLogger("codemode.tools")
 class ResultFactory:
     """Builds the results of runs and counts the limits and calls in them."""
 
-    def __init__(self, context: PairContext) -> None:
+    def __init__(self, context: ExecWaitContext) -> None:
         self._catalog = context.catalog
         self._context = context
         self._options = context.options
@@ -64,13 +64,13 @@ class ResultFactory:
         location = run.state_location
         if outcome.error is not None:
             if location is not None:
-                await save_call_results(outcome, location)
+                await save_large_call_results(outcome, location)
             return self.build_error_result(run, outcome.error, output, telemetry)
-        if outcome.value is None and not output and (text := describe_no_result(outcome, run.code)):
+        if outcome.value is None and not output and (text := describe_missing_result(outcome, run.code)):
             output = [{"type": "text", "text": text}]
         value, max_characters = outcome.value, self._max_model_characters
         if max_characters is not None and self.is_large(outcome):
-            value = await describe_large_result(outcome, max_characters, location)
+            value = await save_and_describe_large_result(outcome, max_characters, location)
         return build_completed_result(value, output, telemetry)
 
     def is_large(self, outcome: RunOutcome) -> bool:
@@ -96,15 +96,15 @@ class ResultFactory:
         if looks_like_shell(run.code) and _is_not_a_program(error):
             return self.build_failure(SHELL_COMMAND_TEXT, INVALID_INPUT, output, telemetry)
         code = find_exec_code(error)
-        return self.build_failure(self._error_text(run, error, code), code, output, telemetry)
+        return self.build_failure(self._build_error_text(run, error, code), code, output, telemetry)
 
-    def _error_text(self, run: ProgramRun, error: CodeModeError, code: str) -> str:
+    def _build_error_text(self, run: ProgramRun, error: CodeModeError, code: str) -> str:
         text, cause = failure_text(error, run.code, find_missing_tool_hint(error, run.code)), error.__cause__
         if code == MEMORY_LIMIT:
             text = f"{text}\nmemoryLimitBytes is {self._options.memory_limit_bytes}"
         if self._options.host_error_detail != "message" or error.code not in HIDDEN_CODES or cause is None:
             return text
-        return f"{to_public_first_line(read_message(cause), 'the call failed')}\n{text}"
+        return f"{to_public_first_line(get_exception_text(cause), 'the call failed')}\n{text}"
 
     def build_failure(
         self,
@@ -145,7 +145,7 @@ class ResultFactory:
             log_failure(_log, "the store cannot be used", (), error)
             return self.build_failure(STORE_UNAVAILABLE, RUNTIME_UNAVAILABLE)
         if isinstance(error, ServerUnavailableError):
-            return self.build_failure(describe_still_waiting(error), RUNTIME_UNAVAILABLE)
+            return self.build_failure(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
         if isinstance(error, CodeModeError):
             return self.build_failure(failure_text(error, None), find_exec_code(error))
         log_failure(_log, "a run of exec failed", (), error)
@@ -157,7 +157,7 @@ class ResultFactory:
         self, run: ProgramRun | None = None, outcome: RunOutcome | None = None, notes: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the telemetry of a run; without one, only that of the tools."""
-        by_source = self._catalog.by_source
+        by_source = self._catalog.tool_counts_by_source
         self._counts.record_catalog(by_source)
         called_tools, suspension_count, counts = [], 0, {}
         if run is not None and outcome is not None:

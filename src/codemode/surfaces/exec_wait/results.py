@@ -17,13 +17,13 @@ from ...data.json_shape import UNLIMITED, run_bounded
 from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_object
 from ...execution.call_context import CallContext
-from ...execution.large_results import count_characters, describe_too_large
+from ...execution.large_results import count_json_characters, describe_too_large_result
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import monotonic_seconds
 from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
 from ...source.program_input import fill_program_field
-from .options import LANGUAGES, ExecWaitOptions, default_language
+from .options import LANGUAGES, ExecWaitOptions, choose_default_language
 from .program_run import RUN_PREFIX
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def parse_exec_input(
     """
     if not (is_mapping(tool_input) and "command" in tool_input):
         tool_input = fill_program_field(tool_input, "code")
-    checked_fields = _check_fields(tool_input, ("code", "command", "language"), "exec takes {code, language?}")
+    checked_fields = _require_known_fields(tool_input, ("code", "command", "language"), "exec takes {code, language?}")
     code, command = checked_fields.get("code"), checked_fields.get("command")
     for name, value in (("code", code), ("command", command)):
         if value is not None and not isinstance(value, str):
@@ -82,7 +82,7 @@ def parse_exec_input(
         raise InvalidInputError("exec: code must not be empty")
     language = checked_fields.get("language")
     if language is None:
-        language = default_language(options.languages)
+        language = choose_default_language(options.languages)
     elif not isinstance(language, str):
         raise InvalidInputError("exec: language must be a string", UNSUPPORTED_LANGUAGE)
     elif language not in LANGUAGES:
@@ -94,7 +94,7 @@ def parse_exec_input(
 
 def parse_wait_input(value: Any) -> str:
     """Return the id of the run to continue. Raises `InvalidInputError`."""
-    checked_fields = _check_fields(value, ("runId", "run_id"), "wait takes {runId}")
+    checked_fields = _require_known_fields(value, ("runId", "run_id"), "wait takes {runId}")
     run_id, other = checked_fields.get("runId"), checked_fields.get("run_id")
     if not all(run_id_value is None or isinstance(run_id_value, str) for run_id_value in (run_id, other)) or not (
         run_id or other
@@ -116,7 +116,7 @@ def run_not_found_error(run_id: str) -> InvalidInputError:
     return InvalidInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-def _check_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
+def _require_known_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(value):
         raise InvalidInputError(f"{usage}, an object")
     unknown: list[Any] = [
@@ -140,14 +140,14 @@ def format_output(items: Sequence[OutputItem], max_characters: int | None = None
     output: list[dict[str, Any]] = []
     remaining = UNLIMITED if max_characters is None else max_characters
     for index, item in enumerate(items_written):
-        size = 0 if max_characters is None else count_characters(item.value, remaining)
+        size = 0 if max_characters is None else count_json_characters(item.value, remaining)
         if size <= remaining:
             output.append({"type": item.kind, "text" if item.kind == "text" else "value": item.value})
             remaining -= size
             continue
         left_out = len(items_written) - index
         if remaining >= MIN_MODEL_CHARACTERS:
-            output.append({"type": "text", "text": describe_too_large(item.value, remaining)})
+            output.append({"type": "text", "text": describe_too_large_result(item.value, remaining)})
             left_out -= 1
         if left_out:
             output.append({"type": "text", "text": f"{left_out} more items were left out: write less."})

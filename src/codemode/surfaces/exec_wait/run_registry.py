@@ -63,7 +63,7 @@ class RunRegistry:
     def reserve(self, scope: str, code: str) -> ProgramRun:
         """Return a new active run. Raises `NoCapacityError`."""
         with self._lock:
-            share = self._options.waiting_runs_of(scope)
+            share = self._options.get_max_waiting_runs(scope)
             if self._active_count >= self._options.max_waiting_runs or self._active_by_scope[scope] >= share:
                 self._end_all_orphaned()
             if self._active_count >= self._options.max_waiting_runs:
@@ -111,14 +111,14 @@ class RunRegistry:
                 del self._runs[oldest.run_id]
         if oldest is not None:
             oldest.call_on_loop(oldest.cancel_timers)
-        parked.call_on_loop(lambda: self._set_expiry(parked))
+        parked.call_on_loop(lambda: self._start_expiry_timer(parked))
 
     def park_interrupt(self, run: ProgramRun, run_id: str, interrupt: Interrupt) -> None:
         """Park a run that waits for the requests of an interrupt."""
         asked_tools = tuple(request.tool_name for request in interrupt.requests)
         self.park(run, run_id, asked_tools, interrupt.continuation["auth"]["expiresAtMs"])
 
-    def unpark(self, run_id: str, state: str) -> None:
+    def end_parked_by_id(self, run_id: str, state: str) -> None:
         """Record the end of a parked run."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -133,14 +133,14 @@ class RunRegistry:
             self._forget_expired()
             return self._runs.get(run_id)
 
-    def keep_undelivered(self, run_id: str, result: Any) -> None:
+    def keep_undelivered_result(self, run_id: str, result: Any) -> None:
         """Keep the result of a cancelled caller for the next wait."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
                 run.undelivered_result = result
 
-    def take_undelivered(self, scope: str, run_id: str) -> Any:
+    def take_undelivered_result(self, scope: str, run_id: str) -> Any:
         """Return the undelivered result of a run once, or None."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -149,7 +149,7 @@ class RunRegistry:
             result, run.undelivered_result = run.undelivered_result, None
             return result
 
-    def list_scope(self, scope: str, run_id: str | None = None) -> list[ProgramRun]:
+    def list_runs_in_scope(self, scope: str, run_id: str | None = None) -> list[ProgramRun]:
         """Return the runs of a scope, or the one with this id."""
         with self._lock:
             self._forget_expired()
@@ -172,7 +172,7 @@ class RunRegistry:
 
     def list_infos(self, scope: str) -> tuple[RunInfo, ...]:
         """Return the public information about the runs of a scope."""
-        return tuple(run.to_info() for run in self.list_scope(scope))
+        return tuple(run.to_info() for run in self.list_runs_in_scope(scope))
 
     def try_take(self, run: ProgramRun) -> bool:
         """Return True if this caller now has the run, which no other caller can take."""
@@ -194,12 +194,12 @@ class RunRegistry:
             run.suspension_count += 1
             run.state = WAITING
             run.expires_at_ms = now_ms() + ttl * 1000
-            keeps_worker = self._may_stay_warm(run)
-        self._counts.add("rests", run=run)
+            keeps_worker = self._reserve_warm_slot(run)
+        self._counts.count_event("rests", run=run)
         run.call_on_loop(lambda: self._set_timers(run, execution, ttl, keeps_worker=keeps_worker))
         return True
 
-    def _may_stay_warm(self, run: ProgramRun) -> bool:
+    def _reserve_warm_slot(self, run: ProgramRun) -> bool:
         self._warm = {other for other in self._warm if other.is_warm and other is not run}
         has_room = len(self._warm) < self._options.max_warm_runs
         if has_room:
@@ -241,13 +241,13 @@ class RunRegistry:
         """End a run whose call was cancelled, and abort its program."""
         execution = run.execution
         self.end(run, ABORTED)
-        self.stop_suspended(run, execution)
+        self.abort_suspended_program(run, execution)
 
-    def stop_suspended(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
+    def abort_suspended_program(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
         """Abort a suspended program that no caller has. Call it on the loop of the run."""
         run.cancel_lease_renewal()
         if execution is not None and execution.is_suspended:
-            self.stop_in_background(_abort_cancelled(execution))
+            self.run_in_background(_abort_after_cancellation(execution))
 
     def _record_end(self, run: ProgramRun, state: str) -> None:
         run.state, run.expires_at_ms = state, None
@@ -276,10 +276,10 @@ class RunRegistry:
 
     def _drop_idle_worker(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if run.state == WAITING and run.execution is execution and execution.is_warm:
-            self._counts.add("evictions", run=run)
+            self._counts.count_event("evictions", run=run)
             execution.drop_worker()
 
-    def _set_expiry(self, parked: ProgramRun) -> None:
+    def _start_expiry_timer(self, parked: ProgramRun) -> None:
         if parked.loop is not None and parked.state == WAITING and parked.expires_at_ms is not None:
             remaining_seconds = max(0, parked.expires_at_ms - now_ms()) / 1000
             parked.timers.append(parked.loop.call_later(remaining_seconds, self._expire_parked, parked))
@@ -289,8 +289,8 @@ class RunRegistry:
             if run.state != WAITING:
                 return
             self._end_parked(run, EXPIRED)
-        self._counts.add("expiries", run=run)
-        self.stop_in_background(self._on_expired(run, None))
+        self._counts.count_event("expiries", run=run)
+        self.run_in_background(self._on_expired(run, None))
 
     def _end_parked(self, run: ProgramRun, state: str) -> None:
         run.state, run.ended_at, run.expires_at_ms = state, monotonic_seconds(), None
@@ -304,17 +304,17 @@ class RunRegistry:
                 return
             self._record_end(run, EXPIRED)
         run.cancel_timers()
-        self._counts.add("expiries", run=run)
-        self.stop_in_background(self._on_expired(run, execution))
+        self._counts.count_event("expiries", run=run)
+        self.run_in_background(self._on_expired(run, execution))
 
-    def stop_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that ends a run; `wait_until_stopped` waits for it."""
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine that ends a run; `wait_for_background_work` waits for it."""
         stopping = asyncio.ensure_future(work)
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
 
-    async def wait_until_stopped(self) -> None:
-        """Wait for the coroutines of `stop_in_background` on this loop."""
+    async def wait_for_background_work(self) -> None:
+        """Wait for the coroutines of `run_in_background` on this loop."""
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(task for task in self._stopping if task.get_loop() is loop), return_exceptions=True)
 
@@ -339,7 +339,7 @@ class RunRegistry:
             del self._runs[run.run_id]
 
 
-async def _abort_cancelled(execution: SuspendedRun) -> None:
+async def _abort_after_cancellation(execution: SuspendedRun) -> None:
     await execution.abort("the call was cancelled")
 
 

@@ -15,20 +15,20 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from ...execution.identity import is_journal_error
-from ...execution.outcome import restore_content
+from ...execution.outcome import replace_handles_in_result
 from ...execution.outcome_texts import (
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_LIMIT,
     SNAPSHOT_RESTORE_FAILED,
-    describe_ended,
-    describe_still_waiting,
+    describe_ended_program,
     describe_store_unavailable,
+    describe_waiting_run,
     may_have_changed_something,
 )
 from ...host.cancellation import wait_despite_cancellation
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
-from .catalog import PairContext
+from .catalog import ExecWaitContext
 from .program_run import ABORTED as RUN_ABORTED
 from .program_run import COMPLETED, FAILED, ProgramRun, log_result
 from .result_factory import ResultFactory
@@ -50,17 +50,17 @@ _NOT_STORED = "the run could not be stored: it waits in this process only"
 ALREADY_RESUMED = "the program was already resumed and waits: call wait with the runId of that result"
 
 
-class RunSettler:
+class RunOutcomeApplier:
     """Turns the outcome of a run into the result of the call."""
 
-    def __init__(self, context: PairContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
+    def __init__(self, context: ExecWaitContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
         self._options = context.options
         self._max_model_characters = context.settings.model_output.max_model_characters
         self._stored = context.stored_runs
         self._runs = runs
         self._result_factory = result_factory
 
-    async def settle(
+    async def apply_outcome(
         self,
         run: ProgramRun,
         outcome: RunOutcome,
@@ -71,16 +71,16 @@ class RunSettler:
 
         If the caller is cancelled meanwhile, ``on_cancelled`` receives the result.
         """
-        settling = self._settle(run, outcome, notes)
+        settling = self._suspend_park_or_end(run, outcome, notes)
         if self._stored is None and outcome.suspension is None and not self._result_factory.needs_state_write(outcome):
             result = await settling  # without a task, which would cost every program time
         else:
-            on_undelivered = on_cancelled or partial(self._runs.keep_undelivered, run.run_id)
+            on_undelivered = on_cancelled or partial(self._runs.keep_undelivered_result, run.run_id)
             result = await wait_despite_cancellation(asyncio.ensure_future(settling), on_undelivered)
         log_result(run, result)
-        return restore_content(result, outcome)
+        return replace_handles_in_result(result, outcome)
 
-    async def _settle(self, run: ProgramRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
+    async def _suspend_park_or_end(self, run: ProgramRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
         if outcome.suspension is not None:
             if outcome.suspension.run is None:
                 self._runs.end(run, FAILED)
@@ -88,16 +88,16 @@ class RunSettler:
                 return await self.store_result(
                     run, self._result_factory.build_failure(ALREADY_RESUMED, SNAPSHOT_RESTORE_FAILED)
                 )
-            return await self._settle_suspended(run, outcome, outcome.suspension, outcome.suspension.run, notes)
+            return await self._suspend_run(run, outcome, outcome.suspension, outcome.suspension.run, notes)
         if outcome.interrupt is not None:
-            return await self._settle_interrupt(run, outcome, outcome.interrupt)
+            return await self._park_or_end_interrupted_run(run, outcome, outcome.interrupt)
         if run.is_lost and outcome.error is not None:
             return self._result_factory.build_failure(
                 _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, format_output(outcome.output, self._max_model_characters)
             )
         is_aborted = run.abort_reason is not None and outcome.error is not None
         if outcome.error is not None and not is_aborted and is_store_failure(outcome.error):
-            return await self._settle_store_failure(run, outcome, outcome.error)
+            return await self._release_after_store_failure(run, outcome, outcome.error)
         state = RUN_ABORTED if is_aborted else COMPLETED if outcome.error is None else FAILED
         self._runs.end(run, state)
         result = await self._result_factory.build_end_result(run, outcome, outcome.output, notes)
@@ -108,10 +108,12 @@ class RunSettler:
         if self._stored is not None:
             run.call_on_loop(run.cancel_lease_renewal)
             if run.lease is not None:
-                await (self._stored.give_back(run) if run.is_released else self._stored.settle(run, result))
+                await (self._stored.release_lease(run) if run.is_released else self._stored.store_result(run, result))
         return result
 
-    async def _settle_store_failure(self, run: ProgramRun, outcome: RunOutcome, error: CodeModeError) -> dict[str, Any]:
+    async def _release_after_store_failure(
+        self, run: ProgramRun, outcome: RunOutcome, error: CodeModeError
+    ) -> dict[str, Any]:
         """Return the result of a run that ended because of the store; it can continue from its journal later."""
         telemetry, output = (
             self._result_factory.build_telemetry(run, outcome),
@@ -124,12 +126,12 @@ class RunSettler:
             )
         run.call_on_loop(run.cancel_lease_renewal)
         self._runs.forget(run)
-        await self._stored.give_back(run)
+        await self._stored.release_lease(run)
         if error.details.get("is_lost"):
             return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
-        return self._result_factory.build_failure(describe_still_waiting(error), RUNTIME_UNAVAILABLE, output, telemetry)
+        return self._result_factory.build_failure(describe_waiting_run(error), RUNTIME_UNAVAILABLE, output, telemetry)
 
-    async def _settle_suspended(
+    async def _suspend_run(
         self, run: ProgramRun, outcome: RunOutcome, rest: Suspension, execution: SuspendedRun, notes: Sequence[str]
     ) -> Any:
         run.execution = execution
@@ -141,7 +143,7 @@ class RunSettler:
         if (total_bytes := size + rest.output_bytes) > max_bytes and run.abort_reason is None:
             aborted = await execution.abort("it exceeds maxSnapshotBytes")
             self._runs.end(run, FAILED)
-            message = describe_ended(
+            message = describe_ended_program(
                 f"the program takes {total_bytes} bytes suspended; maxSnapshotBytes is {max_bytes}. Keep, call or write"
                 " less",
                 aborted.error,
@@ -150,7 +152,7 @@ class RunSettler:
                 run, self._result_factory.build_failure(message, SNAPSHOT_LIMIT, output, telemetry)
             )
         if run.abort_reason is None and self._stored is not None:
-            if not await self._store_suspended(self._stored, run, rest, outcome):
+            if not await self._store_suspended_run(self._stored, run, rest, outcome):
                 await execution.abort(_CONTINUED_ELSEWHERE)
                 self._runs.forget(run)
                 run.call_on_loop(run.cancel_lease_renewal)
@@ -167,16 +169,16 @@ class RunSettler:
                 run, self._result_factory.build_abort_result(run, output, telemetry, aborted.error)
             )
         for_person = self._options.approvals == "park"
-        pending = format_pending_calls(rest.pending, for_person=for_person)
+        pending = format_pending_calls(rest.pending_calls, for_person=for_person)
         return build_waiting_result(run.run_id, rest.reason, pending, output, telemetry)
 
-    async def _store_suspended(
+    async def _store_suspended_run(
         self, stored: StoredRuns, run: ProgramRun, rest: Suspension, outcome: RunOutcome
     ) -> bool:
         """Store a suspended run if possible. Returns False if another process has it."""
         is_new = run.lease is None
         try:
-            if run.execution is not None and not await stored.suspend(
+            if run.execution is not None and not await stored.store_suspended_run(
                 run, run.execution, rest.reason, count_yields(outcome)
             ):
                 return False
@@ -190,7 +192,7 @@ class RunSettler:
             run.call_on_loop(lambda: _start_lease_renewal(stored, run))
         return True
 
-    async def _settle_interrupt(self, run: ProgramRun, outcome: RunOutcome, interrupt: Interrupt) -> Any:
+    async def _park_or_end_interrupted_run(self, run: ProgramRun, outcome: RunOutcome, interrupt: Interrupt) -> Any:
         """Return the interrupt to the host, or park the run in the store and return a waiting result."""
         is_parked = self._options.approvals == "park"
         if self._stored is None or not (is_parked or run.lease is not None):
@@ -209,7 +211,7 @@ class RunSettler:
             )
         run.call_on_loop(run.cancel_lease_renewal)
         try:
-            run_id = await self._stored.park(run, interrupt)
+            run_id = await self._stored.store_parked_run(run, interrupt)
         except Exception as error:  # noqa: BLE001 - a store may be host code
             log_failure(_log, "the pending approvals of a program could not be stored", (), error)
             self._runs.forget(run)
@@ -219,7 +221,7 @@ class RunSettler:
             reason = _STORE_FULL_TEXT if is_full else _STORE_UNAVAILABLE
             store_error = CodeModeError(reason)
             store_error.calls = outcome.calls
-            message = describe_ended(
+            message = describe_ended_program(
                 reason if may_have_changed_something(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error
             )
             return self._result_factory.build_failure(message, RUNTIME_UNAVAILABLE, output, telemetry)
@@ -259,4 +261,4 @@ def is_store_failure(error: BaseException) -> bool:
 def _start_lease_renewal(stored: StoredRuns, run: ProgramRun) -> None:
     run.cancel_lease_renewal()
     if run.lease is not None:
-        run.lease_renewal = asyncio.ensure_future(stored.renew_lease(run))
+        run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed(run))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
-from ...signatures.declarations import first_sentence, summarize_tool
+from ...signatures.declarations import extract_first_sentence, summarize_tool
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, compile_all, prepare_tool
+from ...tools.prepared import PreparedTool, compile_tools, prepare_tool
 from ...tools.tool import ImpossibleNameError, Tool, require_name
 from .options import EXEC_KIND, TOOL_KIND, WAIT_KIND, InvalidConfigError
 
@@ -102,7 +102,7 @@ class CatalogEntry:
     @property
     def safe_name(self) -> str | None:
         """The name as a JavaScript identifier; None for a name that would replace a built-in member."""
-        name = safe_name(self.tool.name)
+        name = to_identifier(self.tool.name)
         return None if name in TOOLS_METHODS or name in INHERITED_NAMES else name
 
     @property
@@ -112,11 +112,11 @@ class CatalogEntry:
         summary = {"id": self.id, "name": self.name}
         if label and label != self.name:
             summary["label"] = label
-        summary |= {"description": first_sentence(summarize_tool(self.tool)), "source": self.source}
+        summary |= {"description": extract_first_sentence(summarize_tool(self.tool)), "source": self.source}
         return summary if self.owner == CORE else {**summary, "sourceName": self.owner}
 
 
-def safe_name(name: str) -> str:
+def to_identifier(name: str) -> str:
     """Return a name as a JavaScript identifier; other characters become ``_``."""
     text = "".join(character if _is_identifier_character(character) else "_" for character in name)
     return f"_{text}" if text[:1].isdigit() else text
@@ -144,8 +144,8 @@ def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
         if source.source == MCP:
             continue
         owner = source.owner or CORE
-        for tool in collect_plain_tools(source.tools, check_source_name).values():
-            if tool.name in EXCLUDED_TOOLS or is_pair_tool(tool):
+        for tool in collect_plain_tools(source.tools, require_source_tool_name).values():
+            if tool.name in EXCLUDED_TOOLS or is_exec_or_wait_tool(tool):
                 continue
             tool_id = f"{source.source}:{owner}:{tool.name}"
             original = tool if source.adapt is None else source.adapt(tool, tool_id)
@@ -153,11 +153,11 @@ def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
             if entry.id in found:
                 raise InvalidConfigError(f"sources: two tools have the id {entry.id!r}")
             found[entry.id] = entry
-    compile_all((key, entry.tool) for key, entry in found.items())
+    compile_tools((key, entry.tool) for key, entry in found.items())
     return tuple(found[key] for key in sorted(found))
 
 
-def is_pair_tool(tool: Tool) -> bool:
+def is_exec_or_wait_tool(tool: Tool) -> bool:
     """Return True for exec and wait tools: programs cannot run programs."""
     return mapping_or_empty(tool.metadata).get(TOOL_KIND) in (EXEC_KIND, WAIT_KIND)
 
@@ -187,7 +187,7 @@ def _bare_session_error(session: Any) -> InvalidConfigError:
     return InvalidConfigError(f"sources: pass an MCP session ({class_name}) as ToolSource(session, source='mcp')")
 
 
-def check_source_name(name: Any) -> str:
+def require_source_tool_name(name: Any) -> str:
     """Return a valid tool name. Raises `ImpossibleNameError`."""
     name = require_name(name)
     if len(name) > _MAX_NAME_CHARACTERS or not name.isprintable():

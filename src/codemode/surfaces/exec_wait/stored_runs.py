@@ -22,7 +22,7 @@ from ...stores.errors import (
 )
 from ...stores.leases import create_owner_name
 from ...stores.records import LEASE_MS
-from ...stores.resume_outcome import finish_writing
+from ...stores.resume_outcome import write_despite_cancellation
 from .options import PROFILE_NAME
 from .program_run import RUN_PREFIX, ProgramRun
 from .results import RUN_ID, InvalidInputError, build_failed_result, run_not_found_error
@@ -59,18 +59,18 @@ class StoredRuns:
         self._owner = create_owner_name()
         self.on_lost: Callable[[ProgramRun], None] = _ignore_lost_run
 
-    async def suspend(self, run: ProgramRun, execution: SuspendedRun, reason: str, yields: int) -> bool:
+    async def store_suspended_run(self, run: ProgramRun, execution: SuspendedRun, reason: str, yields: int) -> bool:
         """Store a suspended run and hold its lease. Returns False if another process has it.
 
         Raises `StoreUnavailableError`; then the run waits only in this process.
         """
         continuation, payload = (
-            await execution.save(),
-            {**self._payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
+            await execution.save_as_interrupt(),
+            {**self._build_payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
         )
         if run.lease is None:
             run.lease = await self._store.rest(
-                continuation, owner=self._owner, payload=payload, lease_ms=LEASE_MS, **self._new_record(run)
+                continuation, owner=self._owner, payload=payload, lease_ms=LEASE_MS, **self._build_record_fields(run)
             )
             return True
         lease = await self._store.rest(continuation, lease=run.lease, payload=payload)
@@ -80,7 +80,7 @@ class StoredRuns:
         run.lease = lease
         return True
 
-    async def park(self, run: ProgramRun, interrupt: Interrupt) -> str | None:
+    async def store_parked_run(self, run: ProgramRun, interrupt: Interrupt) -> str | None:
         """Store the requests of a paused program; return the run id. Raises `StoreUnavailableError`.
 
         Returns None if another process has the run.
@@ -89,15 +89,17 @@ class StoredRuns:
             lease, run.lease = run.lease, None
             is_settled = await self._store.settle(lease, interrupt, tool=self._tool)
             return to_run_id(lease.record.id) if is_settled else None
-        return to_run_id(await self._store.put(interrupt, payload=self._payload(run.scope), **self._new_record(run)))
+        return to_run_id(
+            await self._store.put(interrupt, payload=self._build_payload(run.scope), **self._build_record_fields(run))
+        )
 
-    async def settle(self, run: ProgramRun, result: Any) -> None:
+    async def store_result(self, run: ProgramRun, result: Any) -> None:
         """Store the result of a run for processes that wait for it."""
         lease, run.lease = run.lease, None
         if lease is not None:
-            await finish_writing(self._store.settle(lease, result, tool=self._tool))
+            await write_despite_cancellation(self._store.settle(lease, result, tool=self._tool))
 
-    async def give_back(
+    async def release_lease(
         self, run: ProgramRun, reason: str | None = None, refusals: Mapping[str, str] | None = None
     ) -> None:
         """Release a run for other processes. ``reason``: why it cannot be resumed in this process.
@@ -106,27 +108,27 @@ class StoredRuns:
         """
         lease, run.lease = run.lease, None
         if lease is not None:
-            await finish_writing(self._store.release(lease, refusals=refusals, not_resumable=reason))
+            await write_despite_cancellation(self._store.release(lease, refusals=refusals, not_resumable=reason))
 
     async def withdraw(self, run_id: str, reason: str) -> None:
         """Withdraw a run that waits for a decision, unless it has ended or another process has it."""
         try:
             await self._store.withdraw(
-                _record_id(run_id), actor="", reason=reason[:_MAX_REASON_CHARACTERS], tenant=self._tenant
+                _to_record_id(run_id), actor="", reason=reason[:_MAX_REASON_CHARACTERS], tenant=self._tenant
             )
         except StoreError:
             return
         except StoreUnavailableError:
             _log.warning("a run that waits for a person could not be withdrawn", exc_info=True)
 
-    async def sweep(self) -> None:
+    async def mark_expired_records(self) -> None:
         """Mark expired records in the store, for processes that watch its changes."""
         try:
             await self._store.sweep()
         except StoreUnavailableError:
             _log.warning("expired records could not be marked", exc_info=True)
 
-    async def renew_lease(self, run: ProgramRun) -> None:
+    async def keep_lease_renewed(self, run: ProgramRun) -> None:
         """Renew the lease of a run until it is released, or abort the run if another process has it."""
         while True:
             await asyncio.sleep(LEASE_MS / 3000)
@@ -148,7 +150,7 @@ class StoredRuns:
 
     # --- for waits in other processes ---
 
-    async def claim_run(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
+    async def wait_and_claim_run(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
         """Return a lease to continue a run, its result, or its record if it still waits.
 
         Raises `InvalidInputError` for a run of another scope or one that no longer exists.
@@ -181,7 +183,7 @@ class StoredRuns:
         if RUN_ID.fullmatch(run_id) is None:
             raise run_not_found_error(run_id)
         try:
-            record = await self._store.record(_record_id(run_id), tenant=self._tenant)
+            record = await self._store.record(_to_record_id(run_id), tenant=self._tenant)
         except UnknownRequestError:
             raise run_not_found_error(run_id) from None
         if record.app != self._app or get_scope(record) != scope:
@@ -193,10 +195,14 @@ class StoredRuns:
         expires_at_ms = mapping_or_empty(lease.record.payload).get(_EXPIRES_KEY)
         if lease.record.state != "resting" or type(expires_at_ms) is not int or expires_at_ms > now_ms():
             return lease
-        await finish_writing(self._store.settle(lease, build_failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {})))
+        await write_despite_cancellation(
+            self._store.settle(lease, build_failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {}))
+        )
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)
 
-    async def claim_answered(self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str) -> Lease | None:
+    async def record_answers_and_claim(
+        self, interrupt: Interrupt, answers: Mapping[str, Any], scope: str
+    ) -> Lease | None:
         """Record the host's answers and claim the record of the pause to resume it.
 
         Returns None if this scope has no such record or another process has it; invalid answers are reported when
@@ -204,7 +210,7 @@ class StoredRuns:
         `RecordExpiredError` if nothing is pending any more.
         """
         found = await self._store.get(interrupt.interrupt_id, tenant=self._tenant) if answers else None
-        if found is not None and _nonce(found) != _nonce(interrupt):
+        if found is not None and _get_nonce(found) != _get_nonce(interrupt):
             return None
         try:
             if found is None:  # nothing is written for a settled or unknown request
@@ -236,11 +242,11 @@ class StoredRuns:
         interrupt_ids = record.versions[-1].interrupt_ids if record.versions else ()
         return None if not interrupt_ids else await self._store.get(interrupt_ids[0], tenant=record.tenant)
 
-    def _new_record(self, run: ProgramRun) -> dict[str, Any]:
+    def _build_record_fields(self, run: ProgramRun) -> dict[str, Any]:
         source = None if self._is_sealed else run.code
         return {"tenant": self._tenant, "app": self._app, "tool": self._tool, "source": source}
 
-    def _payload(self, scope: str) -> dict[str, Any]:
+    def _build_payload(self, scope: str) -> dict[str, Any]:
         return {_SURFACE_KEY: PROFILE_NAME, _SCOPE_KEY: scope, _EXPIRES_KEY: now_ms() + self._ttl_ms}
 
 
@@ -248,11 +254,11 @@ def _ignore_lost_run(_run: ProgramRun) -> None:
     """Do nothing; the default of ``on_lost``."""
 
 
-def _nonce(interrupt: Interrupt) -> Any:
+def _get_nonce(interrupt: Interrupt) -> Any:
     return mapping_or_empty(interrupt.continuation.get("auth")).get("nonce")
 
 
-def _record_id(run_id: str) -> str:
+def _to_record_id(run_id: str) -> str:
     return run_id.removeprefix(RUN_PREFIX)
 
 

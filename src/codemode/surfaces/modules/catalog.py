@@ -21,8 +21,8 @@ from ...execution.outcome_texts import (
 )
 from ...host.forks import forkable_lock
 from ...protocol.ending_errors import syntax_error
-from ...schemas.compiled import json_type_name
-from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, get_located_items
+from ...schemas.compiled import get_json_type_name
+from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, list_located_facts
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clip_text
 from .discovery import USAGE, build_search_index, call_discovery, server_not_found_error
@@ -39,7 +39,7 @@ from .module_tools import (
 from .options import GLOBALS
 
 if TYPE_CHECKING:
-    from ...data.program_facts import Facts
+    from ...data.program_facts import ProgramFacts
     from ...tools.search.index import ToolIndex
 
 
@@ -68,7 +68,7 @@ class ImportFact:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFact:
+class NamespaceCallFact:
     """One call of a member of a namespace that the program does not use otherwise."""
 
     specifier: str
@@ -86,7 +86,7 @@ class ModuleFacts:
     prefix: int
     take: str | None
     imports: tuple[ImportFact, ...]
-    calls: tuple[CallFact, ...]
+    calls: tuple[NamespaceCallFact, ...]
     paths: tuple[str, ...]
     wants_all: bool
     last: tuple[int, ...] = ()
@@ -141,13 +141,13 @@ def _read_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
     return tuple(imports)
 
 
-def _read_calls(items: Sequence[Any]) -> tuple[CallFact, ...]:
-    calls: list[CallFact] = []
+def _read_calls(items: Sequence[Any]) -> tuple[NamespaceCallFact, ...]:
+    calls: list[NamespaceCallFact] = []
     for item in islice(items, _MAX_FACTS):
         raw = mapping_or_empty(item)
         specifier, name = _read_text(raw.get("from")), _read_text(raw.get("name"))
         if specifier is not None and name is not None:
-            calls.append(CallFact(specifier, name, _read_position(raw.get("line"), raw.get("column"))))
+            calls.append(NamespaceCallFact(specifier, name, _read_position(raw.get("line"), raw.get("column"))))
     return tuple(calls)
 
 
@@ -204,15 +204,17 @@ class ModuleRegistry:
             exports = self._get_exports(call.specifier)
             if exports is None or call.name in exports:
                 continue
-            hint = suggestions.hint(call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up.")
+            hint = suggestions.build_hint(
+                call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up."
+            )
             message = f"{_quote(call.specifier)} has no tool {_quote(call.name)}"
-            message += self._explain_left_out(call.specifier, call.name)
+            message += self._explain_missing_tool(call.specifier, call.name)
             yield _build_problem("TOOL_NOT_FOUND", message, hint, call.position, error_class=TOOL_NOT_FOUND)
 
     def _find_import_problems(self, fact: ImportFact, suggestions: _SuggestionBudget) -> Iterator[dict[str, Any]]:
         exports = self._get_exports(fact.specifier)
         if exports is None:
-            yield self._missing_module_problem(fact, suggestions)
+            yield self._build_missing_module_problem(fact, suggestions)
             return
         for name in dict.fromkeys(fact.names):
             if name == "*" or name in exports:
@@ -226,19 +228,19 @@ class ModuleRegistry:
                     if builtin_exports
                     else "Import @codemode/discovery and look the tool up."
                 )
-                hint = suggestions.hint(name, exports, "Import {}.", else_hint)
+                hint = suggestions.build_hint(name, exports, "Import {}.", else_hint)
             message = f"{_quote(fact.specifier)} has no export {_quote(name)}"
-            message += self._explain_left_out(fact.specifier, name)
+            message += self._explain_missing_tool(fact.specifier, name)
             yield _build_problem(IMPORT_FAILURE, message, hint, fact.position_of(name))
 
-    def _missing_module_problem(self, fact: ImportFact, suggestions: _SuggestionBudget) -> dict[str, Any]:
+    def _build_missing_module_problem(self, fact: ImportFact, suggestions: _SuggestionBudget) -> dict[str, Any]:
         specifier, path = fact.specifier, to_server_path(fact.specifier)
         if path is not None and path in self._unavailable:
             message = f"the server {_quote(path)} cannot be imported: {self._unavailable[path]}"
             hint = WITHOUT_SERVER_HINT
         elif path is not None:
             message = f"there is no server {_quote(path)}"
-            hint = self._suggest_path(path) or suggestions.hint(
+            hint = self._suggest_path(path) or suggestions.build_hint(
                 path.lower(),
                 self._servers,
                 f"Import {to_specifier('{}')}.",
@@ -247,7 +249,7 @@ class ModuleRegistry:
         else:
             message = f"there is no module {_quote(specifier)}"
             known = [*_EXPORTS, *map(to_specifier, self._servers)]
-            hint = suggestions.hint(
+            hint = suggestions.build_hint(
                 to_specifier(specifier) if specifier in self._servers else specifier,
                 known,
                 "Import {}.",
@@ -255,9 +257,9 @@ class ModuleRegistry:
             )
         return _build_problem(IMPORT_FAILURE, message, hint, fact.position)
 
-    def _explain_left_out(self, specifier: str, name: str) -> str:
+    def _explain_missing_tool(self, specifier: str, name: str) -> str:
         server = self._servers.get(to_server_path(specifier) or "")
-        return "" if server is None else server.explain_left_out(name)
+        return "" if server is None else server.explain_missing_tool(name)
 
     def _suggest_path(self, written: str) -> str | None:
         """Return the hint for a server id used in place of its path, or None."""
@@ -286,7 +288,7 @@ class _SuggestionBudget:
     def __init__(self) -> None:
         self._remaining = _MAX_SUGGESTIONS
 
-    def hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
+    def build_hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
         """Return ``near_hint`` with similar names, or ``else_hint`` without any."""
         self._remaining -= 1
         similar = find_nearest_names(name[:_MAX_QUOTED_CHARACTERS], sorted(known)) if self._remaining >= 0 else []
@@ -303,7 +305,7 @@ def _quote(text: str) -> str:
     return f'"{text[:_MAX_QUOTED_CHARACTERS]}"'
 
 
-def check_absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
+def find_absent_names_error(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
     """Return the error for tools that are not imported and globals of other hosts. Facts are untrusted."""
     problems = list(islice(_find_absent_names(facts, servers), MAX_UNDEFINED_NAMES))
     return syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
@@ -311,7 +313,7 @@ def check_absent_names(facts: Any, servers: Iterable[ListedServer]) -> CodeModeS
 
 def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
     paths: dict[str, str] | None = None
-    for use in get_located_items(facts, "free"):
+    for use in list_located_facts(facts, "free"):
         name = use.get("name")
         if not isinstance(name, str) or name in GLOBALS:
             continue
@@ -369,7 +371,7 @@ class ModuleCatalog:
         return tuple(self._tools)
 
     @property
-    def language_names(self) -> tuple[str, ...]:
+    def implicitly_read_names(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 
@@ -382,7 +384,7 @@ class ModuleCatalog:
         """Return the tool of this name with its export name."""
         return self._tools.get(name)
 
-    def server(self, path: str) -> ListedServer | None:
+    def get_server(self, path: str) -> ListedServer | None:
         """Return the server of this path."""
         return self._by_path.get(path)
 
@@ -399,7 +401,7 @@ class ModuleCatalog:
         error.reason = "unknown_tool"
         return error
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """Return the answer to a dynamic import of a server or to a discovery call."""
         if name == IMPORT_SERVER:
             return self._import_server(argument[0] if is_array(argument) and len(argument) == 1 else argument)
@@ -415,7 +417,7 @@ class ModuleCatalog:
         """Return the catalog itself: a program can import any server."""
         return self
 
-    def invocation_data_for(self, facts: Facts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
+    def build_invocation_data(self, facts: ProgramFacts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
         """Return the modules that a program imports, for the guest. ``module``: the parsed ``facts``."""
         module = module or read_module_facts(facts)
         paths = [path for path in module.paths if path in self._by_path]
@@ -438,21 +440,23 @@ class ModuleCatalog:
                 self._imports_cache[key] = import_data
         return {"module": import_data}
 
-    def find_program_error(self, facts: Facts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
+    def find_program_error(self, facts: ProgramFacts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
-        return self._modules.find_error(module or read_module_facts(facts)) or check_absent_names(facts, self.servers)
+        return self._modules.find_error(module or read_module_facts(facts)) or find_absent_names_error(
+            facts, self.servers
+        )
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> None:
+    def prepare_for_program(self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Return None: the catalog does not change."""
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for servers that never change."""
 
     def _import_server(self, path: Any) -> dict[str, Any]:
         server = self._by_path.get(path) if isinstance(path, str) else None
         if server is not None:
             return self._get_meta(server)
-        quoted = clip_text(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else json_type_name(path)
+        quoted = clip_text(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else get_json_type_name(path)
         is_known = isinstance(path, str) and path in self.unavailable
         error = (
             self._unavailable_error(path, "cannot be imported")

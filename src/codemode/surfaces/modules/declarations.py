@@ -11,11 +11,17 @@ from ...data.json_shape import estimate_json_length
 from ...data.narrowing import is_mapping, is_object
 from ...data.rich_values import is_rich
 from ...schemas.json_schemas import is_empty_schema
-from ...signatures.declarations import create_call_types, create_example_tags, first_sentence, hint_tags, summarize_tool
+from ...signatures.declarations import (
+    create_call_types,
+    create_example_tags,
+    create_hint_tags,
+    extract_first_sentence,
+    summarize_tool,
+)
 from ...signatures.described_tool import RenamedTool, rename_tool
 from ...signatures.literals import to_comment_line, to_literal, to_string_literal
-from ...signatures.shapes import Doc
-from ...signatures.typescript import indent, jsdoc
+from ...signatures.shapes import JsDoc
+from ...signatures.typescript import format_jsdoc, indent_lines
 from .module_tools import RESERVED, ListedServer, ModuleTool, to_specifier
 
 DISCOVERY_DECLARATION = """\
@@ -123,7 +129,7 @@ def get_observed_output(tool: ModuleTool) -> ObservedOutput | None:
     return ObservedOutput(observed["schema"], observed.get("isText") is True)
 
 
-def mark_observed(call: str) -> str:
+def mark_observed_result(call: str) -> str:
     """Return a call type with a comment that marks its result type as observed."""
     # Observed types contain no text of servers, so the last match is not inside a literal.
     before_result, marker, type_text = call.rpartition(_RESULT_TYPE_START)
@@ -188,31 +194,35 @@ def declare_servers_within(servers: Sequence[ListedServer], max_characters: int)
 def _choose_level(server: ListedServer, max_characters: int) -> int:
     """Return the first level of detail that fits in ``max_characters``, or the last."""
     last = len(_LEVELS) - 1
-    if _weighs_more_than(server, _SCHEMA_CHARACTERS_PER_CHARACTER * max_characters):
+    if _are_schemas_larger_than(server, _SCHEMA_CHARACTERS_PER_CHARACTER * max_characters):
         return last
-    first = 0 if _min_characters(server) <= max_characters else 1
+    first = 0 if _estimate_min_characters(server) <= max_characters else 1
     return next((index for index in range(first, last) if len(_get_declaration(server, index)) <= max_characters), last)
 
 
 def declare_if_fits(server: ListedServer, max_characters: int) -> str | None:
     """Return the whole module if it fits, else None. Avoids reading schemas of modules that cannot fit."""
-    if _min_characters(server) > max_characters or _weighs_more_than(server, _MAX_SCHEMA_RATIO * max_characters):
+    if _estimate_min_characters(server) > max_characters or _are_schemas_larger_than(
+        server, _MAX_SCHEMA_RATIO * max_characters
+    ):
         return None
     text = declare_server(server)
     return text if len(text) <= max_characters else None
 
 
-def _min_characters(server: ListedServer) -> int:
+def _estimate_min_characters(server: ListedServer) -> int:
     """Return the characters that descriptions and names of a module take at least."""
     cache = vars(server)
     least: int | None = cache.get("_least_characters")
     if least is None:
-        least = sum(len(jsdoc(Doc(tool.tool.description))) + len(tool.export_name) + 40 for tool in server.tools)
+        least = sum(
+            len(format_jsdoc(JsDoc(tool.tool.description))) + len(tool.export_name) + 40 for tool in server.tools
+        )
         cache["_least_characters"] = least
     return least
 
 
-def _weighs_more_than(server: ListedServer, characters: int) -> bool:
+def _are_schemas_larger_than(server: ListedServer, characters: int) -> bool:
     """Return True if the schemas of a server are too large to be worth reading."""
     for tool in server.tools:
         schemas = tool.tool.input_json_schema, tool.tool.output_json_schema
@@ -223,7 +233,7 @@ def _weighs_more_than(server: ListedServer, characters: int) -> bool:
     return False
 
 
-def is_declared(server: ListedServer) -> bool:
+def is_declaration_cached(server: ListedServer) -> bool:
     """Return True if a declaration of the server is cached."""
     return any(name.startswith("_declared_") for name in vars(server))
 
@@ -239,7 +249,7 @@ def _get_declaration(server: ListedServer, level: int) -> str:
 
 
 def _write_module(server: ListedServer, members: list[str]) -> str:
-    text = "".join(f"{indent(member)}\n" for member in [*members, _META])
+    text = "".join(f"{indent_lines(member)}\n" for member in [*members, _META])
     return f"declare module {to_string_literal(to_specifier(server.path))} {{\n{text}}}"
 
 
@@ -256,7 +266,10 @@ def _write_short_members(tools: Sequence[ModuleTool]) -> list[str]:
 
 
 def _mark_observed_calls(tools: Sequence[ModuleTool], calls: Sequence[str]) -> list[str]:
-    return [mark_observed(call) if get_observed_output(tool) else call for tool, call in zip(tools, calls, strict=True)]
+    return [
+        mark_observed_result(call) if get_observed_output(tool) else call
+        for tool, call in zip(tools, calls, strict=True)
+    ]
 
 
 def _write_untyped_members(tools: Sequence[ModuleTool]) -> list[str]:
@@ -325,17 +338,17 @@ def _to_exported_tool(tool: ModuleTool) -> RenamedTool:
 
 def _format_comment(tool: ModuleTool) -> str:
     others = {name: value for name, value in tool.tool.annotations.items() if name not in _PLAIN_HINTS}
-    tags = [*hint_tags(tool.tool), *_annotation_tags(others), *create_example_tags(tool.tool)]
+    tags = [*create_hint_tags(tool.tool), *_build_annotation_tags(others), *create_example_tags(tool.tool)]
     if (observed := get_observed_output(tool)) is not None:
         tags.append(observed.tag)
-    return jsdoc(Doc(summarize_tool(tool.tool), tuple(tags)))
+    return format_jsdoc(JsDoc(summarize_tool(tool.tool), tuple(tags)))
 
 
 def _format_short_comment(tool: ModuleTool) -> str:
-    return jsdoc(Doc(first_sentence(summarize_tool(tool.tool)), tuple(hint_tags(tool.tool))))
+    return format_jsdoc(JsDoc(extract_first_sentence(summarize_tool(tool.tool)), tuple(create_hint_tags(tool.tool))))
 
 
-def _annotation_tags(annotations: Mapping[str, Any]) -> list[str]:
+def _build_annotation_tags(annotations: Mapping[str, Any]) -> list[str]:
     tags = [
         f"@{name} {to_comment_line(value if isinstance(value, str) else to_literal(value), _MAX_TAG_CHARACTERS)}"
         for name, value in annotations.items()

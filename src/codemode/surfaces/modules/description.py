@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ...data.rich_values import is_rich, using_rich_values
 from ...execution.call_context import RICH_VALUES_RULE
-from ...signatures.declarations import first_sentence
+from ...signatures.declarations import extract_first_sentence
 from ...signatures.literals import fence_typescript, to_comment_line
-from ...trace.visible_text import one_line
+from ...trace.visible_text import clip_to_visible_line
 from .declarations import declare_if_fits
 from .module_tools import ListedServer
 from .options import WIRE_NAMES, RunOptions
@@ -68,7 +68,7 @@ def describe_run_tool(
     max_characters = max_characters or options.max_description_characters
     text = _format_opening(servers)
     rules = _format_rules(options, servers)
-    for part in (rules, _list_servers(servers, max_characters - len(text) - len(rules) - 4)):
+    for part in (rules, _format_server_list(servers, max_characters - len(text) - len(rules) - 4)):
         if len(text) + 2 + len(part) > max_characters:
             return RunDescription(text[:max_characters], {})
         text += f"\n\n{part}"
@@ -99,7 +99,7 @@ def _format_rules(options: RunOptions, servers: Sequence[ListedServer]) -> str:
     return f"{rules}\n{RICH_VALUES_RULE}" if is_rich.get() else rules
 
 
-def _list_servers(servers: Sequence[ListedServer], max_characters: int) -> str:
+def _format_server_list(servers: Sequence[ListedServer], max_characters: int) -> str:
     """Return a line per server, with as much of its description as fits."""
     if not servers:
         return _NO_SERVERS
@@ -107,22 +107,24 @@ def _list_servers(servers: Sequence[ListedServer], max_characters: int) -> str:
         text = "\n".join(["Servers:", *(_format_server_line(server, characters) for server in servers)])
         if len(text) <= max_characters:
             return text
-    return _list_some_servers(servers, max_characters)
+    return _format_some_server_paths(servers, max_characters)
 
 
 def _format_server_line(server: ListedServer, characters: int) -> str:
     count = len(server.tools)  # 0 for a server that is not listed yet
     tool_count = f"{count} tool{'' if count == 1 else 's'}" if count else ""
-    summary = first_sentence(server.description or "", characters) if characters else ""
+    summary = extract_first_sentence(server.description or "", characters) if characters else ""
     if not summary and characters and server.name not in (server.path, server.server_id):
         summary = to_comment_line(server.name, characters)
     missing = f"left out of its list: {'; '.join(server.left_out)}" if server.left_out and characters else ""
     broken = f"cannot be used: {' '.join(server.failure.split()[:_FAILURE_WORDS])}" if server.failure else ""
-    about = ". ".join(part for part in (broken, tool_count, one_line(missing, _LEFT_OUT_CHARACTERS), summary) if part)
+    about = ". ".join(
+        part for part in (broken, tool_count, clip_to_visible_line(missing, _LEFT_OUT_CHARACTERS), summary) if part
+    )
     return f"- {server.path}: {about}" if about else f"- {server.path}"
 
 
-def _list_some_servers(servers: Sequence[ListedServer], remaining: int) -> str:
+def _format_some_server_paths(servers: Sequence[ListedServer], remaining: int) -> str:
     head = f"There are {len(servers)} servers; `await listServers()` has them all. Some: "
     remaining -= len(head)
     paths: list[str] = []
@@ -156,12 +158,12 @@ class DescriptionCache:
         self._shortest_read: RunDescription | None = None
 
     @property
-    def is_read(self) -> bool:
+    def has_been_read(self) -> bool:
         """True once a description was read."""
         return self._shortest_read is not None
 
     @property
-    def read_declarations(self) -> Mapping[str, str]:
+    def known_declarations(self) -> Mapping[str, str]:
         """The declarations that every model has read, by server path."""
         return {} if self._shortest_read is None else self._shortest_read.declarations
 
@@ -173,20 +175,20 @@ class DescriptionCache:
         description, shortest_read = self._get_or_build(max_characters), self._shortest_read
         if (
             shortest_read is None
-            or shortest_read not in self._current_descriptions().values()
+            or shortest_read not in self._get_current_descriptions().values()
             or len(description.text) < len(shortest_read.text)
         ):
             self._shortest_read = description
         return description
 
-    def ensure_read(self) -> None:
+    def assume_description_read(self) -> None:
         """Assume that the current description is read, if none was. Call it in a thread."""
         if self._shortest_read is None:
             self._shortest_read = self._get_or_build()
 
     def _get_or_build(self, max_characters: int | None = None) -> RunDescription:
         descriptions, max_characters = (
-            self._current_descriptions(),
+            self._get_current_descriptions(),
             max_characters or self._options.max_description_characters,
         )
         with using_rich_values(self._has_rich_values):
@@ -194,8 +196,8 @@ class DescriptionCache:
                 max_characters, describe_run_tool(self._servers.list_for_description(), self._options, max_characters)
             )
 
-    def _current_descriptions(self) -> dict[int, RunDescription]:
-        listing, cached = self._servers.listing(), self._cached
+    def _get_current_descriptions(self) -> dict[int, RunDescription]:
+        listing, cached = self._servers.get_listing_snapshot(), self._cached
         if cached is None or cached[0] != listing:
             cached = self._cached = (listing, {})
         return cached[1]

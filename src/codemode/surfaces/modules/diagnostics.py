@@ -30,28 +30,35 @@ from ...execution.outcome_texts import (
     SIGN_IN_HINT,
     TOOL_NOT_FOUND,
     describe_calls,
-    describe_no_result,
-    drop_last_failure,
-    find_exhausted_kind,
-    find_nearest_kind,
+    describe_missing_result,
+    drop_last_failed_call,
+    find_exhausted_resource_kind,
+    find_nearest_error_kind,
     find_saved_location,
     find_syntax_hint,
     find_thrown_error_hint,
-    format_message,
+    format_phrase_message,
     may_have_changed_something,
 )
 from ...observe.call_events import CallRecord, to_guest_error_fields
 from ...profile import ErrorFields
 from ...protocol.ledger import Rejected
-from ...source.program_input import failed_language_hint
-from ...trace.failures import read_message
+from ...source.program_input import make_failed_language_hint
+from ...trace.failures import get_exception_text
 from ...trace.late_values import get_stored_value
 from ...trace.public_message import to_public_message
 from ...trace.visible_text import clip_text
 from .catalog import IMPORT_SERVER
 from .module_tools import ModuleTool, ServerTool, describe_mismatch, find_example
 from .options import SHOWN_NAMES
-from .response import MAX_MESSAGE_CHARACTERS, Diagnostic, RunResponse, diagnostic, format_position, sort_diagnostics
+from .response import (
+    MAX_MESSAGE_CHARACTERS,
+    Diagnostic,
+    RunResponse,
+    create_diagnostic,
+    format_position,
+    sort_diagnostics,
+)
 
 if TYPE_CHECKING:
     from ...execution.outcome import RunOutcome
@@ -89,10 +96,10 @@ def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tu
         if kind == "catalog" and error.reason == "import_failure":
             del fields["toolName"]  # no tool was called
         question_details = error.details if kind == "catalog" and not is_raised else {}
-        fields |= _question_fields(question_details, error_class)
+        fields |= _build_not_found_fields(question_details, error_class)
         if error_class == SCHEMA:
             tool = find(name) if kind == "tool" else None
-            fields |= {"exportName": tool_name, **_mismatch_fields(error, tool)}
+            fields |= {"exportName": tool_name, **_build_mismatch_fields(error, tool)}
         error_hint = "" if is_raised else string_or_empty(error.details.get("hint"))
         fields |= _redact_fields(fields, secrets)
         return {**fields, "hint": error_hint or _format_hint(hint, fields)}
@@ -120,7 +127,7 @@ def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if isinstance(error, CodeModeAuthenticationError):
         return AUTHENTICATION, "AUTHENTICATION_REQUIRED", SIGN_IN_HINT
     # Ignore the reason of an error that host code raised.
-    reason = "approval_required" if _is_undecided(error) else "execution" if is_raised else error.reason
+    reason = "approval_required" if _is_decision_failure(error) else "execution" if is_raised else error.reason
     error_class, code, hint = MODULE_CALLS.get(reason, MODULE_CALLS["execution"])
     if code != FAILED:
         return error_class, code, hint
@@ -132,20 +139,20 @@ def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     return error_class, clip_text(error.code, _MAX_CODE_CHARACTERS), RAISED_HINTS.get(error.code, hint)
 
 
-def _is_undecided(error: CodeModeError) -> bool:
+def _is_decision_failure(error: CodeModeError) -> bool:
     """Return True if the host's approval decision failed, rather than the call."""
     return error.code in HIDDEN_CODES and error.details.get("origin") == "decision"
 
 
 def _format_error_message(error: CodeModeError, secrets: tuple[str, ...], *, is_raised: bool) -> str:
-    if _is_undecided(error):
+    if _is_decision_failure(error):
         return _UNDECIDED
     if error.code in HIDDEN_CODES:
         raised = error.__cause__
         return (
             _DEFAULT_MESSAGE
             if raised is None
-            else to_public_message(redact(read_message(raised), secrets), _DEFAULT_MESSAGE)
+            else to_public_message(redact(get_exception_text(raised), secrets), _DEFAULT_MESSAGE)
         )
     if error.reason == "approval_required" and not is_raised:
         return _UNDECIDED  # how to configure approvals is only for the host
@@ -153,7 +160,7 @@ def _format_error_message(error: CodeModeError, secrets: tuple[str, ...], *, is_
     return clip_text(text, MAX_MESSAGE_CHARACTERS)
 
 
-def _mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
+def _build_mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str, Any]:
     details = error.details
     schema = None if tool is None else tool.tool.input_json_schema
     problem = next(iter(list_or_empty(details.get("problems"))), {"message": error.message})
@@ -172,7 +179,7 @@ def _mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dict[str,
     return found
 
 
-def _question_fields(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
+def _build_not_found_fields(details: Mapping[str, Any], error_class: str) -> dict[str, str]:
     """Return the server and tool of a discovery question if one of them was not found."""
     names = {
         SERVER_NOT_FOUND: {"serverId": "server_id"},
@@ -198,7 +205,7 @@ def add_language_hint(error: CodeModeError | None, code: str) -> None:
     if error is None or getattr(error, "calls", ()):
         return
     is_syntax = isinstance(error, CodeModeSyntaxError)
-    hint = failed_language_hint("SyntaxError" if is_syntax else str(error.details.get("name")), code)
+    hint = make_failed_language_hint("SyntaxError" if is_syntax else str(error.details.get("name")), code)
     if hint is None:
         return
     error.details["hint"] = hint
@@ -224,19 +231,23 @@ def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diag
         else diagnose_error(outcome.error, policy, outcome.trace and outcome.trace.duration_ms)
     )
     if outcome.warnings:
-        diagnostics += [diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
+        diagnostics += [create_diagnostic("info", "PROGRAM_REPAIRED", note) for note in outcome.warnings]
     if outcome.returned_nothing:
         diagnostics.append(
-            diagnostic("info", "NO_RESULT", describe_no_result(outcome, "", _ASSIGN_RESULT_HINT, shows_console=False))
+            create_diagnostic(
+                "info", "NO_RESULT", describe_missing_result(outcome, "", _ASSIGN_RESULT_HINT, shows_console=False)
+            )
         )
     if outcome.output_warnings:
         diagnostics += [
-            diagnostic("warning", "OUTPUT_MISMATCH", warning, hint=_MISMATCH_HINT)
+            create_diagnostic("warning", "OUTPUT_MISMATCH", warning, hint=_MISMATCH_HINT)
             for warning in outcome.output_warnings
         ]
     if outcome.abandoned:
         diagnostics.append(
-            _diagnose_abandoned([_NAMES_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned])
+            _diagnose_unawaited_calls(
+                [_NAMES_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned]
+            )
         )
     return diagnostics
 
@@ -248,24 +259,24 @@ def redact_diagnostics(diagnostics: Sequence[Diagnostic], secrets: tuple[str, ..
 
 def diagnose_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
     """Return the diagnostics of an error and of the program's calls."""
-    return _add_calls(_diagnose(error, policy, ran_ms), error)
+    return _add_call_outcomes(_diagnose_without_calls(error, policy, ran_ms), error)
 
 
-def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
+def _diagnose_without_calls(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
     # Its class does not matter: a call failed with it.
-    kind = "error" if "call" in error.details else find_nearest_kind(MODULE_WORDING, error)
+    kind = "error" if "call" in error.details else find_nearest_error_kind(MODULE_WORDING, error)
     if kind in ("error", "call_value"):
         return [_diagnose_uncaught(error, policy)]
     if kind == "syntax":
-        return [_diagnose_problem(problem) for problem in list_or_empty(error.details.get("problems"))] or [
-            _diagnose_problem({})
+        return [_diagnose_syntax_problem(problem) for problem in list_or_empty(error.details.get("problems"))] or [
+            _diagnose_syntax_problem({})
         ]
     if kind == "value":
         name, exception_message = string_or_empty(error.details.get("name")), error.message.rpartition(": ")[2]
-        if (exhaustion := _find_exhaustion(error, name, exception_message, policy, None)) is not None:
+        if (exhaustion := _diagnose_exhaustion(error, name, exception_message, policy, None)) is not None:
             return [exhaustion]
     limit, maximum = str(error.details.get("limit")), error.details.get("max")
-    message = format_message(
+    message = format_phrase_message(
         MODULE_WORDING[kind],
         error,
         name=SHOWN_NAMES.get(limit, limit),
@@ -281,25 +292,29 @@ def _diagnose(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | Non
 
 def _make_diagnostic(kind: str, message: str, path: str | None) -> Diagnostic:
     phrases = MODULE_WORDING[kind]
-    return diagnostic("error", phrases.code, message, hint=phrases.hint, path=path, error_class=phrases.error_class)
+    return create_diagnostic(
+        "error", phrases.code, message, hint=phrases.hint, path=path, error_class=phrases.error_class
+    )
 
 
-def _find_exhaustion(
+def _diagnose_exhaustion(
     error: CodeModeError, name: str, message: str, policy: ExecutionPolicy, path: str | None
 ) -> Diagnostic | None:
     """Return the diagnostic for an engine error of memory or stack, or None."""
-    kind = find_exhausted_kind(name, message)
+    kind = find_exhausted_resource_kind(name, message)
     if kind is None:
         return None
     maximum = policy.memory_limit_bytes if kind == "out_of_memory" else policy.max_stack_size_bytes
     or_null = " (or threw null)" if "threw null" in message else ""
-    return _make_diagnostic(kind, format_message(MODULE_WORDING[kind], error, most=maximum, or_null=or_null), path)
+    return _make_diagnostic(
+        kind, format_phrase_message(MODULE_WORDING[kind], error, most=maximum, or_null=or_null), path
+    )
 
 
-def _diagnose_problem(value: Any) -> Diagnostic:
+def _diagnose_syntax_problem(value: Any) -> Diagnostic:
     problem, phrases = mapping_or_empty(value), MODULE_WORDING["syntax"]
     message = string_or_empty(problem.get("message")) or phrases.message
-    return diagnostic(
+    return create_diagnostic(
         "error",
         string_or_empty(problem.get("code")) or phrases.code,
         message,
@@ -317,7 +332,7 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
     name = error_class or string_or_empty(details.get("name"))
     message = string_or_empty(fields.get("message")) or error.message
     position = format_position(details)
-    if not error_class and (exhaustion := _find_exhaustion(error, name, message, policy, position)) is not None:
+    if not error_class and (exhaustion := _diagnose_exhaustion(error, name, message, policy, position)) is not None:
         return exhaustion
     if error_class == LIMIT:
         result = _make_diagnostic("max_ledger_bytes", message, position)
@@ -325,7 +340,7 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
     saved_place = find_saved_location(details)
     default_hint = find_thrown_error_hint(name, message) if saved_place is None else saved_place.hint
-    return diagnostic(
+    return create_diagnostic(
         "error",
         IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,
         (f"{name}: {message}" if name else message) + ("" if saved_place is None else f" ({saved_place})"),
@@ -341,7 +356,7 @@ def _get_thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}
 
 
-def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diagnostic]:
+def _add_call_outcomes(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diagnostic]:
     """Add the calls of the program to the first diagnostic, and a diagnostic of calls with unknown outcome."""
     recovery = error.recovery
     requested_names = None if recovery is None else [request.tool_name for request in recovery.requests]
@@ -355,19 +370,19 @@ def _add_calls(diagnostics: list[Diagnostic], error: CodeModeError) -> list[Diag
     last_call = mapping_or_empty(error.details.get("call"))
     last_call_name = f"{last_call.get('serverId')}.{last_call.get('toolName')}"
     if lines := describe_calls(
-        call for call in drop_last_failure(error.calls, last_call_name) if call not in unsettled_calls
+        call for call in drop_last_failed_call(error.calls, last_call_name) if call not in unsettled_calls
     ):
         diagnostics[0]["message"] = "\n".join([clip_text(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:
         hint = "Find out what happened before calling again."
-        diagnostics.append(diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
+        diagnostics.append(create_diagnostic("error", "OUTCOME_UNKNOWN", "\n".join(describe_calls(cut_off)), hint=hint))
     return diagnostics
 
 
-def _diagnose_abandoned(names: list[str]) -> Diagnostic:
+def _diagnose_unawaited_calls(names: list[str]) -> Diagnostic:
     message = f"the program ended without awaiting every call: {_join_names(names)}"
     hint = "Await each call, for instance with Promise.all."
-    return diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)
+    return create_diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)
 
 
 def _join_names(names: list[str]) -> str:
@@ -437,10 +452,10 @@ def _build_traced_call(call: CallRecord) -> dict[str, Any]:
         "durationMs": max(round(call.duration_ms), 0),
         "ok": is_ok,
     }
-    return fields if is_ok else {**fields, "error": _failure_text(call)}
+    return fields if is_ok else {**fields, "error": _format_call_failure(call)}
 
 
-def _failure_text(call: CallRecord) -> str:
+def _format_call_failure(call: CallRecord) -> str:
     if call.status == "aborted":
         return "ToolCallError OUTCOME_UNKNOWN"
     error_fields = to_guest_error_fields(call.outcome) if isinstance(call.outcome, Rejected) else {}

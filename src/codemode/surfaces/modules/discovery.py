@@ -13,7 +13,7 @@ from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty
 from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeSerializationError, CodeModeToolError
-from ...schemas.compiled import json_type_name
+from ...schemas.compiled import get_json_type_name
 from ...tools.search.index import ScoredTool, ToolIndex
 from .declarations import declare_server_within, declare_tool
 from .module_tools import SERVERS_PREFIX, ListedServer, ModuleTool
@@ -29,7 +29,7 @@ USAGE: Mapping[str, str] = {
 _MAX_QUOTED_CHARACTERS = 100
 
 
-class Arguments:
+class DiscoveryArguments:
     """The positional arguments of one call. Null counts as absent."""
 
     def __init__(self, function: str, values: Any) -> None:
@@ -38,32 +38,32 @@ class Arguments:
             self.reject("", "a list of arguments", values)
         self._values: Sequence[Any] = values
 
-    def text(self, index: int, name: str) -> str:
+    def require_text(self, index: int, name: str) -> str:
         """Return a required, non-empty string."""
         value = self._get(index)
         if not isinstance(value, str) or not value.strip():
             self.reject(f"/{index}", f"{name} to be a string that is not empty", value, name)
         return value
 
-    def detail(self, index: int, default: str) -> str:
+    def get_detail(self, index: int, default: str) -> str:
         """Return the requested level of detail."""
-        value = self._options(index).get("detail")
+        value = self._get_options(index).get("detail")
         if value is None:
             return default
         if value not in DETAILS:
             self.reject(f"/{index}/detail", f"detail to be one of {', '.join(DETAILS)}", value, "detail")
         return value
 
-    def server(self, index: int) -> str | None:
+    def get_server_id(self, index: int) -> str | None:
         """Return the ``serverId`` option, if present."""
-        value = self._options(index).get("serverId")
+        value = self._get_options(index).get("serverId")
         if value is not None and (not isinstance(value, str) or not value.strip()):
             self.reject(f"/{index}/serverId", "serverId to be a string that is not empty", value, "serverId")
         return value
 
-    def limit(self, index: int, maximum: int) -> int:
+    def get_limit(self, index: int, maximum: int) -> int:
         """Return the ``limit`` option: at least 1, and at most and by default ``maximum``."""
-        value = self._options(index).get("limit")
+        value = self._get_options(index).get("limit")
         if value is None:
             return maximum
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -94,7 +94,7 @@ class Arguments:
     def _get(self, index: int) -> Any:
         return self._values[index] if index < len(self._values) else None
 
-    def _options(self, index: int) -> Mapping[str, Any]:
+    def _get_options(self, index: int) -> Mapping[str, Any]:
         value = self._get(index)
         if value is None:
             return {}
@@ -111,7 +111,9 @@ def _describe_value(value: Any) -> str:
         return repr(value[:_MAX_QUOTED_CHARACTERS])
     if isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() <= _MAX_QUOTED_CHARACTERS):
         return str(value).lower()
-    return f"an {json_type_name(value)}" if json_type_name(value)[0] in "ao" else f"a {json_type_name(value)}"
+    return (
+        f"an {get_json_type_name(value)}" if get_json_type_name(value)[0] in "ao" else f"a {get_json_type_name(value)}"
+    )
 
 
 # Servers are found by path or host id, tools by name or export name.
@@ -145,13 +147,13 @@ def call_discovery(servers: _Servers, index: ToolIndex, name: str, argument: Any
     Call it in a thread.
     """
     function = _FUNCTIONS.get(name)
-    arguments = Arguments(name, argument)
+    arguments = DiscoveryArguments(name, argument)
     if function is None:
         arguments.reject("", f"one of {', '.join(_FUNCTIONS)}", name)
     return function(servers, index, arguments)
 
 
-def find_server(servers: _Servers, server_id: str) -> ListedServer:
+def require_server(servers: _Servers, server_id: str) -> ListedServer:
     """Return the server with this path or host id. Raises `CodeModeToolError`, "unknown_server"."""
     path = server_id.removeprefix(SERVERS_PREFIX)
     found = next((server for server in servers if server.path == path), None)
@@ -184,15 +186,15 @@ def server_not_found_error(servers: _Servers, server_id: str) -> CodeModeToolErr
     )
 
 
-def find_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
+def require_tool(servers: _Servers, server: ListedServer, name: str) -> ModuleTool:
     """Return the tool with this name or export name. Raises `CodeModeToolError`, "unknown_tool"."""
     found = _find_by_name(server, name)
     if found is None:
-        raise missing_tool_error(servers, server, name)
+        raise tool_not_found_error(servers, server, name)
     return found
 
 
-def missing_tool_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
+def tool_not_found_error(servers: _Servers, server: ListedServer, name: str) -> CodeModeToolError:
     """Return the error for an unknown tool name, with similar names or another server that has it."""
     quoted_name = name[:_MAX_NAME_CHARACTERS]
     similar = find_nearest_names(
@@ -208,7 +210,9 @@ def missing_tool_error(servers: _Servers, server: ListedServer, name: str) -> Co
             f' Server "{other_server_path}" has a tool of that name.',
             f'Use the server "{other_server_path}".',
         )
-    message = f'Server "{server.path}" has no tool "{quoted_name}"{server.explain_left_out(quoted_name)}.{suggestion}'
+    message = (
+        f'Server "{server.path}" has no tool "{quoted_name}"{server.explain_missing_tool(quoted_name)}.{suggestion}'
+    )
     return _not_found_error(
         "unknown_tool", message, server_id=server.path, tool_name=quoted_name, nearest=similar, hint=hint
     )
@@ -219,13 +223,13 @@ def _find_by_name(server: ListedServer, name: str) -> ModuleTool | None:
     return next(by_name, None) or next((tool for tool in server.tools if tool.export_name == name), None)
 
 
-def _list_servers(servers: _Servers, _index: ToolIndex, _arguments: Arguments) -> Any:
-    return [_server_info(server) for server in servers]
+def _list_servers(servers: _Servers, _index: ToolIndex, _arguments: DiscoveryArguments) -> Any:
+    return [_build_server_info(server) for server in servers]
 
 
-def _describe_server(servers: _Servers, _index: ToolIndex, arguments: Arguments) -> Any:
-    server, detail = find_server(servers, arguments.text(0, "serverId")), arguments.detail(1, "full")
-    description = _server_info(server)
+def _describe_server(servers: _Servers, _index: ToolIndex, arguments: DiscoveryArguments) -> Any:
+    server, detail = require_server(servers, arguments.require_text(0, "serverId")), arguments.get_detail(1, "full")
+    description = _build_server_info(server)
     if detail != "name":
         description |= _drop_none({"description": server.description, "version": server.version})
         description |= {"leftOut": [*server.left_out]} if server.left_out else {}
@@ -234,15 +238,22 @@ def _describe_server(servers: _Servers, _index: ToolIndex, arguments: Arguments)
     return description
 
 
-def _list_tools(servers: _Servers, _index: ToolIndex, arguments: Arguments) -> Any:
-    server, detail = find_server(servers, arguments.text(0, "serverId")), arguments.detail(1, "description")
+def _list_tools(servers: _Servers, _index: ToolIndex, arguments: DiscoveryArguments) -> Any:
+    server, detail = (
+        require_server(servers, arguments.require_text(0, "serverId")),
+        arguments.get_detail(1, "description"),
+    )
     return _build_definitions("listTools", [(server, tool) for tool in server.tools], detail)
 
 
-def _get_tool(servers: _Servers, _index: ToolIndex, arguments: Arguments) -> Any:
-    server_id, name, detail = arguments.text(0, "serverId"), arguments.text(1, "toolName"), arguments.detail(2, "full")
-    server = find_server(servers, server_id)
-    tool = find_tool(servers, server, name)
+def _get_tool(servers: _Servers, _index: ToolIndex, arguments: DiscoveryArguments) -> Any:
+    server_id, name, detail = (
+        arguments.require_text(0, "serverId"),
+        arguments.require_text(1, "toolName"),
+        arguments.get_detail(2, "full"),
+    )
+    server = require_server(servers, server_id)
+    tool = require_tool(servers, server, name)
     definition_fields = build_definition(tool, detail)
     if detail == "full":
         definition_fields["declaration"] = declare_tool(server, tool)
@@ -251,10 +262,10 @@ def _get_tool(servers: _Servers, _index: ToolIndex, arguments: Arguments) -> Any
     return definition_fields
 
 
-def _search_tools(servers: _Servers, index: ToolIndex, arguments: Arguments) -> Any:
-    query, detail = arguments.text(0, "query"), arguments.detail(1, "description")
-    limit, server_id = arguments.limit(1, MAX_FOUND), arguments.server(1)
-    chosen_server = None if server_id is None else find_server(servers, server_id)
+def _search_tools(servers: _Servers, index: ToolIndex, arguments: DiscoveryArguments) -> Any:
+    query, detail = arguments.require_text(0, "query"), arguments.get_detail(1, "description")
+    limit, server_id = arguments.get_limit(1, MAX_FOUND), arguments.get_server_id(1)
+    chosen_server = None if server_id is None else require_server(servers, server_id)
     candidates = [(server, tool) for server in servers for tool in server.tools]
     allowed_positions = (
         None
@@ -267,7 +278,7 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: Arguments) -> 
         for position in _find_exact_positions(servers, query)
         if allowed_positions is None or position in allowed_positions
     ]
-    matches = _search_distinct(
+    matches = _search_distinct_tools(
         candidates, exact_matches, lambda max_results: index.search(query, max_results, allowed_positions), limit
     )
     matches = matches if chosen_server else _prefer_first_server(servers, matches, query)
@@ -286,13 +297,13 @@ def _find_exact_positions(servers: _Servers, name: str) -> Iterator[int]:
     """Yield the positions of the tools with exactly this name."""
     offset = 0
     for server in servers:
-        if name in server.names:
+        if name in server.all_tool_names:
             names = ((tool.tool_name, tool.export_name, tool.tool.name) for tool in server.tools)
             yield from (offset + index for index, known in enumerate(names) if name in known)
         offset += len(server.tools)
 
 
-def _search_distinct(
+def _search_distinct_tools(
     candidates: _Candidates, exact_matches: Sequence[int], search: Callable[[int], Sequence[ScoredTool]], limit: int
 ) -> list[_Candidate]:
     """Return the exact matches, then the search results, with a tool of several servers only once.
@@ -330,7 +341,7 @@ def _prefer_first_server(servers: _Servers, matches: Sequence[_Candidate], query
             if server is server_of_tool or query_terms.issuperset(_WORD.findall(server_of_tool.path)):
                 break
             if (
-                tool.tool_name in server.names
+                tool.tool_name in server.all_tool_names
                 and (other := _find_by_name(server, tool.tool_name))
                 and _is_same_tool(other, tool)
             ):
@@ -362,7 +373,7 @@ def _find_other_servers(servers: _Servers, matches: Sequence[_Candidate]) -> dic
         matches_by_name.setdefault(candidate[1].tool_name, []).append(candidate)
     other_servers: dict[str, dict[str, list[str]]] = {}
     for server in servers:
-        for name in server.names.intersection(matches_by_name):
+        for name in server.all_tool_names.intersection(matches_by_name):
             tools_of_other_servers = [
                 tool for server_of_tool, tool in matches_by_name[name] if server_of_tool is not server
             ]
@@ -381,11 +392,11 @@ def _is_same_tool(tool: ModuleTool, other: ModuleTool) -> bool:
         is_named_so
         and bool(description)
         and description == other_description
-        and _parameter_names(tool) == _parameter_names(other)
+        and _list_parameter_names(tool) == _list_parameter_names(other)
     )
 
 
-def _parameter_names(tool: ModuleTool) -> list[Any]:
+def _list_parameter_names(tool: ModuleTool) -> list[Any]:
     return list(
         islice(
             mapping_or_empty(mapping_or_empty(tool.tool.input_json_schema).get("properties")), _MAX_COMPARED_PARAMETERS
@@ -393,7 +404,7 @@ def _parameter_names(tool: ModuleTool) -> list[Any]:
     )
 
 
-_FUNCTIONS: Mapping[str, Callable[[_Servers, ToolIndex, Arguments], Any]] = {
+_FUNCTIONS: Mapping[str, Callable[[_Servers, ToolIndex, DiscoveryArguments], Any]] = {
     "listServers": _list_servers,
     "describeServer": _describe_server,
     "listTools": _list_tools,
@@ -445,7 +456,7 @@ def _raise_too_large(function: str) -> NoReturn:
     raise error
 
 
-def _server_info(server: ListedServer) -> dict[str, Any]:
+def _build_server_info(server: ListedServer) -> dict[str, Any]:
     fields: dict[str, Any] = {"serverId": server.path, "serverName": server.name}
     return fields | ({"capabilities": list(server.capabilities)} if server.capabilities else {})
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, require_call_context
+from ...execution.call_context import CallContext, OuterCall, call_context_or_empty
 from ...execution.outcome_texts import WITHOUT_SERVER_HINT
-from ...execution.starting import load_execution, prepare_pool, resume_with_answers, with_library
+from ...execution.starting import import_execution_module, prepare_pool, resume_with_answers, with_saved_programs
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
 from ...records import record
-from ...schemas.compiled import json_type_name
+from ...schemas.compiled import get_json_type_name
 from ...source.program_input import fill_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
 from .catalog import ModuleCatalog, ModuleFacts, build_meta, read_module_facts
-from .declarations import declare_if_fits, declare_servers_within, is_declared
+from .declarations import declare_if_fits, declare_servers_within, is_declaration_cached
 from .description import DescriptionCache
 from .diagnostics import (
     add_language_hint,
@@ -33,12 +33,12 @@ from .diagnostics import (
 )
 from .module_tools import ListedServer, ModuleTool
 from .options import HOST_NAMES, MIN_VALUES, WIRE_NAMES, RunLimits, RunOptions, create_profile
-from .response import Diagnostic, diagnostic, host_failure_diagnostic, refusal_response, restore_diagnostic
+from .response import Diagnostic, create_diagnostic, host_failure_diagnostic, refusal_response, restore_diagnostic
 from .server_set import ServerIdentities, ServerSet
 from .servers import ServerSource
 
 if TYPE_CHECKING:
-    from ...data.program_facts import Facts
+    from ...data.program_facts import ProgramFacts
     from ...execution.outcome import RunOutcome
     from ...execution.program_library import ProgramLibrary
     from ...workers.pool import WorkerPool
@@ -66,15 +66,15 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
         return RunRequest(code_only, None, (), ())  # the usual request
     value = fill_program_field(value, "code")
     if not is_mapping(value):
-        return [_request_problem("", f"the input must be an object, got {json_type_name(value)}")]
+        return [_request_problem("", f"the input must be an object, got {get_json_type_name(value)}")]
     code, limits, capabilities = value.get("code"), value.get("limits"), value.get("requestedCapabilities")
     problems: list[Diagnostic] = []
     if not isinstance(code, str):
-        problem = "is required" if code is None else f"must be a string, got {json_type_name(code)}"
+        problem = "is required" if code is None else f"must be a string, got {get_json_type_name(code)}"
         problems.append(_request_problem("/code", f"code {problem}"))
     if limits is not None and not is_mapping(limits):
-        problems.append(_request_problem("/limits", f"limits must be an object, got {json_type_name(limits)}"))
-    problem = None if capabilities is None else _check_capabilities(capabilities)
+        problems.append(_request_problem("/limits", f"limits must be an object, got {get_json_type_name(limits)}"))
+    problem = None if capabilities is None else _find_capabilities_problem(capabilities)
     if problem is not None:
         problems.append(problem)
     if problems or not isinstance(code, str):
@@ -86,10 +86,10 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
     return RunRequest(code, requested_limits, ids, tuple(notes))
 
 
-def _check_capabilities(value: Any) -> Diagnostic | None:
+def _find_capabilities_problem(value: Any) -> Diagnostic | None:
     field = "requestedCapabilities"
     if not is_sequence(value):
-        return _request_problem(f"/{field}", f"{field} must be a list of strings, got {json_type_name(value)}")
+        return _request_problem(f"/{field}", f"{field} must be a list of strings, got {get_json_type_name(value)}")
     if len(value) > _MAX_CAPABILITIES:
         return _request_problem(
             f"/{field}", f"{field} has {len(value)} entries; at most {_MAX_CAPABILITIES} are allowed"
@@ -97,7 +97,8 @@ def _check_capabilities(value: Any) -> Diagnostic | None:
     for index, item in enumerate(value):
         if not isinstance(item, str):
             return _request_problem(
-                f"/{field}/{index}", f"{field} must be a list of strings, and entry {index} is {json_type_name(item)}"
+                f"/{field}/{index}",
+                f"{field} must be a list of strings, and entry {index} is {get_json_type_name(item)}",
             )
     return None
 
@@ -130,12 +131,12 @@ def _to_integer(value: Any) -> int | None:
 def _adjustment_diagnostic(name: str, requested: Any, number: int | None, applied: int) -> Diagnostic:
     if number is None:
         message = (
-            f"limits.{name} must be a whole number, got {json_type_name(requested)}: the default {applied} is used"
+            f"limits.{name} must be a whole number, got {get_json_type_name(requested)}: the default {applied} is used"
         )
     else:
         side = "maximum" if number > applied else "minimum"
         message = f"limits.{name} is {_format_number(number)}: the {side} {applied} is used"
-    return diagnostic("warning", "LIMIT_ADJUSTED", message, hint=_ADJUSTED_HINT, path=f"/limits/{name}")
+    return create_diagnostic("warning", "LIMIT_ADJUSTED", message, hint=_ADJUSTED_HINT, path=f"/limits/{name}")
 
 
 def _format_number(number: int) -> str:
@@ -143,7 +144,7 @@ def _format_number(number: int) -> str:
 
 
 def _request_problem(path: str, message: str) -> Diagnostic:
-    return diagnostic("error", "BAD_REQUEST", message, hint=_REQUEST_HINT, path=path)
+    return create_diagnostic("error", "BAD_REQUEST", message, hint=_REQUEST_HINT, path=path)
 
 
 NOTES_KEY, CAPABILITIES_KEY, LIMITS_KEY, IDENTITIES_KEY = "notes", "capabilities", "limits", "homes"
@@ -172,8 +173,8 @@ class RunCatalog:
         self._servers = servers
         self._identities = homes or ServerIdentities(servers.sources, ContinuationOptions())
         self._named_sources: list[ServerSource] = []
-        self._current = servers.catalog()
-        self._module: tuple[Facts | None, ModuleFacts] | None = None  # parsed last
+        self._current = servers.get_or_build_catalog()
+        self._module: tuple[ProgramFacts | None, ModuleFacts] | None = None  # parsed last
 
     def __len__(self) -> int:
         return len(self._current)
@@ -194,7 +195,7 @@ class RunCatalog:
         return self._current.names()
 
     @property
-    def language_names(self) -> tuple[str, ...]:
+    def implicitly_read_names(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 
@@ -211,46 +212,52 @@ class RunCatalog:
         """Return the error for an unknown tool."""
         return self._current.tool_not_found_error(name)
 
-    def ask(self, name: str, argument: Any) -> Any:
+    def answer_query(self, name: str, argument: Any) -> Any:
         """Return the answer to a program's question about its tools."""
-        return self._current.ask(name, argument)
+        return self._current.answer_query(name, argument)
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - required by `ToolCatalog`
         """Return the catalog itself: it belongs to one run."""
         return self
 
-    def invocation_data_for(self, facts: Facts | None) -> Mapping[str, Any]:
+    def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and the notes and identities that its pauses store."""
-        module = self._read_facts(facts)
-        data = dict(self._current.invocation_data_for(facts, module))
+        module = self._get_module_facts(facts)
+        data = dict(self._current.build_invocation_data(facts, module))
         if self.notes:
             data[NOTES_KEY] = list(self.notes)
-        if identities := self._identities.get_all() if module.wants_all else self._identities.get_for(module.paths):
+        if (
+            identities := self._identities.get_all_digests()
+            if module.wants_all
+            else self._identities.get_digests(module.paths)
+        ):
             data[IDENTITIES_KEY] = identities
         return data
 
-    def find_program_error(self, facts: Facts | None) -> CodeModeError | None:
+    def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
-        return self._current.find_program_error(facts, self._read_facts(facts))
+        return self._current.find_program_error(facts, self._get_module_facts(facts))
 
-    def prepare_for(self, facts: Facts | None, invocation_data: Mapping[str, Any] | None) -> Awaitable[None] | None:
+    def prepare_for_program(
+        self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None
+    ) -> Awaitable[None] | None:
         """Return a coroutine that lists servers that the program needs and that are unlisted or changed, or None."""
         module = mapping_or_empty(mapping_or_empty(invocation_data).get("module"))
         if module:
-            return self._restore(mapping_or_empty(invocation_data), module)
-        facts_read = self._read_facts(facts)
-        unlisted = self._select_outdated(facts_read.paths, wants_all=facts_read.wants_all)
+            return self._restore_and_load_listings(mapping_or_empty(invocation_data), module)
+        facts_read = self._get_module_facts(facts)
+        unlisted = self._select_outdated_sources(facts_read.paths, wants_all=facts_read.wants_all)
         if unlisted:
-            return self._list_sources(unlisted, wants_all=facts_read.wants_all)
+            return self._load_listings(unlisted, wants_all=facts_read.wants_all)
         self._use_current_tools(wants_all=facts_read.wants_all)
         return None
 
-    def _read_facts(self, facts: Facts | None) -> ModuleFacts:
+    def _get_module_facts(self, facts: ProgramFacts | None) -> ModuleFacts:
         if self._module is None or self._module[0] is not facts:
             self._module = (facts, read_module_facts(facts))
         return self._module[1]
 
-    def check_resumed(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Check that the servers of a resumed program are the same, and note those with changed tools.
 
         Raises `CodeModeProtocolError` for a different server.
@@ -259,9 +266,11 @@ class RunCatalog:
             mapping_or_empty(mapping_or_empty(invocation_data).get("module")).get("servers")
         )
         stored_identities = mapping_or_empty(mapping_or_empty(invocation_data).get(IDENTITIES_KEY))
-        self._identities.require(stored_identities, {*started_servers, *(name.partition(".")[0] for name in names)})
+        self._identities.require_same_servers(
+            stored_identities, {*started_servers, *(name.partition(".")[0] for name in names)}
+        )
         for path, entry in started_servers.items():
-            source, server = self._servers.get(path), self._current.server(path)
+            source, server = self._servers.get(path), self._current.get_server(path)
             if source is not None and source.failure is not None:
                 note = unavailable_diagnostic(source)
             elif server is None or build_meta(server) != entry:
@@ -271,25 +280,27 @@ class RunCatalog:
             if note not in self.notes:
                 self.notes.append(note)
 
-    def find_changes(self) -> list[Diagnostic]:
+    def find_tool_changes(self) -> list[Diagnostic]:
         """Return notes about servers whose tools changed during the run."""
         notes: list[Diagnostic] = []
         for source in self._named_sources:
-            server_in_use = self._current.server(source.path)
+            server_in_use = self._current.get_server(source.path)
             if server_in_use is not None and _has_changed(source, server_in_use):
                 notes.append(_tools_changed_note(source.path, "while the program ran: the next run uses the new ones"))
         return notes
 
-    async def _restore(self, invocation_data: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
+    async def _restore_and_load_listings(self, invocation_data: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
         self.notes = [restore_diagnostic(item) for item in list_or_empty(invocation_data.get(NOTES_KEY))]
         self.capabilities = [str(item) for item in list_or_empty(invocation_data.get(CAPABILITIES_KEY))]
         if limits := mapping_or_empty(invocation_data.get(LIMITS_KEY)):
             self.limits = RunLimits.of(limits)
         started_servers = mapping_or_empty(module.get("servers"))
         wants_all = module.get("all") is True
-        await self._list_sources(self._select_outdated([*started_servers], wants_all=wants_all), wants_all=wants_all)
+        await self._load_listings(
+            self._select_outdated_sources([*started_servers], wants_all=wants_all), wants_all=wants_all
+        )
 
-    def _select_outdated(self, paths: Sequence[str], *, wants_all: bool) -> list[ServerSource]:
+    def _select_outdated_sources(self, paths: Sequence[str], *, wants_all: bool) -> list[ServerSource]:
         self._named_sources = []
         outdated: list[ServerSource] = []
         for path in paths:
@@ -307,18 +318,18 @@ class RunCatalog:
             outdated += [missing_source for missing_source in missing if not missing_source.is_hung]
         return outdated
 
-    async def _list_sources(self, sources: Sequence[ServerSource], *, wants_all: bool) -> None:
-        await self._servers.list(sources)
+    async def _load_listings(self, sources: Sequence[ServerSource], *, wants_all: bool) -> None:
+        await self._servers.load_listings(sources)
         await self._servers.build_catalog()
         self._use_current_tools(wants_all=wants_all)
 
     def _use_current_tools(self, *, wants_all: bool) -> None:
         """Use the tools as currently listed."""
-        self._current = self._servers.catalog()
+        self._current = self._servers.get_or_build_catalog()
         self.ready_ms = float(now_ms())
         for source in self._named_sources:
             for text in source.notes:
-                note = _server_note(source.path, text)
+                note = _build_server_note(source.path, text)
                 if note not in self.notes:
                     self.notes.append(note)
         if wants_all:
@@ -340,16 +351,18 @@ def _has_changed(source: ServerSource, server_in_use: ListedServer) -> bool:
 def unavailable_diagnostic(source: ServerSource) -> Diagnostic:
     """Return the warning about a server that could not be listed."""
     message = f'the server "{source.path}" is not available: {source.failure}'
-    return diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
+    return create_diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
 
 
-def _server_note(path: str, text: str) -> Diagnostic:
-    return diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user.")
+def _build_server_note(path: str, text: str) -> Diagnostic:
+    return create_diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user.")
 
 
 def _tools_changed_note(path: str, change: str) -> Diagnostic:
     hint = "Look its tools up again before the next program."
-    return diagnostic("info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {change}', hint=hint)
+    return create_diagnostic(
+        "info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {change}', hint=hint
+    )
 
 
 _log = logging.getLogger("codemode.tools")
@@ -378,9 +391,9 @@ class ModuleExecutor:
         self._options = options
         self._pool = pool
         # Limits that a request can set come from it or from the run options.
-        policy = settings.execution_policy.without(*HOST_NAMES.values())
+        policy = settings.execution_policy.with_defaults_for(*HOST_NAMES.values())
         self._settings = settings.with_parts(execution_policy=policy)
-        self._format_error = create_error_formatter(self._find, options.secrets)
+        self._format_error = create_error_formatter(self._find_tool, options.secrets)
         self._profile = create_profile(options.limits, self._format_error)
         # For requests without limits; built once.
         self._default_settings = self._settings.with_default_limits(self._profile.limits)
@@ -397,7 +410,7 @@ class ModuleExecutor:
         except CodeModeError as error:  # nothing of the program ran
             return refusal_response(
                 redact_diagnostics(
-                    [*diagnose_error(error, self._policy(self._options.limits)), *notes], self._options.secrets
+                    [*diagnose_error(error, self._build_policy(self._options.limits)), *notes], self._options.secrets
                 ),
                 error,
             )
@@ -406,20 +419,26 @@ class ModuleExecutor:
             return refusal_response([*notes, _diagnose_host_failure(error)], error)
 
     async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
-        notes, capabilities = await self._connect(request) if request.capabilities else (list(request.notes), [])
+        notes, capabilities = (
+            await self._list_requested_servers(request) if request.capabilities else (list(request.notes), [])
+        )
         limits = request.limits or self._options.limits
         profile = self._profile if request.limits is None else create_profile(limits, self._format_error)
         # The same catalog object avoids checking the same program against it again.
         servers = self._servers
         view = (
-            servers.catalog() if servers.is_static else RunCatalog(servers, notes, capabilities, homes=self._identities)
+            servers.get_or_build_catalog()
+            if servers.is_static
+            else RunCatalog(servers, notes, capabilities, homes=self._identities)
         )
         is_plain = request.limits is None and not notes and not capabilities
         invocation_data = None if is_plain else _build_invocation_data(notes, capabilities, request.limits)
         pool = await prepare_pool(self._pool, self._settings)
         settings = self._default_settings if request.limits is None else self._settings
-        tools = with_library(view, self._library, request.code, outer.call, pool)
-        execution = load_execution().Execution(profile, tools, settings, outer, pool, invocation_data=invocation_data)
+        tools = with_saved_programs(view, self._library, request.code, outer.call, pool)
+        execution = import_execution_module().Execution(
+            profile, tools, settings, outer, pool, invocation_data=invocation_data
+        )
         outcome = await execution.start(request.code)
         if outcome.error is not None:
             add_language_hint(outcome.error, request.code)
@@ -435,7 +454,7 @@ class ModuleExecutor:
     ) -> Any:
         """Resume a program; return what `execute` returns. Raises `CodeModeProtocolError`."""
         catalog, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
-        tools = with_library(catalog, self._library, None, outer.call, self._pool)
+        tools = with_saved_programs(catalog, self._library, None, outer.call, self._pool)
         outcome = await resume_with_answers(
             self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
         )
@@ -443,30 +462,30 @@ class ModuleExecutor:
             outcome, catalog, catalog.limits or self._options.limits, catalog.notes, catalog.capabilities
         )
 
-    async def _connect(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
+    async def _list_requested_servers(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
         """List the requested servers; return notes about them, and the paths of those available."""
         notes = list(request.notes)
-        if not self._description_cache.is_read:
-            await run_check(LARGE_CHARACTERS, self._description_cache.ensure_read)
+        if not self._description_cache.has_been_read:
+            await run_check(LARGE_CHARACTERS, self._description_cache.assume_description_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
-        await self._servers.list(server_source for server_source in sources if not server_source.is_current)
+        await self._servers.load_listings(server_source for server_source in sources if not server_source.is_current)
         await self._servers.build_catalog()
         if unknown := [name for name, source in found.items() if source is None]:
-            notes += await run_check(LARGE_CHARACTERS, partial(self._warn_missing_servers, unknown))
+            notes += await run_check(LARGE_CHARACTERS, partial(self._build_missing_server_warnings, unknown))
         notes += [
             unavailable_diagnostic(server_source) for server_source in sources if server_source.failure is not None
         ]
         return notes, [server_source.path for server_source in sources if server_source.failure is None]
 
-    def _warn_missing_servers(self, names: Sequence[str]) -> list[Diagnostic]:
+    def _build_missing_server_warnings(self, names: Sequence[str]) -> list[Diagnostic]:
         """Return warnings about unknown servers, the first of them with suggestions."""
         diagnostics: list[Diagnostic] = []
         for index, name in enumerate(names):
-            similar = self._servers.nearest(name) if index < _MAX_SUGGESTIONS else []
+            similar = self._servers.find_similar_paths(name) if index < _MAX_SUGGESTIONS else []
             hint = f"Ask for {' or '.join(similar)}." if similar else "Ask for servers that the description names."
             text = f'there is no server "{name[:_MAX_NAME_CHARACTERS]}"'
-            diagnostics.append(diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
+            diagnostics.append(create_diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
         return diagnostics
 
     async def _build_answer(
@@ -482,22 +501,22 @@ class ModuleExecutor:
         has_notes = outcome.abandoned or outcome.returned_nothing or outcome.warnings or outcome.output_warnings
         if outcome.error is None and not (has_notes or notes or capabilities or isinstance(view, RunCatalog)):
             return build_response(outcome, ())
-        policy = self._default_settings.execution_policy if outcome.error is None else self._policy(limits)
+        policy = self._default_settings.execution_policy if outcome.error is None else self._build_policy(limits)
         diagnostics = [*build_diagnostics(outcome, policy), *notes]
         if isinstance(view, RunCatalog):
-            diagnostics += view.find_changes()
-        declarations = await self._declarations(view, capabilities) if capabilities else ""
+            diagnostics += view.find_tool_changes()
+        declarations = await self._declare_unread_servers(view, capabilities) if capabilities else ""
         ready_ms = view.ready_ms if isinstance(view, RunCatalog) else 0.0
         return build_response(outcome, redact_diagnostics(diagnostics, self._options.secrets), declarations, ready_ms)
 
-    async def _declarations(self, view: RunCatalog | ModuleCatalog, capabilities: Sequence[str]) -> str:
+    async def _declare_unread_servers(self, view: RunCatalog | ModuleCatalog, capabilities: Sequence[str]) -> str:
         """Return the declarations of servers that the model has not read in the description."""
         catalog = view.catalog if isinstance(view, RunCatalog) else view
 
-        servers = [server for path in capabilities if (server := catalog.server(path)) is not None]
+        servers = [server for path in capabilities if (server := catalog.get_server(path)) is not None]
 
         def declare_unread() -> str:
-            known = self._description_cache.read_declarations
+            known = self._description_cache.known_declarations
             # Its tools may have changed since the description was read.
             unread = [
                 server
@@ -508,20 +527,20 @@ class ModuleExecutor:
 
         # Tens of microseconds per tool unless cached.
         is_little = (
-            all(is_declared(server) for server in servers)
+            all(is_declaration_cached(server) for server in servers)
             and sum(len(server.tools) for server in servers) <= _FEW_TOOLS
         )
         return await run_check(0 if is_little else LARGE_CHARACTERS, declare_unread)
 
-    def _policy(self, limits: RunLimits) -> ExecutionPolicy:
+    def _build_policy(self, limits: RunLimits) -> ExecutionPolicy:
         return self._settings.with_default_limits(limits.to_policy()).execution_policy
 
-    def _find(self, name: str) -> ModuleTool | None:
-        return self._servers.catalog().find(name)
+    def _find_tool(self, name: str) -> ModuleTool | None:
+        return self._servers.get_or_build_catalog().find(name)
 
 
 def _create_outer_call(call: CallContext | None) -> OuterCall:
-    return OuterCall(call=require_call_context(call), is_traced=True)
+    return OuterCall(call=call_context_or_empty(call), is_traced=True)
 
 
 def _build_invocation_data(
@@ -531,7 +550,7 @@ def _build_invocation_data(
     data = {
         NOTES_KEY: notes,
         CAPABILITIES_KEY: capabilities,
-        LIMITS_KEY: {} if limits is None else limits.non_default_values(),
+        LIMITS_KEY: {} if limits is None else limits.get_non_default_values(),
     }
     return {name: value for name, value in data.items() if value} or None
 
@@ -539,5 +558,5 @@ def _build_invocation_data(
 def _diagnose_host_failure(error: Exception) -> Diagnostic:
     """Return the diagnostic of an error of the host."""
     if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
-        return diagnostic("error", "BAD_REQUEST", "the host made this call with invalid arguments")
+        return create_diagnostic("error", "BAD_REQUEST", "the host made this call with invalid arguments")
     return host_failure_diagnostic()

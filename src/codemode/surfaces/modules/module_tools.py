@@ -14,18 +14,24 @@ from typing import TYPE_CHECKING, Any
 from ...cached_property import cached_property
 from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty, string_or_empty
-from ...data.references import LocalReferences
+from ...data.references import LocalReferenceResolver
 from ...errors import CodeModeError, CodeModeToolError
-from ...schemas.compiled import ValidatedInput, json_type_name
+from ...schemas.compiled import ValidatedInput, get_json_type_name
 from ...schemas.json_schemas import is_empty_schema
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import create_sample_value
 from ...tools.collecting import collect_plain_tools
 from ...tools.prepared import MISSING, PreparedTool
-from ...tools.server_lists import MAX_DESCRIPTION_CHARACTERS, LeftOut, entry_label, to_plain_annotations, to_plain_text
+from ...tools.server_lists import (
+    MAX_DESCRIPTION_CHARACTERS,
+    OmittedEntries,
+    format_entry_label,
+    to_bounded_annotations,
+    to_bounded_text,
+)
 from ...tools.tool import Tool, require_name
 from ...tools.tool_schemas import compile_foreign_schemas
-from ...trace.unseen import is_visible
+from ...trace.unseen import has_only_visible_characters
 from ...trace.visible_text import clip_text
 
 if TYPE_CHECKING:
@@ -107,7 +113,7 @@ def _can_start_identifier(character: str) -> bool:
 
 def _can_continue_identifier(character: str) -> bool:
     # Exclude invisible letters: two names would look the same, and a model could not write them.
-    return character == "$" or (f"_{character}".isidentifier() and is_visible(character))
+    return character == "$" or (f"_{character}".isidentifier() and has_only_visible_characters(character))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +147,7 @@ class ListedServer:
     """Why the server cannot be used now, for descriptions."""
 
     @cached_property
-    def names(self) -> frozenset[str]:
+    def all_tool_names(self) -> frozenset[str]:
         """All names of its tools: original, exported and qualified."""
         return frozenset(name for tool in self.tools for name in (tool.tool_name, tool.export_name, tool.tool.name))
 
@@ -150,7 +156,7 @@ class ListedServer:
         """True if a call of some tool can wait for a person."""
         return any(tool.tool.may_ask for tool in self.tools)
 
-    def explain_left_out(self, tool_name: str) -> str:
+    def explain_missing_tool(self, tool_name: str) -> str:
         """Return a suffix for messages about a missing tool: why it was left out, if known."""
         notes = (note for note in self.left_out if f'"{tool_name}"' in note)
         return next((f" (left out of its list: {note})" for note in notes), "")
@@ -185,7 +191,7 @@ def describe_mismatch(problem: Any, schema: Any, received: str | None) -> dict[s
     }
 
 
-def describe_received(problems: Any, value: Any) -> str | None:
+def describe_received_value(problems: Any, value: Any) -> str | None:
     """Return what the input has at the first problem: the type, or a small value of the right type."""
     parts, expected, received_text = _parse_problem(next(iter(list_or_empty(problems)), None), None)
     if received_text is not None:
@@ -198,7 +204,7 @@ def describe_received(problems: Any, value: Any) -> str | None:
         elif index == len(parts) - 1:
             return NOTHING
     is_about_type = set(expected.split(" or ")) <= _JSON_TYPES or "valid" in expected
-    return json_type_name(value) if is_about_type or is_array(value) or is_object(value) else _to_short_json(value)
+    return get_json_type_name(value) if is_about_type or is_array(value) or is_object(value) else _to_short_json(value)
 
 
 def parse_path(path: str) -> PathParts:
@@ -260,37 +266,37 @@ def _strip_message_prefixes(message: str) -> str:
 
 def _find_type(schema: Any, parts: PathParts) -> str | None:
     """Return the type that a schema certainly requires at a path, or None."""
-    local = LocalReferences(schema)
+    local = LocalReferenceResolver(schema)
     schemas_at_path = _expand_alternatives(local, [schema])
     for part in parts:
-        schemas_at_path = _expand_alternatives(local, [_child_schema(rules, part) for rules in schemas_at_path])
+        schemas_at_path = _expand_alternatives(local, [_get_child_schema(rules, part) for rules in schemas_at_path])
     return next(
-        (type_name for rules in schemas_at_path if (type_name := _type_names(rules)) not in (None, "null")), None
+        (type_name for rules in schemas_at_path if (type_name := _join_type_names(rules)) not in (None, "null")), None
     )
 
 
-def _expand_alternatives(local: LocalReferences, schemas: list[Any]) -> list[Mapping[Any, Any]]:
+def _expand_alternatives(local: LocalReferenceResolver, schemas: list[Any]) -> list[Mapping[Any, Any]]:
     """Return schemas with references resolved and alternatives included."""
     expanded: list[Mapping[Any, Any]] = []
     pending = schemas[:]
     for _ in range(_MAX_ALTERNATIVES):
         if not pending:
             break
-        rules = mapping_or_empty(local.follow_chain(pending.pop(0)))
+        rules = mapping_or_empty(local.follow_reference_chain(pending.pop(0)))
         expanded.append(rules)
         for keyword in ("anyOf", "oneOf"):
             pending += islice(list_or_empty(rules.get(keyword)), _MAX_ALTERNATIVES)  # more are never used
     return expanded
 
 
-def _child_schema(rules: Mapping[Any, Any], part: str | int) -> Any:
+def _get_child_schema(rules: Mapping[Any, Any], part: str | int) -> Any:
     if isinstance(part, int):
         prefix_items = list_or_empty(rules.get("prefixItems"))
         return prefix_items[part] if part < len(prefix_items) else rules.get("items")
     return mapping_or_empty(rules.get("properties")).get(part, rules.get("additionalProperties"))
 
 
-def _type_names(schema: Mapping[Any, Any]) -> str | None:
+def _join_type_names(schema: Mapping[Any, Any]) -> str | None:
     types = schema.get("type")
     names = [name for name in list_or_empty(types) or [types] if isinstance(name, str) and name in _JSON_TYPES]
     return " or ".join(names) or None
@@ -311,7 +317,9 @@ def _to_short_json(value: Any) -> str:
 _log = logging.getLogger("codemode.tools")
 
 
-def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: LeftOut | None = None) -> dict[str, Tool]:
+def collect_server_tools(
+    tools: Mapping[str, Any] | Iterable[Any], left_out: OmittedEntries | None = None
+) -> dict[str, Tool]:
     """Collect tools under the names that their server uses.
 
     Invalid tools are added to ``left_out``; without it, raises `ValueError`.
@@ -322,9 +330,9 @@ def collect_server_tools(tools: Mapping[str, Any] | Iterable[Any], left_out: Lef
     return collect_plain_tools(tools, require_name, left_out)
 
 
-def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: LeftOut) -> tuple[ModuleTool, ...]:
+def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: OmittedEntries) -> tuple[ModuleTool, ...]:
     """Return the tools of a server's module in alphabetical order, with compiled schemas."""
-    callable_names = [name for name in tools if _can_be_called(path, name, left_out)]
+    callable_names = [name for name in tools if _check_callable_name(path, name, left_out)]
     exports = assign_export_names(callable_names)
     return tuple(
         ModuleTool(name, export, ServerTool(tools[name], to_qualified_name(path, name)))
@@ -338,8 +346,8 @@ class ServerTool(PreparedTool):
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
         self.name = name
-        self.description = to_plain_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
-        self.annotations = to_plain_annotations(tool.annotations)
+        self.description = to_bounded_text(tool.description, MAX_DESCRIPTION_CHARACTERS) or ""
+        self.annotations = to_bounded_annotations(tool.annotations)
         self._schemas = compile_foreign_schemas(name, tool.input_schema, tool.output_schema)
 
     def validate_input(self, value: Any) -> ValidatedInput:
@@ -353,7 +361,7 @@ class ServerTool(PreparedTool):
             return super().validate_input(value)
         except CodeModeToolError as error:
             if error.reason == "validation":
-                error.details["received"] = describe_received(error.details.get("problems"), value)
+                error.details["received"] = describe_received_value(error.details.get("problems"), value)
                 if "example" not in vars(self):
                     _ = self.example
             raise
@@ -364,7 +372,7 @@ class ServerTool(PreparedTool):
         return find_example(self)
 
 
-def _can_be_called(path: str, name: str, left_out: LeftOut) -> bool:
+def _check_callable_name(path: str, name: str, left_out: OmittedEntries) -> bool:
     """Return True if a program can call a tool by this name. Lone surrogates cannot be sent to workers."""
     try:
         name.encode()
@@ -374,5 +382,5 @@ def _can_be_called(path: str, name: str, left_out: LeftOut) -> bool:
         is_text = True
     if is_text and len(to_qualified_name(path, name)) <= MAX_CALLED_CHARACTERS:
         return True
-    left_out.add("no program could call it by its name", entry_label({"name": name}, 1))
+    left_out.add_entry("no program could call it by its name", format_entry_label({"name": name}, 1))
     return False

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar, cast
 
-from ...options.checked_fields import limit
-from ...options.part import OptionPart
+from ...options.checked_fields import positive_limit_field
+from ...options.part import OptionGroup
 from ...options.parts import MAX_MEMORY_LIMIT_BYTES, MIB, ExecutionPolicy
-from ...profile import ErrorFields, GuestSettings, HostErrors, StaticRules, SurfaceSettings
+from ...profile import ErrorFields, GuestSettings, HostErrorRules, StaticRules, SurfaceSettings
 
 WIRE_NAMES: Mapping[str, str] = {
     "timeout_ms": "timeoutMs",
@@ -39,24 +39,24 @@ MIN_VALUES: Mapping[str, int] = {option: MIB if option == "max_memory_bytes" els
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class RunLimits(OptionPart):
+class RunLimits(OptionGroup):
     """Limits of one run. Times are in milliseconds, sizes in UTF-8 bytes."""
 
     path: ClassVar[str] = "limits"
 
-    timeout_ms: int = limit(30_000)
-    max_memory_bytes: int = limit(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
-    max_log_bytes: int = limit(64 * 1024)
-    max_tool_calls: int = limit(256)
-    max_concurrent_tool_calls: int = limit(32)
-    max_result_bytes: int = limit(100_000)
+    timeout_ms: int = positive_limit_field(30_000)
+    max_memory_bytes: int = positive_limit_field(64 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
+    max_log_bytes: int = positive_limit_field(64 * 1024)
+    max_tool_calls: int = positive_limit_field(256)
+    max_concurrent_tool_calls: int = positive_limit_field(32)
+    max_result_bytes: int = positive_limit_field(100_000)
 
     def to_policy(self) -> ExecutionPolicy:
         """Return the limits as an execution policy."""
         values = {HOST_NAMES[option]: getattr(self, option) for option in WIRE_NAMES}
         return ExecutionPolicy(**values, in_flight_limit="queue")
 
-    def non_default_values(self) -> dict[str, int]:
+    def get_non_default_values(self) -> dict[str, int]:
         """Return the limits that differ from the defaults."""
         return {
             limit_field.name: getattr(self, limit_field.name)
@@ -71,12 +71,12 @@ class RunCeilings(RunLimits):
 
     path: ClassVar[str] = "ceilings"
 
-    timeout_ms: int = limit(120_000)
-    max_memory_bytes: int = limit(256 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
-    max_log_bytes: int = limit(MIB)
-    max_tool_calls: int = limit(1_024)
-    max_concurrent_tool_calls: int = limit(64)
-    max_result_bytes: int = limit(MIB)
+    timeout_ms: int = positive_limit_field(120_000)
+    max_memory_bytes: int = positive_limit_field(256 * MIB, MAX_MEMORY_LIMIT_BYTES, minimum=MIB)
+    max_log_bytes: int = positive_limit_field(MIB)
+    max_tool_calls: int = positive_limit_field(1_024)
+    max_concurrent_tool_calls: int = positive_limit_field(64)
+    max_result_bytes: int = positive_limit_field(MIB)
 
 
 def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimits, RunCeilings]:
@@ -88,15 +88,15 @@ def reconcile_limits(limits: RunLimits, ceilings: RunCeilings) -> tuple[RunLimit
     maximums: dict[str, int] = {}
     for option in WIRE_NAMES:
         default, ceiling = getattr(limits, option), getattr(ceilings, option)
-        if limits.is_set(option) and ceilings.is_set(option) and default > ceiling:
+        if limits.is_set_explicitly(option) and ceilings.is_set_explicitly(option) and default > ceiling:
             raise ValueError(f"limits.{option} must be at most ceilings.{option} ({ceiling}), got {default}")
-        sets_ceiling = limits.is_set(option) and not ceilings.is_set(option)
+        sets_ceiling = limits.is_set_explicitly(option) and not ceilings.is_set_explicitly(option)
         maximums[option] = default if sets_ceiling else ceiling
         defaults[option] = min(default, maximums[option])
     return RunLimits(**defaults), RunCeilings(**maximums)
 
 
-def _check_secrets(value: Any, path: str) -> tuple[str, ...]:
+def _parse_secrets(value: Any, path: str) -> tuple[str, ...]:
     items = cast("list[Any]", [*value]) if isinstance(value, list | tuple | set | frozenset) else None
     if items is None or not all(isinstance(secret, str) and secret for secret in items):
         # The message must not contain the values, which are secrets.
@@ -106,7 +106,7 @@ def _check_secrets(value: Any, path: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class RunOptions(OptionPart):
+class RunOptions(OptionGroup):
     """Options of `create_modules_tool`. ``limits`` and ``ceilings`` can be mappings with snake_case or camelCase keys.
 
     ``limits`` are the defaults of a request, ``ceilings`` the highest limits that it can ask for: ``timeout_ms``
@@ -119,9 +119,9 @@ class RunOptions(OptionPart):
 
     limits: RunLimits = field(default_factory=RunLimits)
     ceilings: RunCeilings = field(default_factory=RunCeilings)
-    max_description_characters: int = limit(4_000)
-    max_declarations_characters: int = limit(20_000)
-    secrets: tuple[str, ...] = field(default=(), repr=False, metadata={"check": _check_secrets})
+    max_description_characters: int = positive_limit_field(4_000)
+    max_declarations_characters: int = positive_limit_field(20_000)
+    secrets: tuple[str, ...] = field(default=(), repr=False, metadata={"check": _parse_secrets})
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ _CAPABILITIES = "Ids of servers to use: they are connected, and the answer has t
 def build_input_schema(options: RunOptions) -> dict[str, Any]:
     """Return the JSON Schema of a request."""
     limits = {
-        name: {"type": "integer", "description": _limit_description(options, option)}
+        name: {"type": "integer", "description": _describe_limit(options, option)}
         for option, name in WIRE_NAMES.items()
     }
     return {
@@ -166,13 +166,15 @@ def build_input_schema(options: RunOptions) -> dict[str, Any]:
 
 def build_output_schema() -> dict[str, Any]:
     """Return the JSON Schema of a response."""
-    log = _object_schema(level={"enum": ["debug", "log", "warn", "error"]}, message=_TEXT, timeMs={"type": "integer"})
-    diagnostic = _object_schema(
+    log = _build_object_schema(
+        level={"enum": ["debug", "log", "warn", "error"]}, message=_TEXT, timeMs={"type": "integer"}
+    )
+    diagnostic = _build_object_schema(
         ("severity", "code", "message"),
         severity={"enum": ["error", "warning", "info"]},
         **dict.fromkeys(("code", "message", "hint", "path", "errorClass"), _TEXT),
     )
-    call = _object_schema(
+    call = _build_object_schema(
         ("serverId", "toolName", "durationMs", "ok"),
         serverId=_TEXT,
         toolName=_TEXT,
@@ -180,7 +182,7 @@ def build_output_schema() -> dict[str, Any]:
         ok={"type": "boolean"},
         error=_TEXT,
     )
-    return _object_schema(
+    return _build_object_schema(
         ("logs", "result", "diagnostics"),
         logs={"type": "array", "items": log},
         result={},
@@ -190,11 +192,11 @@ def build_output_schema() -> dict[str, Any]:
     )
 
 
-def _limit_description(options: RunOptions, option: str) -> str:
+def _describe_limit(options: RunOptions, option: str) -> str:
     return f"{getattr(options.limits, option)} by default, at most {getattr(options.ceilings, option)}."
 
 
-def _object_schema(required: tuple[str, ...] | None = None, **properties: Mapping[str, Any]) -> dict[str, Any]:
+def _build_object_schema(required: tuple[str, ...] | None = None, **properties: Mapping[str, Any]) -> dict[str, Any]:
     members = {name: dict(schema) for name, schema in properties.items()}
     return {"type": "object", "properties": members, "required": list(properties if required is None else required)}
 
@@ -215,10 +217,10 @@ def create_profile(limits: RunLimits, format_error: ErrorFields) -> SurfaceSetti
         request_kinds=frozenset({"tool", "catalog", "timer"}),
         limits=limits.to_policy(),
         static_rules=_RULES,
-        host_errors=HostErrors(in_spans=False, words=format_error),
+        host_errors=HostErrorRules(in_spans=False, error_fields=format_error),
         unawaited="abandon",
-        tells_of_runs=True,
-        parameters=limits.non_default_values(),
+        shows_run_details=True,
+        parameters=limits.get_non_default_values(),
         restored=partial(_restore_profile, format_error=format_error),
     )
 

@@ -33,7 +33,7 @@ class Diagnostic(TypedDict):
     errorClass: NotRequired[str]
 
 
-def diagnostic(
+def create_diagnostic(
     severity: Severity,
     code: str,
     message: str,
@@ -58,7 +58,7 @@ def restore_diagnostic(stored: Any) -> Diagnostic:
     fields = {key: string_or_empty(value) for key, value in mapping_or_empty(stored).items()}
     severity: Severity = "info" if fields.get("severity") == "info" else "warning"
     code, message = fields.get("code", ""), fields.get("message", "")
-    return diagnostic(severity, code, message, hint=fields.get("hint"), path=fields.get("path"))
+    return create_diagnostic(severity, code, message, hint=fields.get("hint"), path=fields.get("path"))
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -126,4 +126,4 @@ def refusal_response(diagnostics: Iterable[Diagnostic], exception: BaseException
 def host_failure_diagnostic() -> Diagnostic:
     """Return the diagnostic of a program that the host could not run."""
     message = "the host could not run the program"
-    return diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")
+    return create_diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")

@@ -11,12 +11,12 @@ from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.optional_parts import require_optional_parts
-from ...execution.sync_forms import SyncForms
+from ...execution.sync_forms import SyncMethodsMixin
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
 from ...host.threads import run_off_loop
 from ...options.parts import CodeModeOptions
-from ...tools.tool_schemas import load_schema_kind
+from ...tools.tool_schemas import import_schema_compiler
 from ...trace.failures import log_failure
 from .declarations import DISCOVERY_DECLARATION, ERRORS_DECLARATION, declare_server
 from .description import DescriptionCache
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("codemode.tools")
 
 
-class RunTool(SyncForms):
+class RunTool(SyncMethodsMixin):
     """One tool that runs ES modules over the tools of servers. Create it with `create_modules_tool`.
 
     Thread-safe, and usable from several event loops.
@@ -56,17 +56,17 @@ class RunTool(SyncForms):
         self.settings = CodeModeOptions.of(settings)
         self.store: InterruptStore | None = None
         if store is not None:
-            from ...stores.durability import with_store
+            from ...stores.durability import add_store_to_options
 
-            self.settings, self.store = with_store(self.settings, store)
+            self.settings, self.store = add_store_to_options(self.settings, store)
         if self.settings.fetch_policy is not None:
             raise ValueError("settings.fetch_policy is not supported by codemode.run: programs have no fetch")
         # Report invalid settings now, not in the first run.
         require_optional_parts(self.settings)
         if pool is not None:
-            from ...workers.pool import check_pool
+            from ...workers.pool import require_open_pool
 
-            check_pool(pool)
+            require_open_pool(pool)
         self._pool = pool
         self._servers = ServerSet(servers)
         has_rich_values = self.settings.execution_policy.values == "rich"
@@ -77,7 +77,7 @@ class RunTool(SyncForms):
             from ...execution.starting import attach_library
 
             paths = [source.path for source in self._servers.sources]
-            self.library = attach_library(library, self._servers.catalog(), paths)
+            self.library = attach_library(library, self._servers.get_or_build_catalog(), paths)
         self._executor: ModuleExecutor | None = None
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class RunTool(SyncForms):
 
     def describe(self, max_characters: int | None = None) -> str:
         """Return the description in at most ``max_characters`` characters; None for the option."""
-        library_text = "" if self.library is None else self.library.describe("@codemode/saved")
+        library_text = "" if self.library is None else self.library.describe_programs("@codemode/saved")
         if not library_text:
             return self._description_cache.read(max_characters).text
         max_text_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
@@ -109,7 +109,7 @@ class RunTool(SyncForms):
     @property
     def catalog(self) -> ModuleCatalog:
         """The tools as last listed, by qualified name."""
-        return self._servers.catalog()
+        return self._servers.get_or_build_catalog()
 
     @property
     def failures(self) -> dict[str, str]:
@@ -132,19 +132,23 @@ class RunTool(SyncForms):
         Uses the last listing. ``server_id``: a path or host id. Raises `ValueError` for an unknown server.
         """
         with using_rich_values(self.settings.execution_policy.values == "rich"):
-            return self._declarations(server_id)
+            return self._format_declarations(server_id)
 
-    def _declarations(self, server_id: str | None) -> str:
+    def _format_declarations(self, server_id: str | None) -> str:
         if server_id is None:
             return "\n\n".join(
-                (DISCOVERY_DECLARATION, ERRORS_DECLARATION, *map(declare_server, self._servers.catalog().servers))
+                (
+                    DISCOVERY_DECLARATION,
+                    ERRORS_DECLARATION,
+                    *map(declare_server, self._servers.get_or_build_catalog().servers),
+                )
             )
         found = self._servers.find(server_id)
         if found is None:
-            similar = self._servers.nearest(server_id)
+            similar = self._servers.find_similar_paths(server_id)
             hint = f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
             raise ValueError(f"there is no server {server_id!r}{hint}")
-        listed_server = self._servers.catalog().server(found.path)
+        listed_server = self._servers.get_or_build_catalog().get_server(found.path)
         return "" if listed_server is None else declare_server(listed_server)
 
     async def refresh(self) -> None:
@@ -158,14 +162,14 @@ class RunTool(SyncForms):
         """
         wanted_ids = None if server_ids is None else frozenset(server_ids)
         sources = (source for source in self._servers.sources if wanted_ids is None or source.server_id in wanted_ids)
-        await self._servers.list(source for source in sources if not source.is_current)
+        await self._servers.load_listings(source for source in sources if not source.is_current)
 
     async def load(self) -> None:
         """Prepare for the first run: start a worker and import the code that runs programs.
 
         Does not block the event loop. Raises `CodeModeWorkerError` if no worker can start.
         """
-        await self._load()
+        await self._load_executor()
         from ...execution.starting import prepare_pool
 
         await prepare_pool(self._pool, self.settings)
@@ -177,7 +181,7 @@ class RunTool(SyncForms):
         `RuntimeError`, inside a Temporal workflow.
         """
         try:
-            runs = await self._load()
+            runs = await self._load_executor()
         except OSError as error:
             log_failure(_log, "the code that runs programs cannot be imported", (), error)
             return refusal_response([host_failure_diagnostic()], error)
@@ -196,21 +200,21 @@ class RunTool(SyncForms):
         Answers are as in `continue_interrupt`. Returns what `execute` returns. Raises `CodeModeProtocolError` for an
         interrupt or answers that cannot be used.
         """
-        runs = await self._load()
+        runs = await self._load_executor()
         return await runs.resume(interrupt, resolution, resolutions, call)
 
     def refresh_sync(self) -> None:
         """Call `refresh` from sync code."""
         run_sync(self.refresh())
 
-    async def _load(self) -> ModuleExecutor:
+    async def _load_executor(self) -> ModuleExecutor:
         refuse_in_workflow()
-        runs = self._executor or await run_off_loop(self._create_executor)
+        runs = self._executor or await run_off_loop(self._get_or_create_executor)
         await self._servers.build_catalog()
         return runs
 
-    def _create_executor(self) -> ModuleExecutor:
-        load_schema_kind("dict")  # validates the inputs of server tools
+    def _get_or_create_executor(self) -> ModuleExecutor:
+        import_schema_compiler("dict")  # validates the inputs of server tools
         with importing:
             from .executor import ModuleExecutor
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
-from ...continuations.keys import get_process_keys
+from ...continuations.keys import get_or_create_process_keys
 from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeProtocolError
 from ...host.forks import forkable_lock
@@ -41,20 +41,20 @@ class ServerIdentities:
         self._sources = sources
         self._options = options
 
-    def get_for(self, paths: Iterable[str]) -> dict[str, str]:
+    def get_digests(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the digests of these servers."""
         wanted = set(paths)
         return {path: digests[-1] for path, digests in self._digests.items() if path in wanted}
 
-    def find_in_code(self, code: str) -> dict[str, str]:
+    def find_digests_in_code(self, code: str) -> dict[str, str]:
         """Return the digests, under the first key, of servers whose paths occur in a program."""
         return {path: digests[0] for path, digests in self._digests.items() if path in code}
 
-    def get_all(self) -> dict[str, str]:
+    def get_all_digests(self) -> dict[str, str]:
         """Return the digests of all servers."""
         return {path: digests[-1] for path, digests in self._digests.items()}
 
-    def require(self, stored_digests: Mapping[str, Any], paths: Iterable[str]) -> None:
+    def require_same_servers(self, stored_digests: Mapping[str, Any], paths: Iterable[str]) -> None:
         """Raise `CodeModeProtocolError` if one of these servers is missing or differs from its stored digest."""
         known = self._digests
         mismatch = next(
@@ -75,12 +75,16 @@ class ServerIdentities:
             return {}
         from ...continuations.signing import KeyRing
 
-        keys = self._options.keys or get_process_keys()
-        secrets = [KeyRing((key,), purpose="home").secret() for key in keys]
-        return {path: tuple(_digest(secret, home) for secret in secrets) for path, home in homes.items() if home}
+        keys = self._options.keys or get_or_create_process_keys()
+        secrets = [KeyRing((key,), purpose="home").get_secret() for key in keys]
+        return {
+            path: tuple(_compute_home_digest(secret, home) for secret in secrets)
+            for path, home in homes.items()
+            if home
+        }
 
 
-def _digest(secret: bytes, home: str) -> str:
+def _compute_home_digest(secret: bytes, home: str) -> str:
     return hmac.new(secret, home.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:_DIGEST_CHARACTERS]
 
 
@@ -113,23 +117,25 @@ class ServerSet:
     @property
     def has_catalog(self) -> bool:
         """True if `catalog` returns a cached catalog."""
-        return self._cached_catalog is not None and (self.is_static or self._cached_catalog[0] == self.listing())
+        return self._cached_catalog is not None and (
+            self.is_static or self._cached_catalog[0] == self.get_listing_snapshot()
+        )
 
-    def listing(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
+    def get_listing_snapshot(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
         """Return the last listing and failure of each server; equal while nothing changes."""
         return tuple([(source.listed, source.failure) for source in self.sources])
 
-    def catalog(self) -> ModuleCatalog:
+    def get_or_build_catalog(self) -> ModuleCatalog:
         """Return the tools as last listed; the same object while nothing changes."""
         if self.is_static and self._cached_catalog is not None:
             return self._cached_catalog[1]
         with importing:
             from .catalog import ModuleCatalog
-        listing = self.listing()
+        listing = self.get_listing_snapshot()
         with self._lock:
             cached = self._cached_catalog
             if cached is None or cached[0] != listing:
-                listed = _available_servers(listing)
+                listed = _select_available_servers(listing)
                 unavailable = {source.path: source.failure for source in self.sources if source.failure is not None}
                 cached = self._cached_catalog = (
                     listing,
@@ -139,7 +145,7 @@ class ServerSet:
 
     def list_for_description(self) -> tuple[ListedServer, ...]:
         """Return all servers for the description; unlisted servers have no tools."""
-        return tuple(_describable(source) for source in self.sources)
+        return tuple(_to_describable_server(source) for source in self.sources)
 
     def find(self, server_id: str) -> ServerSource | None:
         """Return the server with this path or host id, or None."""
@@ -149,31 +155,31 @@ class ServerSet:
         """Return the server of this path."""
         return self._by_path.get(path)
 
-    def nearest(self, server_id: str) -> list[str]:
+    def find_similar_paths(self, server_id: str) -> list[str]:
         """Return at most three similar paths."""
         return find_nearest_names(assign_module_paths([server_id[:_MAX_NAME_CHARACTERS]])[0], self._by_path)
 
     async def refresh(self) -> None:
         """List all servers with changeable tools again, concurrently."""
-        await self.list((source for source in self.sources if not source.is_static), force=True)
+        await self.load_listings((source for source in self.sources if not source.is_static), force=True)
 
-    async def list(self, sources: Iterable[ServerSource], *, force: bool = False) -> None:
+    async def load_listings(self, sources: Iterable[ServerSource], *, force: bool = False) -> None:
         """List these servers concurrently; known ones only with ``force``."""
-        listings = [source.list(force=force) for source in dict.fromkeys(sources)]
+        listings = [source.load_listing(force=force) for source in dict.fromkeys(sources)]
         if listings:
             await asyncio.gather(*listings)
 
     async def build_catalog(self) -> None:
         """Build the catalog in a thread if it is not cached: thousands of tools take time."""
         if not self.has_catalog:
-            await run_off_loop(self.catalog)
+            await run_off_loop(self.get_or_build_catalog)
 
 
-def _available_servers(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:
+def _select_available_servers(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:
     return [listed for listed, failure in listing if listed is not None and failure is None]
 
 
-def _describable(source: ServerSource) -> ListedServer:
+def _to_describable_server(source: ServerSource) -> ListedServer:
     if source.failure is None and source.listed is not None:
         return source.listed
     return ListedServer(source.path, source.server_id, source.server_id, None, None, (), (), failure=source.failure)

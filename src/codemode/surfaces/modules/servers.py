@@ -16,20 +16,20 @@ from ...data.narrowing import is_iterable, is_mapping, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
 from ...host.cancellation import is_cancelled_from_outside
 from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
-from ...host.threads import run_check_alone
+from ...host.threads import run_check_in_own_thread
 from ...options.checked_fields import WrongTypeError, require_string_or_none, require_strings
 from ...schemas.patterns import foreign_patterns
 from ...tools.server_lists import (
     MAX_DESCRIPTION_CHARACTERS,
     MAX_NAME_CHARACTERS,
-    LeftOut,
-    log_left_out,
-    to_plain_text,
-    to_plain_texts,
+    OmittedEntries,
+    log_omitted_entries,
+    to_bounded_text,
+    to_bounded_texts,
 )
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
-from ...trace.visible_text import one_line
+from ...trace.visible_text import clip_to_visible_line
 from .module_tools import ListedServer, assign_module_paths, collect_server_tools, create_module_tools
 
 MAX_ID_CHARACTERS = 256
@@ -69,7 +69,7 @@ class ModuleServer:
         description: str | None = None,
         capabilities: Iterable[str] = (),
     ) -> None:
-        self.server_id = _check_server_id(server_id)
+        self.server_id = _require_valid_server_id(server_id)
         self.name = require_string_or_none(name, "name") or self.server_id
         self.version = require_string_or_none(version, "version")
         self.description = require_string_or_none(description, "description")
@@ -149,7 +149,7 @@ class ServerSource:
         """True for a while after a slow failure: only programs that name the server wait for it again."""
         return self.failure is not None and time.monotonic() < self._hung_until
 
-    async def list(self, *, force: bool = False) -> None:
+    async def load_listing(self, *, force: bool = False) -> None:
         """List the tools unless they are known or ``force``, or wait for a listing in progress. Failures are stored."""
         while force or not self.is_current:
             with self._lock:
@@ -157,7 +157,7 @@ class ServerSource:
                 if listing is None:
                     listing = new_listing = self._current_listing = Future()
             if new_listing is not None:
-                task = asyncio.get_running_loop().create_task(self._perform(new_listing))
+                task = asyncio.get_running_loop().create_task(self._run_listing(new_listing))
                 self._tasks.add(task)  # the event loop keeps no reference
                 task.add_done_callback(self._tasks.discard)
             try:
@@ -171,10 +171,10 @@ class ServerSource:
             else:
                 return
 
-    async def _perform(self, done: Future[None]) -> None:
+    async def _run_listing(self, done: Future[None]) -> None:
         started_at = time.monotonic()
         try:
-            revision, learned, listed = await asyncio.wait_for(self._request_tools(), self._timeout_seconds())
+            revision, learned, listed = await asyncio.wait_for(self._request_tools(), self._get_timeout_seconds())
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_cancelled_from_outside(asyncio.current_task()):
                 self._clear_current_listing()
@@ -194,7 +194,9 @@ class ServerSource:
     def _log_failure(self, error: BaseException) -> None:
         if isinstance(error, CodeModeError):  # its message is complete
             _log.error(
-                "the tools of server %r cannot be listed: %s", self.server_id, one_line(error.message, _MAX_LINE)
+                "the tools of server %r cannot be listed: %s",
+                self.server_id,
+                clip_to_visible_line(error.message, _MAX_LINE),
             )
         else:
             log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
@@ -203,7 +205,7 @@ class ServerSource:
         with self._lock:
             self._current_listing = None
 
-    def _timeout_seconds(self) -> float:
+    def _get_timeout_seconds(self) -> float:
         """Return the maximum time for listing the server."""
         try:
             value = getattr(self._live, "listing_seconds", None)
@@ -216,15 +218,15 @@ class ServerSource:
         if isinstance(error, CodeModeAuthenticationError):
             return _SIGN_IN
         if isinstance(error, CodeModeToolError):
-            return to_plain_text(error.message, _MAX_FAILURE_CHARACTERS) or _UNREACHABLE
+            return to_bounded_text(error.message, _MAX_FAILURE_CHARACTERS) or _UNREACHABLE
         if isinstance(error, TimeoutError):
-            return f"it did not list its tools within {self._timeout_seconds():g} seconds"
+            return f"it did not list its tools within {self._get_timeout_seconds():g} seconds"
         return _UNREACHABLE
 
     def _read_reported_failure(self) -> str | None:
         """Return the server's own reason for a failure, or None."""
         try:
-            return to_plain_text(getattr(self._live, "failure", None), _MAX_FAILURE_CHARACTERS)
+            return to_bounded_text(getattr(self._live, "failure", None), _MAX_FAILURE_CHARACTERS)
         except Exception:  # noqa: BLE001 - host code
             return None
 
@@ -237,27 +239,27 @@ class ServerSource:
                 listed_tools = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # would end the event loop
             raise RuntimeError("the server raised SystemExit") from error
-        return revision, learned, await run_check_alone(partial(self._build_listing, listed_tools))
+        return revision, learned, await run_check_in_own_thread(partial(self._build_listing, listed_tools))
 
     def _build_listing(self, tools: Any) -> ListedServer:
-        server, left_out = self._server, LeftOut()
+        server, left_out = self._server, OmittedEntries()
         capabilities = getattr(server, "capabilities", None) or getattr(self._live, "capabilities", None)
         module_tools_of_server = create_module_tools(
             self.path, tools if self.is_static else self._collect_tools(tools, left_out), left_out
         )
-        log_left_out(_log, self.server_id, left_out.notes)
+        log_omitted_entries(_log, self.server_id, left_out.notes)
         return ListedServer(
             path=self.path,
             server_id=self.server_id,
             name=self._read_text("name") or self.server_id,
             version=self._read_text("version"),
             description=self._read_text("description", MAX_DESCRIPTION_CHARACTERS),
-            capabilities=to_plain_texts(capabilities) if is_sequence(capabilities) else (),
+            capabilities=to_bounded_texts(capabilities) if is_sequence(capabilities) else (),
             tools=module_tools_of_server,
             left_out=(*self._read_notes("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
         )
 
-    def _collect_tools(self, tools: Any, left_out: LeftOut) -> Mapping[str, Tool]:
+    def _collect_tools(self, tools: Any, left_out: OmittedEntries) -> Mapping[str, Tool]:
         with foreign_patterns():
             return collect_server_tools(_limit_tools(tools), left_out)
 
@@ -269,13 +271,13 @@ class ServerSource:
             return ()
         if not value or not is_sequence(value):
             return ()
-        texts = (to_plain_text(text, MAX_NOTE_CHARACTERS) for text in value[:max_texts])
+        texts = (to_bounded_text(text, MAX_NOTE_CHARACTERS) for text in value[:max_texts])
         return tuple(text for text in texts if text)
 
     def _read_text(self, name: str, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
         """Return a text attribute, which a server may know only once it is connected."""
-        server_text = to_plain_text(getattr(self._server, name, None), max_characters)
-        return to_plain_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
+        server_text = to_bounded_text(getattr(self._server, name, None), max_characters)
+        return to_bounded_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
 
 
 def _limit_tools(tools: Any) -> Any:
@@ -297,11 +299,11 @@ def create_sources(servers: Iterable[Any]) -> tuple[ServerSource, ...]:
     if not is_iterable(servers) or is_mapping(servers):
         raise WrongTypeError("servers must be a list of ModuleServers")
     server_list: list[Any] = list(servers)
-    ids = [_check_server(server) for server in server_list]
+    ids = [_require_server_id(server) for server in server_list]
     return tuple(ServerSource(*server) for server in zip(server_list, ids, assign_module_paths(ids), strict=True))
 
 
-def _check_server(server: Any) -> str:
+def _require_server_id(server: Any) -> str:
     if isinstance(server, ModuleServer):
         return server.server_id
     if not _has_live_tools(server):
@@ -309,7 +311,7 @@ def _check_server(server: Any) -> str:
             "expected a ModuleServer, or an object with server_id, an async method tools() and revision; got"
             f" {type(server).__module__}.{type(server).__qualname__}"
         )
-    return _check_server_id(getattr(server, "server_id", None))
+    return _require_valid_server_id(getattr(server, "server_id", None))
 
 
 def _has_live_tools(value: Any) -> bool:
@@ -319,7 +321,7 @@ def _has_live_tools(value: Any) -> bool:
         return True
 
 
-def _check_server_id(value: Any) -> str:
+def _require_valid_server_id(value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_ID_CHARACTERS:
         raise WrongTypeError(
             f"server_id must be a string of 1 to {MAX_ID_CHARACTERS} characters, got {repr(value)[:80]}"

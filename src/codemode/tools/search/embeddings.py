@@ -41,7 +41,7 @@ def parse_vectors(value: Any, count: int, dimension: int | None) -> list[Vector]
         dimension = dimension or len(numbers)
         if len(numbers) != dimension or dimension > MAX_DIMENSION:
             raise ValueError(f"it gave a vector of {len(numbers)} numbers, not of {dimension}")
-        vectors.append(_normalize(numbers))
+        vectors.append(_to_unit_vector(numbers))
     return vectors
 
 
@@ -53,7 +53,7 @@ def _to_list(value: Any) -> list[Any]:
     return list(cast("Iterable[Any]", items))
 
 
-def _normalize(numbers: list[Any]) -> Vector:
+def _to_unit_vector(numbers: list[Any]) -> Vector:
     for number in numbers:
         if isinstance(number, bool) or not hasattr(number, "__float__"):
             raise ValueError(f"it gave a vector with a {type(number).__name__} in it")
@@ -71,7 +71,7 @@ def _normalize(numbers: list[Any]) -> Vector:
     return Vector(array("f", [number / length for number in scaled]), int(signs, 2))
 
 
-def find_nearest(
+def find_nearest_vectors(
     target: Vector, vectors: Sequence[Vector], candidates: Iterable[int], limit: int
 ) -> list[tuple[int, float]]:
     """Return positions in ``vectors`` with their cosines, nearest first; approximate for very many."""
@@ -141,7 +141,7 @@ class Embeddings:
         if time.monotonic() < self._disabled_until:
             raise EmbeddingError("embed was too slow a moment ago")
         try:
-            [vector] = await call_with_timeout(self._embed_texts([query]), "embed", EMBED_TIMEOUT_SECONDS)
+            [vector] = await await_with_timeout(self._embed_texts([query]), "embed", EMBED_TIMEOUT_SECONDS)
         except EmbeddingTimeoutError:
             self._disabled_until = time.monotonic() + _BACKOFF_SECONDS
             raise
@@ -151,7 +151,7 @@ class Embeddings:
                 self._queries.popitem(last=False)
         return vector
 
-    def prepare(self, texts: Mapping[bytes, str]) -> str | None:
+    def start_embedding(self, texts: Mapping[bytes, str]) -> str | None:
         """Start to embed the texts that have no vector, in the background. Returns the previous problem."""
         with self._lock:
             problem = self._problem
@@ -163,12 +163,12 @@ class Embeddings:
                 return None
             self._waiting = missing
         if not self._is_async:
-            self._start_batch()
+            self._start_embedding_batch()
         elif self._job is None or self._job.done() or self._job.get_loop().is_closed():
-            self._job = asyncio.get_running_loop().create_task(self._embed_all_async())
+            self._job = asyncio.get_running_loop().create_task(self._embed_missing_async())
         return problem
 
-    def _start_batch(self) -> None:
+    def _start_embedding_batch(self) -> None:
         with self._lock:
             if self._is_embedding:
                 return
@@ -176,32 +176,32 @@ class Embeddings:
         self._threads.submit(self._embed_batch)
 
     def _embed_batch(self) -> None:
-        batch = self._next_batch()
+        batch = self._select_next_batch()
         try:
             result = self._embed(list(batch.values()))
             if inspect.isawaitable(result):
                 self._is_async = True  # the next search continues on its loop
                 close_coroutine(result)
                 return
-            self._store_vectors(batch, self._check_vectors(result, len(batch)))
+            self._store_vectors(batch, self._parse_vectors(result, len(batch)))
         except FAILURES as error:
-            self._stop(describe_failure(error, "embed"))
+            self._stop_embedding(format_host_failure(error, "embed"))
         finally:
             with self._lock:
                 self._is_embedding = False
         if self._waiting:
-            self._start_batch()  # as a new job, so that a query can run between two batches
+            self._start_embedding_batch()  # as a new job, so that a query can run between two batches
 
-    async def _embed_all_async(self) -> None:
-        while batch := self._next_batch():
+    async def _embed_missing_async(self) -> None:
+        while batch := self._select_next_batch():
             try:
                 self._store_vectors(
-                    batch, await call_with_timeout(self._embed_texts(list(batch.values())), "embed", None)
+                    batch, await await_with_timeout(self._embed_texts(list(batch.values())), "embed", None)
                 )
             except EmbeddingError as error:
-                self._stop(str(error))
+                self._stop_embedding(str(error))
 
-    def _next_batch(self) -> dict[bytes, str]:
+    def _select_next_batch(self) -> dict[bytes, str]:
         with self._lock:
             items = zip(range(_BATCH_SIZE), self._waiting.items(), strict=False)
             return dict(item for _, item in items)
@@ -213,7 +213,7 @@ class Embeddings:
             for digest in batch:
                 self._waiting.pop(digest, None)
 
-    def _stop(self, problem: str) -> None:
+    def _stop_embedding(self, problem: str) -> None:
         # The next search starts it again: the cause may be fixed.
         with self._lock:
             self._waiting = {}
@@ -224,9 +224,9 @@ class Embeddings:
         if inspect.isawaitable(result):
             self._is_async = True
             result = await result
-        return await self._threads.run(lambda: self._check_vectors(result, len(texts)))
+        return await self._threads.run(lambda: self._parse_vectors(result, len(texts)))
 
-    def _check_vectors(self, result: Any, count: int) -> list[Vector]:
+    def _parse_vectors(self, result: Any, count: int) -> list[Vector]:
         try:
             vectors = parse_vectors(result, count, self._dimension)
         except ValueError as error:
@@ -253,9 +253,9 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
-async def call_with_timeout(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
+async def await_with_timeout(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
     """Await the result of a host function. Raises `EmbeddingError` if it fails or takes too long."""
-    task = asyncio.ensure_future(_catch_failure(work))
+    task = asyncio.ensure_future(_await_catching_failure(work))
     try:
         await asyncio.wait([task], timeout=seconds)
     finally:
@@ -265,11 +265,11 @@ async def call_with_timeout(work: Awaitable[Any], what: str, seconds: float | No
         raise EmbeddingTimeoutError(f"{what} took longer than {seconds:g} seconds")
     value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
     if error is not None:
-        raise EmbeddingError(describe_failure(error, what)) from error
+        raise EmbeddingError(format_host_failure(error, what)) from error
     return value
 
 
-async def _catch_failure(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+async def _await_catching_failure(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
     # A `SystemExit` that leaves a task would end the loop.
     try:
         return await work, None
@@ -277,7 +277,7 @@ async def _catch_failure(work: Awaitable[Any]) -> tuple[Any, BaseException | Non
         return None, error
 
 
-def describe_failure(error: BaseException, what: str) -> str:
+def format_host_failure(error: BaseException, what: str) -> str:
     """Return a description of a host function's error without its text."""
     if isinstance(error, EmbeddingError):
         return str(error)

@@ -9,7 +9,7 @@ from ...host.forks import forkable_lock
 from ...signatures.described_tool import DescribedTool
 from .postings import NamedTools, Postings, to_named_tools
 from .query import Query, parse_query
-from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, is_foreign
+from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, is_in_foreign_script
 
 _SCORE_DIGITS = 6  # of a score: what differs less is equal
 _MIN_SCORE_DIFFERENCE = 1e-6
@@ -22,7 +22,7 @@ class ScoredTool(NamedTuple):
     score: float
 
 
-class SearchAnswer(NamedTuple):
+class SearchResults(NamedTuple):
     """The results of a search, best first, and warnings about them."""
 
     found: list[ScoredTool]
@@ -50,23 +50,23 @@ class ToolIndex:
         base, index = self._base, self._index
         return ToolIndex(tools, index.postings if index else base)
 
-    def prepare(self) -> None:
+    def build_index(self) -> None:
         """Build the index now, in the caller's thread."""
-        self._get_index()
+        self._get_or_build_index()
 
-    def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
+    def search_with_warnings(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchResults:
         """Search, with warnings: why nothing was found, or why the results may be wrong."""
         parsed = parse_query(query)
         if not (parsed.terms or parsed.forms):
-            return SearchAnswer([], (NO_WORD,))
-        found = self._search(parsed, limit, among)
-        index = self._get_index()
+            return SearchResults([], (NO_WORD,))
+        found = self._search_parsed_query(parsed, limit, among)
+        index = self._get_or_build_index()
         warning = describe_weak_match(parsed, index, index.postings.slots[found[0].position] if found else None)
-        if not found and is_foreign(parsed):
-            found, warning = self._first_tools(limit, among), f"{warning} {FIRST_TOOLS}"
-        return SearchAnswer(found, (warning,) if warning and limit > 0 else ())
+        if not found and is_in_foreign_script(parsed):
+            found, warning = self._list_first_tools(limit, among), f"{warning} {FIRST_TOOLS}"
+        return SearchResults(found, (warning,) if warning and limit > 0 else ())
 
-    def _first_tools(self, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
+    def _list_first_tools(self, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
         # Words do not match across scripts: show the first tools instead.
         positions = (
             range(len(self._tools)) if among is None else sorted(index for index in among if index < len(self._tools))
@@ -78,17 +78,17 @@ class ToolIndex:
 
         ``among`` are the candidate positions: a set, if there are many.
         """
-        return self._search(parse_query(query), limit, among)
+        return self._search_parsed_query(parse_query(query), limit, among)
 
-    def _search(self, parsed: Query, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
+    def _search_parsed_query(self, parsed: Query, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
         if not (parsed.terms or parsed.forms) or limit <= 0:
             return []
-        index = self._get_index()
+        index = self._get_or_build_index()
         slots, positions = index.postings.slots, index.postings.positions
         candidate_slots = (
             None if among is None else {slots[position] for position in among if 0 <= position < len(slots)}
         )
-        scores = index.scores(parsed, limit, candidate_slots)
+        scores = index.compute_scores(parsed, limit, candidate_slots)
         min_score = 0.0
         if len(scores) > limit:
             min_score = sorted(scores.values(), reverse=True)[limit - 1] - _MIN_SCORE_DIFFERENCE
@@ -99,7 +99,7 @@ class ToolIndex:
         ]
         return sorted(found, key=lambda tool: (-tool.score, tool.position))[:limit]
 
-    def _get_index(self) -> TextIndex:
+    def _get_or_build_index(self) -> TextIndex:
         index = self._index
         if index is None:
             with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.described_tool import DescribedTool
-from .query import forms_of_parameter
+from .query import list_parameter_forms
 from .tokenizer import get_stem, split_indexed_terms, split_terms
 
 
@@ -101,9 +101,11 @@ class KnownWords:
         return found
 
     def _find_corrections(self, word: str) -> list[str]:
-        candidates = {other for other in _edits(word) if other in self._counts} or set(self._split_pairs(word))
+        candidates = {other for other in _iterate_single_edits(word) if other in self._counts} or set(
+            self._split_into_known_words(word)
+        )
         if not candidates and len(word) >= _MIN_TWO_MISTAKES:
-            candidates = set(self._terms_two_edits_away(word))
+            candidates = set(self._iterate_terms_two_edits_away(word))
         return sorted(candidates, key=lambda other: (other[0] != word[0], -self._counts.get(other, 0), other))[
             :MAX_CORRECTIONS
         ]
@@ -112,16 +114,16 @@ class KnownWords:
     def _sorted_terms(self) -> list[str]:
         return sorted(self._counts)
 
-    def _split_pairs(self, word: str) -> Iterator[str]:
+    def _split_into_known_words(self, word: str) -> Iterator[str]:
         """Yield two known words that were written as one."""
         for index in range(_MIN_CHARACTERS, len(word) - _MIN_CHARACTERS + 1):
             if word[:index] in self._counts and word[index:] in self._counts:
                 yield f"{word[:index]} {word[index:]}"
 
-    def _terms_two_edits_away(self, word: str) -> Iterator[str]:
+    def _iterate_terms_two_edits_away(self, word: str) -> Iterator[str]:
         """Yield words with the same first letter, which is rarely wrong, that are two edits away."""
         ordered, remaining = self._sorted_terms, _MAX_COMPARED
-        letters = _letter_bits(word)
+        letters = _compute_letter_bits(word)
         for index in range(bisect_left(ordered, word[0]), len(ordered)):
             other = ordered[index]
             if other[0] != word[0] or not remaining:
@@ -129,7 +131,7 @@ class KnownWords:
             # An edit changes at most two letters: words with more different letters need no comparison.
             if (
                 -2 <= len(other) - len(word) <= 2
-                and (letters ^ _letter_bits(other)).bit_count() <= _MAX_LETTER_DIFFERENCES
+                and (letters ^ _compute_letter_bits(other)).bit_count() <= _MAX_LETTER_DIFFERENCES
             ):
                 remaining -= 1
                 if _is_within_two_edits(word, other):
@@ -137,14 +139,14 @@ class KnownWords:
 
 
 @lru_cache(1 << 14)
-def _letter_bits(word: str) -> int:
+def _compute_letter_bits(word: str) -> int:
     letters = 0
     for letter in word:
         letters |= 1 << (ord(letter) & 63)
     return letters
 
 
-def _edits(word: str) -> Iterator[str]:
+def _iterate_single_edits(word: str) -> Iterator[str]:
     parts = [(word[:index], word[index:]) for index in range(len(word) + 1)]
     yield from (left + right[1] + right[0] + right[2:] for left, right in parts if len(right) > 1)
     if len(word) > _MIN_CHARACTERS:
@@ -190,7 +192,7 @@ class SearchedTexts(NamedTuple):
     examples: list[str]
     forms: list[str]
 
-    def fingerprint(self) -> bytes:
+    def compute_fingerprint(self) -> bytes:
         """Return a digest of the texts."""
         return hashlib.blake2b(repr(tuple(self)).encode(), digest_size=16).digest()
 
@@ -204,9 +206,9 @@ class IndexEntry(NamedTuple):
     length: int
 
 
-def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
+def collect_searched_texts(name: str, tool: DescribedTool) -> SearchedTexts:
     """Return the searched texts of a tool registered as ``name``."""
-    from ...signatures.declarations import first_sentence, summarize_tool
+    from ...signatures.declarations import extract_first_sentence, summarize_tool
 
     summary = summarize_tool(tool)[:_MAX_TEXT_CHARACTERS]
     outline = getattr(tool, "input_outline", None)
@@ -214,12 +216,12 @@ def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
     properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
     parameters = [
         (string_or_empty(name), mapping_or_empty(parameter_schema))
-        for name, parameter_schema in _take(properties.items())
+        for name, parameter_schema in _limit_values(properties.items())
     ]
     codecall_metadata = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
     return SearchedTexts(
         name[:_MAX_TEXT_CHARACTERS],
-        first_sentence(summary, _MAX_TEXT_CHARACTERS),
+        extract_first_sentence(summary, _MAX_TEXT_CHARACTERS),
         summary,
         _collect_values(codecall_metadata.get("appId"), codecall_metadata.get("tags")),
         _limit_texts(
@@ -232,13 +234,13 @@ def collect_texts(name: str, tool: DescribedTool) -> SearchedTexts:
             {
                 form
                 for name, parameter_schema in parameters
-                for form in forms_of_parameter(name[:_MAX_NAME_CHARACTERS], parameter_schema)
+                for form in list_parameter_forms(name[:_MAX_NAME_CHARACTERS], parameter_schema)
             }
         ),
     )
 
 
-def create_entry(columns: SearchedTexts) -> IndexEntry:
+def create_index_entry(columns: SearchedTexts) -> IndexEntry:
     """Return the index entry of these texts."""
     summary_terms = split_indexed_terms(columns.summary)
     sentence_length = (
@@ -263,13 +265,13 @@ def create_entry(columns: SearchedTexts) -> IndexEntry:
     return IndexEntry("".join(split_terms(columns.name)), counts, tuple(weights), length)
 
 
-def _take(values: Iterable[Any]) -> Iterator[Any]:
+def _limit_values(values: Iterable[Any]) -> Iterator[Any]:
     return (value for _, value in zip(range(_MAX_VALUES), values, strict=False))
 
 
 def _collect_values(*values: Any) -> list[str]:
     values_present = tuple(value for value in values if value)
-    return _limit_texts(_iter_texts(values_present)) if values_present else []
+    return _limit_texts(_iterate_texts(values_present)) if values_present else []
 
 
 def _limit_texts(texts: Iterable[str]) -> list[str]:
@@ -283,7 +285,7 @@ def _limit_texts(texts: Iterable[str]) -> list[str]:
     return bounded
 
 
-def _iter_texts(values: tuple[Any, ...]) -> Iterator[str]:
+def _iterate_texts(values: tuple[Any, ...]) -> Iterator[str]:
     """Yield the first texts and numbers in values: an example may be endless."""
     stack: list[tuple[Any, int]] = [(values, 0)]
     for _ in range(_MAX_VALUES):
@@ -337,11 +339,11 @@ class Postings:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def counts(self, stem: str) -> dict[int, float]:
+    def get_counts(self, stem: str) -> dict[int, float]:
         """Return the weight of a stem by slot; read-only."""
         return self.counts_by_stem.get(stem, {})
 
-    def names(self) -> Iterator[str]:
+    def iterate_names(self) -> Iterator[str]:
         """Yield the names of all tools."""
         for entry in self.entries:
             if entry:
@@ -353,7 +355,7 @@ class Postings:
 
     def _assign_slots(self, tools: NamedTools) -> list[int]:
         """Return a slot for each tool, the earlier one if its texts are unchanged."""
-        slots, missing = self._match_existing(tools)
+        slots, missing = self._match_tools_to_slots(tools)
         free_slots = [slot for slot, entry in enumerate(self.entries) if entry is None]
         for position, columns, fingerprint in missing:
             if not free_slots:
@@ -365,12 +367,12 @@ class Postings:
             self._add_entry(slot, tools.names[position], columns, fingerprint)
         return slots
 
-    def _match_existing(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
+    def _match_tools_to_slots(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
         """Match tools to slots by identity and by texts, and remove the others."""
         slots_by_tool_id = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}
         slots = [slots_by_tool_id.pop(id(tool), -1) for tool in tools.tools]
         slots = [
-            slot if slot >= 0 and self._entry_at(slot)[0] == name else -1
+            slot if slot >= 0 and self._get_entry(slot)[0] == name else -1
             for slot, name in zip(slots, tools.names, strict=True)
         ]
         reused = set(slots)
@@ -381,8 +383,8 @@ class Postings:
         missing: list[tuple[int, SearchedTexts, bytes]] = []
         for position, slot in enumerate(slots):
             if slot < 0:
-                columns = collect_texts(tools.names[position], tools.tools[position])
-                fingerprint = columns.fingerprint()
+                columns = collect_searched_texts(tools.names[position], tools.tools[position])
+                fingerprint = columns.compute_fingerprint()
                 if same_texts := slots_by_fingerprint.get(fingerprint):
                     slots[position] = earlier = same_texts.pop()
                     self.tools[earlier] = tools.tools[position]
@@ -393,11 +395,11 @@ class Postings:
                 self._remove_entry(slot)
         return slots, missing
 
-    def _entry_at(self, slot: int) -> _StoredEntry:
+    def _get_entry(self, slot: int) -> _StoredEntry:
         return cast("_StoredEntry", self.entries[slot])
 
     def _add_entry(self, slot: int, name: str, columns: SearchedTexts, fingerprint: bytes) -> None:
-        entry = create_entry(columns)
+        entry = create_index_entry(columns)
         self.entries[slot] = (
             name,
             fingerprint,
@@ -412,11 +414,11 @@ class Postings:
         for stem, count in entry.counts.items():
             stem_counts = counts_by_stem.get(stem)
             if stem_counts is None or stem in shared:
-                stem_counts = self._writable_counts(stem)
+                stem_counts = self._get_writable_counts(stem)
             stem_counts[slot] = count
 
     def _remove_entry(self, slot: int) -> None:
-        _, _, plain, joined_stems, terms, _ = self._entry_at(slot)
+        _, _, plain, joined_stems, terms, _ = self._get_entry(slot)
         stems = joined_stems.split()
         self.entries[slot] = self.tools[slot] = None
         self.known_words.remove(terms.split())
@@ -424,12 +426,12 @@ class Postings:
         if not self.slots_by_plain_name[plain]:
             del self.slots_by_plain_name[plain]
         for stem in stems:
-            stem_counts = self._writable_counts(stem)
+            stem_counts = self._get_writable_counts(stem)
             del stem_counts[slot]
             if not stem_counts:
                 del self.counts_by_stem[stem]
 
-    def _writable_counts(self, stem: str) -> dict[int, float]:
+    def _get_writable_counts(self, stem: str) -> dict[int, float]:
         """Return the counts of a stem for writing, copied first if they are shared."""
         counts = self.counts_by_stem.get(stem)
         if counts is None or stem in self._shared:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .tokenizer import MAX_QUERY_CHARACTERS, query_terms, split_terms
+from .tokenizer import MAX_QUERY_CHARACTERS, split_query_terms, split_terms
 
 _FORM_PREFIX = "="  # no word contains it, so words never match forms
 _SCHEMA_FORMATS = {
@@ -52,21 +52,21 @@ _VALUE_PATTERNS = (
 _VALUE_CHARACTERS = re.compile(r"[\d./\\@-]")  # every value contains one of these
 
 
-def forms_of_parameter(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
+def list_parameter_forms(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
     """Return the forms of values that a parameter takes, as stems."""
     form = schema.get("format")
-    marks = _forms_of_name(name)
+    marks = _list_name_forms(name)
     return (
         (*marks, _FORM_PREFIX + _SCHEMA_FORMATS[form]) if isinstance(form, str) and form in _SCHEMA_FORMATS else marks
     )
 
 
 @lru_cache(1 << 12)
-def _forms_of_name(name: str) -> tuple[str, ...]:
+def _list_name_forms(name: str) -> tuple[str, ...]:
     return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_terms(name) if word in _FORM_OF_NAME})
 
 
-def split_values(query: str) -> tuple[str, list[str], str]:
+def extract_values(query: str) -> tuple[str, list[str], str]:
     """Return a query without its values, the forms of the values, and the values."""
     marks: dict[str, None] = {}
     values: list[str] = []
@@ -95,6 +95,8 @@ class Query(NamedTuple):
 def parse_query(query: str) -> Query:
     """Parse a query."""
     query = query[:MAX_QUERY_CHARACTERS]
-    rest, forms, values = split_values(query)
-    value_terms = [word for word in query_terms(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
-    return Query(query_terms(rest), forms, value_terms, "".join(split_terms(query)))
+    rest, forms, values = extract_values(query)
+    value_terms = (
+        [word for word in split_query_terms(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
+    )
+    return Query(split_query_terms(rest), forms, value_terms, "".join(split_terms(query)))

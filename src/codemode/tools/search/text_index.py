@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ...cached_property import cached_property
 from .postings import KnownWords, Postings
 from .query import Query
-from .tokenizer import character_pairs, get_stem, is_unspaced, split_runs, split_terms
-from .vocabulary import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, synonyms
+from .tokenizer import get_stem, is_in_unspaced_script, split_character_pairs, split_script_runs, split_terms
+from .vocabulary import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, get_synonyms
 
 EXACT_WEIGHT = 1.0
 SPELLING_WEIGHT = 0.7
@@ -33,17 +33,17 @@ class Reading(NamedTuple):
     weight: float
 
 
-def find_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Iterator[Reading]:
+def iterate_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Iterator[Reading]:
     """Yield the possible readings of a query word among known words, exact first and synonyms last.
 
     ``compounds`` are known words that it forms with a neighbor: "screen shot".
     """
-    yield Reading([_stems(word)], EXACT_WEIGHT)
+    yield Reading([_extract_stems(word)], EXACT_WEIGHT)
     expansion = ABBREVIATIONS.get(word)
     alternatives = [*compounds, expansion] if expansion else compounds
     if alternatives:
-        yield Reading([_stems(other) for other in alternatives], SPELLING_WEIGHT)
-    if len(word) >= _MIN_PREFIX_CHARACTERS and not is_unspaced(word):
+        yield Reading([_extract_stems(other) for other in alternatives], SPELLING_WEIGHT)
+    if len(word) >= _MIN_PREFIX_CHARACTERS and not is_in_unspaced_script(word):
         word_stem = get_stem(word)
         longer_stems = dict.fromkeys(get_stem(other) for other in known.find_by_prefix(word))
         if other_stems := [(stem,) for stem in longer_stems if stem != word_stem]:
@@ -52,18 +52,18 @@ def find_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Ite
         other for part in (word, *(expansion or "").split()) for other in find_synonyms(part)
     )
     if synonyms_found:
-        yield Reading([_stems(other) for other in synonyms_found], SYNONYM_WEIGHT)
+        yield Reading([_extract_stems(other) for other in synonyms_found], SYNONYM_WEIGHT)
 
 
 def find_synonyms(word: str) -> tuple[str, ...]:
     """Return the synonyms of a word in any of its forms."""
-    known = synonyms()
-    return known.get(word) or known.get(word.removesuffix("s")) or _synonyms_by_stem().get(get_stem(word), ())
+    known = get_synonyms()
+    return known.get(word) or known.get(word.removesuffix("s")) or _get_synonyms_by_stem().get(get_stem(word), ())
 
 
 @cache
-def _synonyms_by_stem() -> dict[str, tuple[str, ...]]:
-    return {get_stem(word): others for word, others in reversed(synonyms().items())}
+def _get_synonyms_by_stem() -> dict[str, tuple[str, ...]]:
+    return {get_stem(word): others for word, others in reversed(get_synonyms().items())}
 
 
 def find_corrected_readings(word: str, known: KnownWords) -> list[Reading]:
@@ -71,14 +71,14 @@ def find_corrected_readings(word: str, known: KnownWords) -> list[Reading]:
     if find_synonyms(word) or word in ABBREVIATIONS:
         return []
     return [
-        Reading([_stems(other)], SPELLING_WEIGHT / (index + 1))
+        Reading([_extract_stems(other)], SPELLING_WEIGHT / (index + 1))
         for index, other in enumerate(known.suggest_corrections(word))
     ]
 
 
 @lru_cache(1 << 12)
-def _stems(text: str) -> tuple[str, ...]:
-    parts = (pair for word in text.split() for run in split_runs(word) for pair in character_pairs(run))
+def _extract_stems(text: str) -> tuple[str, ...]:
+    parts = (pair for word in text.split() for run in split_script_runs(word) for pair in split_character_pairs(run))
     return tuple(dict.fromkeys(map(get_stem, parts)))
 
 
@@ -93,7 +93,7 @@ _MAX_COMMON_WORDS = 60
 _MIN_TOOLS_TO_PRUNE = 8  # pruning pays from this number of tools on
 
 
-class _Tier(NamedTuple):
+class _MatchTier(NamedTuple):
     """The weights by slot of the tools that one reading finds."""
 
     weight: float
@@ -104,7 +104,7 @@ class _Tier(NamedTuple):
 class _QueryWord(NamedTuple):
     """The tiers of a query word, the most certain first, and its rarity."""
 
-    tiers: list[_Tier]
+    tiers: list[_MatchTier]
     rarity: float
 
 
@@ -116,37 +116,39 @@ class TextIndex:
         self._terms: dict[tuple[str, ...], _QueryWord] = {}
         self._cache_room = _MAX_CACHED_COUNTS
 
-    def scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
+    def compute_scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Return scores above 0 up to 1 by slot: at least the ``limit`` best of those ``among``."""
         # Words of values that no tool has are data, not search terms.
         value_terms = [word for word in query.value_terms if word in self.postings.known_words]
-        query_terms = [*self._look_up_terms(query.terms + value_terms), *map(self._get_form, query.forms)]
-        scores = self._best_scores(query_terms, limit, among)
+        query_terms = [*self._look_up_terms(query.terms + value_terms), *map(self._get_or_create_form, query.forms)]
+        scores = self._compute_best_scores(query_terms, limit, among)
         named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
         return scores | dict.fromkeys(named_slots, 1.0)
 
-    def coverage(self, terms: list[str], slot: int) -> float:
+    def compute_coverage(self, terms: list[str], slot: int) -> float:
         """Return the share of these words that a tool has, weighted by rarity, a synonym as a half."""
         query_terms = self._look_up_terms(terms)
         shares = (
             query_word.rarity
-            * max((_tier_share(tier) for tier in query_word.tiers if slot in tier.counts), default=0.0)
+            * max((_get_tier_share(tier) for tier in query_word.tiers if slot in tier.counts), default=0.0)
             for query_word in query_terms
         )
         return sum(shares) / (sum(query_word.rarity for query_word in query_terms) or 1.0)
 
-    def find_missing(self, terms: list[str]) -> list[str]:
+    def find_missing_terms(self, terms: list[str]) -> list[str]:
         """Return the words that no tool has in any form."""
         pairs = zip(terms, self._look_up_terms(terms), strict=True)
         return [word for word, query_word in pairs if all(tier.is_synonym for tier in query_word.tiers)]
 
-    def most_common_terms(self) -> list[str]:
+    def list_most_common_terms(self) -> list[str]:
         """Return the words of most tool names, the most common first."""
-        return self._commonest
+        return self._most_common_terms
 
     @cached_property
-    def _commonest(self) -> list[str]:
-        counts = Counter(word for name in self.postings.names() for word in set(split_terms(name)) if word.isalpha())
+    def _most_common_terms(self) -> list[str]:
+        counts = Counter(
+            word for name in self.postings.iterate_names() for word in set(split_terms(name)) if word.isalpha()
+        )
         return [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_MAX_COMMON_WORDS]]
 
     def _look_up_terms(self, terms: list[str]) -> list[_QueryWord]:
@@ -156,9 +158,12 @@ class TextIndex:
             compound if (compound := previous + word) in known_words else None for previous, word in pairwise(terms)
         ]
         neighbors = zip(terms, [None, *compounds], [*compounds, None], strict=False)  # one None without words
-        return [self._get_word(word, [compound for compound in adjacent if compound]) for word, *adjacent in neighbors]
+        return [
+            self._get_or_create_word(word, [compound for compound in adjacent if compound])
+            for word, *adjacent in neighbors
+        ]
 
-    def _best_scores(
+    def _compute_best_scores(
         self, query_terms: list[_QueryWord], limit: int, among: Collection[int] | None
     ) -> dict[int, float]:
         """Score the tools of the rarest words first, until no other tool can be among the best."""
@@ -184,11 +189,11 @@ class TextIndex:
             remaining_weights[-index].remove(tier.weight)
             new_slots = [slot for slot in tier.counts if slot not in scores and (among is None or slot in among)]
             scores.update(
-                zip(new_slots, self._iter_scores(new_slots, query_terms, possible * len(query_terms)), strict=True)
+                zip(new_slots, self._iterate_scores(new_slots, query_terms, possible * len(query_terms)), strict=True)
             )
         return scores
 
-    def _iter_scores(self, slots: list[int], query_terms: list[_QueryWord], max_score: float) -> Iterator[float]:
+    def _iterate_scores(self, slots: list[int], query_terms: list[_QueryWord], max_score: float) -> Iterator[float]:
         norms = [self.postings.norms[slot] for slot in slots]
         gains = [0.0] * len(slots)
         certainties = gains.copy()
@@ -208,26 +213,26 @@ class TextIndex:
             min(gain * certainty / max_score, _ALMOST_ONE) for gain, certainty in zip(gains, certainties, strict=True)
         )
 
-    def _get_word(self, word: str, compounds: list[str]) -> _QueryWord:
+    def _get_or_create_word(self, word: str, compounds: list[str]) -> _QueryWord:
         key = (word, *compounds)
         query_word = self._terms.get(key)
         if query_word is None:
-            tiers = self._find_tiers(find_readings(word, compounds, self.postings.known_words))
+            tiers = self._find_tiers(iterate_readings(word, compounds, self.postings.known_words))
             if not any(tier.counts for tier in tiers if not tier.is_synonym):
                 synonym_tiers = [
                     tier._replace(weight=SYNONYM_WEIGHT if word in GENERIC_VERBS else ONLY_SYNONYM_WEIGHT)
                     for tier in tiers
                 ]
                 tiers = self._find_tiers(find_corrected_readings(word, self.postings.known_words)) + synonym_tiers
-            query_word = self._cache_word(key, tiers)
+            query_word = self._create_and_cache_word(key, tiers)
         return query_word
 
-    def _get_form(self, mark: str) -> _QueryWord:
-        return self._terms.get((mark,)) or self._cache_word(
+    def _get_or_create_form(self, mark: str) -> _QueryWord:
+        return self._terms.get((mark,)) or self._create_and_cache_word(
             (mark,), self._find_tiers([Reading([(mark,)], FORM_WEIGHT)])
         )
 
-    def _cache_word(self, key: tuple[str, ...], tiers: list[_Tier]) -> _QueryWord:
+    def _create_and_cache_word(self, key: tuple[str, ...], tiers: list[_MatchTier]) -> _QueryWord:
         tiers = [tier for tier in tiers if tier.counts]
         tiers.sort(key=_weight_of, reverse=True)
         word = _QueryWord(tiers, self._compute_rarity(max([len(tier.counts) for tier in tiers], default=1)))
@@ -239,15 +244,15 @@ class TextIndex:
         self._terms[key] = word
         return word
 
-    def _find_tiers(self, readings: Iterable[Reading]) -> list[_Tier]:
+    def _find_tiers(self, readings: Iterable[Reading]) -> list[_MatchTier]:
         return [
-            _Tier(reading.weight, self._counts_of_any(reading.any_of), reading.weight == SYNONYM_WEIGHT)
+            _MatchTier(reading.weight, self._merge_counts_of_any(reading.any_of), reading.weight == SYNONYM_WEIGHT)
             for reading in readings
         ]
 
-    def _counts_of_any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
+    def _merge_counts_of_any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
         counts_by_stem = self.postings.counts_by_stem
-        found = [counts_by_stem.get(stems[0]) if len(stems) == 1 else self._counts_of_all(stems) for stems in any_of]
+        found = [counts_by_stem.get(stems[0]) if len(stems) == 1 else self._intersect_counts(stems) for stems in any_of]
         found = [counts for counts in found if counts]
         if len(found) <= 1:
             return found[0] if found else {}
@@ -256,8 +261,8 @@ class TextIndex:
             merged |= counts
         return merged
 
-    def _counts_of_all(self, stems: tuple[str, ...]) -> dict[int, float]:
-        first, *others = sorted((self.postings.counts(stem) for stem in stems), key=len)
+    def _intersect_counts(self, stems: tuple[str, ...]) -> dict[int, float]:
+        first, *others = sorted((self.postings.get_counts(stem) for stem in stems), key=len)
         for other in others:
             first = {slot: min(counted, other[slot]) for slot, counted in first.items() if slot in other}
         return first
@@ -270,7 +275,7 @@ class TextIndex:
 _weight_of = attrgetter("weight")
 
 
-def _tier_share(tier: _Tier) -> float:
+def _get_tier_share(tier: _MatchTier) -> float:
     return 0.5 if tier.is_synonym else 1.0
 
 
@@ -287,11 +292,11 @@ def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str
     content_terms = [word for word in query.terms if word not in GENERIC_VERBS] or query.terms
     if best is not None and (
         not content_terms
-        or index.coverage(content_terms, best) >= _MIN_COVERED_SHARE
+        or index.compute_coverage(content_terms, best) >= _MIN_COVERED_SHARE
         or index.postings.find_by_plain_name(query.plain)
     ):
         return None
-    missing = index.find_missing(content_terms)
+    missing = index.find_missing_terms(content_terms)
     quoted = " or ".join(f"{word[:_MAX_CHARACTERS]!r}" for word in (missing or content_terms)[:_MAX_SHOWN])
     if best is None:
         problem = f"No tool has {quoted}."
@@ -303,15 +308,15 @@ def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str
         problem = (
             f"No tool has most of {quoted}: these fit single words of the query and may have nothing to do with it."
         )
-    return f"{problem} Try other words{_suggest_terms(missing or content_terms, index)}."
+    return f"{problem} Try other words{_format_term_suggestions(missing or content_terms, index)}."
 
 
-def is_foreign(query: Query) -> bool:
+def is_in_foreign_script(query: Query) -> bool:
     """Return whether a query is in a script other than the tools' probable one."""
     return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.terms)
 
 
-def _suggest_terms(missing_terms: list[str], index: TextIndex) -> str:
+def _format_term_suggestions(missing_terms: list[str], index: TextIndex) -> str:
     """Return words of the tools: synonyms, or else the most common ones of their names."""
     related = (other for word in missing_terms for other in (word, *find_synonyms(word)))
     known = [
@@ -319,5 +324,7 @@ def _suggest_terms(missing_terms: list[str], index: TextIndex) -> str:
     ]
     if known:
         return f", such as {', '.join(known[:_MAX_SUGGESTED])}"
-    common_terms = [word for word in index.most_common_terms() if word not in GENERIC_VERBS and word not in STOP_WORDS]
+    common_terms = [
+        word for word in index.list_most_common_terms() if word not in GENERIC_VERBS and word not in STOP_WORDS
+    ]
     return f"; tools here are about {', '.join(common_terms[:_MAX_SUGGESTED])}" if common_terms else ""

@@ -19,16 +19,16 @@ _CACHED_WORDS = 1 << 15
 def get_stem(word: str) -> str:
     """Return the stem of a lower-case English word; other words unchanged."""
     # Longer words are not cached: they come from strangers.
-    return _stem(word) if _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS else word
+    return _compute_stem(word) if _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS else word
 
 
 @lru_cache(_CACHED_WORDS)
-def _stem(word: str) -> str:
-    return _stemmer().stemWord(word) if word.isascii() and word.isalpha() else word
+def _compute_stem(word: str) -> str:
+    return _get_stemmer().stemWord(word) if word.isascii() and word.isalpha() else word
 
 
 @cache
-def _stemmer() -> Any:
+def _get_stemmer() -> Any:
     # Late: only a search needs it. PyStemmer has no types. Its own cache is off.
     return import_module("Stemmer").Stemmer("porter", 0)
 
@@ -51,7 +51,7 @@ _UNSPACED = re.compile(
 def split_terms(text: str) -> list[str]:
     """Return words without case and accents; ``readFile``, ``read_file`` and ``HTTPServer`` are split."""
     if not text.isascii():
-        return _WORD.findall(_fold(_CAMEL.sub(" ", text)))
+        return _WORD.findall(_fold_case_and_accents(_CAMEL.sub(" ", text)))
     if text.islower():
         return _LOWER_WORD.findall(text)
     parts: list[str] = _ASCII_WORD.findall(text)
@@ -64,23 +64,23 @@ def split_indexed_terms(text: str) -> list[str]:
     return (
         terms
         if text.isascii()
-        else [part for word in terms for run in split_runs(word) for part in character_pairs(run)]
+        else [part for word in terms for run in split_script_runs(word) for part in split_character_pairs(run)]
     )
 
 
-def query_terms(query: str) -> list[str]:
+def split_query_terms(query: str) -> list[str]:
     """Return the distinct words of a query without stop words; all of them if there are no others."""
     parts = (
         part
         for word in split_terms(query[:MAX_QUERY_CHARACTERS])
-        for run in split_runs(word)
-        for part in character_pairs(run)
+        for run in split_script_runs(word)
+        for part in split_character_pairs(run)
     )
     distinct_terms = list(dict.fromkeys(parts))
     return ([word for word in distinct_terms if word not in STOP_WORDS] or distinct_terms)[:MAX_QUERY_WORDS]
 
 
-def split_runs(word: str) -> Iterator[str]:
+def split_script_runs(word: str) -> Iterator[str]:
     """Yield the parts of a word in spaced and unspaced scripts."""
     if word.isascii():
         yield word
@@ -95,18 +95,18 @@ def split_runs(word: str) -> Iterator[str]:
         yield word[position:]
 
 
-def is_unspaced(run: str) -> bool:
-    """Return whether a part from `split_runs` is in a script without spaces."""
+def is_in_unspaced_script(run: str) -> bool:
+    """Return whether a part from `split_script_runs` is in a script without spaces."""
     return _UNSPACED.match(run) is not None
 
 
-def character_pairs(run: str) -> list[str]:
+def split_character_pairs(run: str) -> list[str]:
     """Return the part itself, or its character pairs if it is unspaced."""
-    if len(run) < 3 or not is_unspaced(run):
+    if len(run) < 3 or not is_in_unspaced_script(run):
         return [run]
     return [run[index : index + 2] for index in range(len(run) - 1)]
 
 
-def _fold(text: str) -> str:
+def _fold_case_and_accents(text: str) -> str:
     without_marks = _LATIN_MARKS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFKC", without_marks).casefold()

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar, cast
 from ...data.narrowing import mapping_or_empty
 from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_check
 from ...signatures.described_tool import DescribedTool
-from .embeddings import Embed, EmbeddingError, Embeddings, Vector, call_with_timeout, find_nearest, is_async
-from .index import ScoredTool, SearchAnswer, ToolIndex
+from .embeddings import Embed, EmbeddingError, Embeddings, Vector, await_with_timeout, find_nearest_vectors, is_async
+from .index import ScoredTool, SearchResults, ToolIndex
 from .postings import to_named_tools
 from .query import parse_query
 from .tokenizer import MAX_QUERY_CHARACTERS, split_terms
@@ -39,10 +39,10 @@ def fuse_results(
         return list(by_terms[:limit])
     sums: dict[int, float] = {}
     for rank, (position, score) in enumerate(by_terms):
-        sums[position] = score / best_word_score + _rank_score(rank)
+        sums[position] = score / best_word_score + _compute_rank_score(rank)
     for rank, (position, cosine) in enumerate(by_embedding):
         sums[position] = sums.get(position, 0.0) + _EMBEDDING_WEIGHT * (
-            max(cosine, 0.0) / best_cosine + _rank_score(rank)
+            max(cosine, 0.0) / best_cosine + _compute_rank_score(rank)
         )
     best_score = min(max(best_cosine, best_word_score if by_terms else 0.0), _ALMOST_ONE)
     scale = best_score / ((1 + _EMBEDDING_WEIGHT) * (1 + _RANK_WEIGHT))
@@ -56,7 +56,7 @@ def fuse_results(
     return sorted(found, key=lambda tool: (-tool.score, tool.position))[:limit]
 
 
-def _rank_score(rank: int) -> float:
+def _compute_rank_score(rank: int) -> float:
     return _RANK_WEIGHT * _RANK_HALVES_AT / (_RANK_HALVES_AT + rank)
 
 
@@ -113,58 +113,58 @@ class ToolSearch:
         """True once a search has used the vectors of all tools, or if there are no embeddings."""
         return self._embeddings is None or self._vectors is not None
 
-    async def prepare(self) -> None:
+    async def build_index(self) -> None:
         """Build the index now, in a thread, instead of at the first search."""
-        await _run_in_thread(self.index.prepare)
+        await _run_in_thread(self.index.build_index)
 
-    async def answer(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchAnswer:
+    async def search_with_warnings(self, query: str, limit: int, among: Collection[int] | None = None) -> SearchResults:
         """Return at most ``limit`` matching tools of the positions ``among``, best first, with warnings."""
         if self._strategy is not None:
             try:
-                return SearchAnswer(await self._search_with_strategy(self._strategy, query, limit, among), ())
+                return SearchResults(await self._search_with_strategy(self._strategy, query, limit, among), ())
             except EmbeddingError as error:
-                return await self._search_terms(query, limit, among, self._log_fallback(error))
+                return await self._search_by_terms(query, limit, among, self._log_and_describe_fallback(error))
         if self._embeddings is None or not parse_query(query).terms:
-            return await self._search_terms(query, limit, among)
-        return await self._search_terms_and_embeddings(self._embeddings, query, limit, among)
+            return await self._search_by_terms(query, limit, among)
+        return await self._search_by_terms_and_embeddings(self._embeddings, query, limit, among)
 
-    async def _search_terms(
+    async def _search_by_terms(
         self, query: str, limit: int, among: Collection[int] | None, *warnings: str
-    ) -> SearchAnswer:
-        found, index_warnings = await _run_in_thread(lambda: self.index.answer(query, limit, among))
-        return SearchAnswer(found, (*warnings, *index_warnings))
+    ) -> SearchResults:
+        found, index_warnings = await _run_in_thread(lambda: self.index.search_with_warnings(query, limit, among))
+        return SearchResults(found, (*warnings, *index_warnings))
 
-    async def _search_terms_and_embeddings(
+    async def _search_by_terms_and_embeddings(
         self, embeddings: Embeddings, query: str, limit: int, among: Collection[int] | None
-    ) -> SearchAnswer:
+    ) -> SearchResults:
         query_task = asyncio.ensure_future(embeddings.embed_query(query[:MAX_QUERY_CHARACTERS]))
         try:
             if self._texts is None:
-                self._digests, self._texts = await _run_in_thread(self._read_texts)
-            problem = embeddings.prepare(self._texts) if self._vectors is None else None
+                self._digests, self._texts = await _run_in_thread(self._create_embedding_texts)
+            problem = embeddings.start_embedding(self._texts) if self._vectors is None else None
             by_terms = await _run_in_thread(lambda: self.index.search(query, max(limit, _CANDIDATES_PER_LIST), among))
             vector = await query_task
         except EmbeddingError as error:
-            return await self._search_terms(query, limit, among, self._log_fallback(error))
+            return await self._search_by_terms(query, limit, among, self._log_and_describe_fallback(error))
         finally:
             query_task.cancel()
         vectors = self._vectors = self._vectors or embeddings.get_vectors(self._digests)
         if vectors is None:
-            return await self._search_terms(
-                query, limit, among, *([self._log_fallback(EmbeddingError(problem))] if problem else [])
+            return await self._search_by_terms(
+                query, limit, among, *([self._log_and_describe_fallback(EmbeddingError(problem))] if problem else [])
             )
         positions = (
             range(len(vectors)) if among is None else [position for position in among if 0 <= position < len(vectors)]
         )
         by_embedding = await _run_in_thread(
-            lambda: find_nearest(vector, vectors, positions, max(limit, _CANDIDATES_PER_LIST))
+            lambda: find_nearest_vectors(vector, vectors, positions, max(limit, _CANDIDATES_PER_LIST))
         )
-        return SearchAnswer(fuse_results(by_terms, by_embedding, limit), ())
+        return SearchResults(fuse_results(by_terms, by_embedding, limit), ())
 
     async def _search_with_strategy(
         self, strategy: SearchStrategy, query: str, limit: int, among: Collection[int] | None
     ) -> list[ScoredTool]:
-        infos = await _run_in_thread(lambda: self._describe_tools(among))
+        infos = await _run_in_thread(lambda: self._create_tool_infos(among))
         positions = {
             name: position for position, (name, _) in enumerate(self._tools) if among is None or position in among
         }
@@ -172,24 +172,24 @@ class ToolSearch:
             search = strategy.search(query, infos, limit)
         else:
             search = BackgroundThreads("codemode-strategy", 1).run(lambda: strategy.search(query, infos, limit))
-        result = await call_with_timeout(search, "the search strategy", STRATEGY_SECONDS)
+        result = await await_with_timeout(search, "the search strategy", STRATEGY_SECONDS)
         if inspect.isawaitable(result):
-            result = await call_with_timeout(result, "the search strategy", STRATEGY_SECONDS)
+            result = await await_with_timeout(result, "the search strategy", STRATEGY_SECONDS)
         return _parse_strategy_result(result, positions, limit)
 
-    def _describe_tools(self, among: Collection[int] | None) -> list[dict[str, Any]]:
+    def _create_tool_infos(self, among: Collection[int] | None) -> list[dict[str, Any]]:
         return [
-            _describe_tool(name, tool)
+            _create_tool_info(name, tool)
             for position, (name, tool) in enumerate(self._tools)
             if among is None or position in among
         ]
 
-    def _read_texts(self) -> tuple[list[bytes], dict[bytes, str]]:
-        texts = [_embedding_text(name, tool) for name, tool in self._tools]
+    def _create_embedding_texts(self) -> tuple[list[bytes], dict[bytes, str]]:
+        texts = [_create_embedding_text(name, tool) for name, tool in self._tools]
         digests = [hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest() for text in texts]
         return digests, dict(zip(digests, texts, strict=True))
 
-    def _log_fallback(self, error: EmbeddingError) -> str:
+    def _log_and_describe_fallback(self, error: EmbeddingError) -> str:
         reason = str(error)
         if reason not in self._logged_reasons:
             self._logged_reasons.add(reason)
@@ -201,13 +201,13 @@ async def _run_in_thread(work: Callable[[], ResultT]) -> ResultT:
     return await run_check(LARGE_CHARACTERS, work)
 
 
-def _embedding_text(name: str, tool: DescribedTool) -> str:
+def _create_embedding_text(name: str, tool: DescribedTool) -> str:
     from ...signatures.declarations import summarize_tool
 
     return f"{' '.join(split_terms(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
 
 
-def _describe_tool(name: str, tool: DescribedTool) -> dict[str, Any]:
+def _create_tool_info(name: str, tool: DescribedTool) -> dict[str, Any]:
     from ...signatures.declarations import summarize_tool
 
     codecall_metadata = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))

@@ -212,7 +212,7 @@ ABBREVIATIONS = {
 
 
 @cache
-def synonyms() -> dict[str, tuple[str, ...]]:
+def get_synonyms() -> dict[str, tuple[str, ...]]:
     """Return synonyms by word."""
     found: dict[str, dict[str, None]] = {}
     for line in _SYNONYMS.split("\n"):

@@ -9,7 +9,7 @@ import pytest
 from suite import each_row
 
 from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, Tool, create_code_call_tools
-from codemode.surfaces.code_call.options import Vm
+from codemode.surfaces.code_call.options import VmOptions
 from codemode.surfaces.code_call.result import create_profile
 
 STRICT = ("require", "process", "fetch", "setTimeout", "setInterval", "setImmediate", "global", "globalThis")
@@ -20,7 +20,7 @@ PRESETS = {
     "balanced": (5_000, 10_000, True, True, ("require", "process", "fetch"), 50, 5_000),
     "experimental": (10_000, 20_000, True, True, ("require", "process"), 100, 20_000),
 }
-FIELDS = [field.name for field in dataclasses.fields(Vm)]
+FIELDS = [field.name for field in dataclasses.fields(VmOptions)]
 ELSEWHERE = [
     ("pipeline", "settings.pipeline"),
     ("approval", "settings.approval"),
@@ -38,14 +38,14 @@ ECHO = Tool("echo", execute=lambda value: value)
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_what_the_table_says(preset: str):
-    vm = Vm(preset=preset)
+    vm = VmOptions(preset=preset)
     said = vm.timeout_ms, vm.max_steps, vm.allow_loops, vm.allow_console, vm.disabled_globals
     assert (*said, vm.max_sanitize_depth, vm.max_sanitize_properties) == PRESETS[preset]
     assert vm.disabled_builtins == BUILTINS
 
 
 def test_secure_is_the_default():
-    assert CodeCallOptions().vm == Vm(preset="secure")
+    assert CodeCallOptions().vm == VmOptions(preset="secure")
 
 
 @each_row("preset", PRESETS)
@@ -66,7 +66,7 @@ def test_secure_is_the_default():
 )
 def test_each_field_overrides_its_own_alone(preset: str, key: str, value: Any):
     vm = CodeCallOptions.of({"vm": {"preset": preset, key: value}}).vm
-    plain = Vm(preset=preset)
+    plain = VmOptions(preset=preset)
     differing = {name for name in FIELDS if getattr(vm, name) != getattr(plain, name)}
     snake = "".join(f"_{one.lower()}" if one.isupper() else one for one in key)
     assert differing <= {snake}
@@ -74,8 +74,8 @@ def test_each_field_overrides_its_own_alone(preset: str, key: str, value: Any):
 
 
 def test_eval_and_function_stay_banned():
-    assert Vm(disabled_builtins=()).disabled_builtins == ("eval", "Function")
-    assert Vm(disabled_builtins=("WeakMap", "eval")).disabled_builtins == ("eval", "Function", "WeakMap")
+    assert VmOptions(disabled_builtins=()).disabled_builtins == ("eval", "Function")
+    assert VmOptions(disabled_builtins=("WeakMap", "eval")).disabled_builtins == ("eval", "Function", "WeakMap")
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -208,7 +208,7 @@ def test_how_long_a_script_may_be(options: dict[str, Any], most: int):
 def test_the_profile_of_the_defaults_has_no_parameters():
     profile = create_profile(CodeCallOptions())
     assert profile.parameters == {}
-    assert profile.static_rules.is_in_force
+    assert profile.static_rules.refuses_unanalysed
     assert profile.request_kinds == {"tool"}
     assert profile.outer_tool == "codecall.execute"
 

@@ -11,7 +11,13 @@ from spellings import meta_spellings
 from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_call_tools
-from codemode.surfaces.code_call.names import LOOK_ALIKES, looks_like_meta_tool, meta_name, parse_meta_name, skeleton
+from codemode.surfaces.code_call.names import (
+    LOOK_ALIKES,
+    compute_skeleton,
+    format_meta_tool_name,
+    looks_like_meta_tool,
+    parse_meta_tool_name,
+)
 
 SPELLINGS = meta_spellings()
 
@@ -100,7 +106,7 @@ def test_names_that_a_reader_tells_apart_are_two(others: tuple[str, str]):
 @given(st.text(max_size=40))
 def test_a_skeleton_has_nothing_that_cannot_be_seen(text: str):
     hidden = {"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"}
-    assert not [one for one in skeleton(text) if unicodedata.category(one) in hidden]
+    assert not [one for one in compute_skeleton(text) if unicodedata.category(one) in hidden]
 
 
 @each_row("at", range(9))
@@ -120,8 +126,8 @@ def test_the_table_has_letters_and_separators_alone():
 def test_meta_tools_have_their_names_in_each_style(style: str):
     tools = create_code_call_tools(named("echo"), {"names": style, "direct_calls": {"enabled": True}})
     names = [tool.name for tool in tools.tools]
-    assert names == [meta_name(kind, style) for kind in ("search", "describe", "execute", "invoke")]
-    assert [parse_meta_name(name) for name in names] == ["search", "describe", "execute", "invoke"]
+    assert names == [format_meta_tool_name(kind, style) for kind in ("search", "describe", "execute", "invoke")]
+    assert [parse_meta_tool_name(name) for name in names] == ["search", "describe", "execute", "invoke"]
     for other in ("codecall.search", "codecall:search", "codecall_search"):
         assert tools.call_sync(other, {"query": "echo"})["tools"][0]["name"] == "echo"
     with pytest.raises(CodeModeToolError, match="no meta-tool"):

@@ -20,7 +20,7 @@ from codemode import (
     to_approval_messages,
     unwrap_result,
 )
-from codemode.surfaces.code_mode.messages import approval_resolutions
+from codemode.surfaces.code_mode.messages import build_approval_resolutions
 
 KEYS = {"keys": "those of these tests"}
 OPTIONS = {"continuation": KEYS}
@@ -126,11 +126,11 @@ def test_readers_take_anything(value):
 
 def test_responses_become_resolutions():
     given_responses = [response(), response(THIRD, approved=False, reason="no", type=...)]
-    assert approval_resolutions(BUNDLE, given_responses) == {
+    assert build_approval_resolutions(BUNDLE, given_responses) == {
         FIRST.interrupt_id: {"approved": True},
         THIRD.interrupt_id: {"approved": False, "reason": "no"},
     }
-    assert approval_resolutions(BUNDLE, [response(input=None)]) == {
+    assert build_approval_resolutions(BUNDLE, [response(input=None)]) == {
         FIRST.interrupt_id: {"approved": True, "input": None}
     }
 
@@ -142,12 +142,12 @@ def test_responses_become_resolutions():
     ])  # fmt: skip
 def test_malformed_responses_are_refused(wrong):
     with pytest.raises(CodeModeProtocolError):
-        approval_resolutions(BUNDLE, [wrong])
+        build_approval_resolutions(BUNDLE, [wrong])
 
 
 def test_two_responses_to_one_request_are_refused():
     with pytest.raises(CodeModeProtocolError):
-        approval_resolutions(BUNDLE, [response(), response(approved=False)])
+        build_approval_resolutions(BUNDLE, [response(), response(approved=False)])
 
 
 # --- unwrap_result, get_interrupt ---

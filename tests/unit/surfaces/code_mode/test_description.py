@@ -11,7 +11,7 @@ from plain_tool import PlainTool
 from suite import each_row
 
 from codemode import ExecutionPolicy, Tool, create_code_mode_tool
-from codemode.signatures.declarations import declare_tools, first_sentence
+from codemode.signatures.declarations import declare_tools, extract_first_sentence
 from codemode.surfaces.code_mode.description import describe_tools
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -220,7 +220,7 @@ def test_a_description_cannot_switch_the_listing_on() -> None:
     ],
 )
 def test_first_sentence(text: str, expected: str) -> None:
-    assert first_sentence(text) == expected
+    assert extract_first_sentence(text) == expected
 
 
 def test_tools_that_need_approval_are_marked_with_a_rule() -> None:
@@ -229,5 +229,5 @@ def test_tools_that_need_approval_are_marked_with_a_rule() -> None:
     assert "/** Refunds. @approval */" in text
     assert text.count("@approval") == 2
     assert "@approval" not in create_code_mode_tool([Tool("find", execute=len)]).description
-    assert "Refunds" in first_sentence("# Refunds\n\nmore")
-    assert not first_sentence("## Refunds").startswith("#")
+    assert "Refunds" in extract_first_sentence("# Refunds\n\nmore")
+    assert not extract_first_sentence("## Refunds").startswith("#")

@@ -44,7 +44,7 @@ def outputs(show=None, **options):
 def shown(result, run, *, show=None, **options):
     """Keep one run and show its result."""
     made = outputs(show, **options)
-    made.remember("outer", result, run)
+    made.remember_run("outer", result, run)
     return made.format(result, "outer")
 
 
@@ -157,8 +157,8 @@ def names(made, result, tool_call_id=None):
 def test_a_result_finds_its_run_by_being_the_same_object():
     made = outputs(**SUMMARY)
     first, second = {"a": 1}, {"a": 1}
-    made.remember("one", first, trace(call(name="first")))
-    made.remember("two", second, trace(call(name="second")))
+    made.remember_run("one", first, trace(call(name="first")))
+    made.remember_run("two", second, trace(call(name="second")))
     assert (names(made, first), names(made, second)) == (["first"], ["second"])
     assert names(made, {"a": 1}) == []
     assert names(made, first, "two") == [], "an id does not make another object's run its own"
@@ -168,7 +168,7 @@ def test_a_result_finds_its_run_by_being_the_same_object():
 @each_row("result", [None, True, 7, 10**20, 1.5, "", "x"])
 def test_values_that_are_one_object_everywhere_need_the_id(result):
     made = outputs(**SUMMARY)
-    made.remember("one", result, trace(call(name="first")))
+    made.remember_run("one", result, trace(call(name="first")))
     assert names(made, result) == []
     assert names(made, result, "one") == ["first"]
     assert names(made, result, "two") == []
@@ -176,16 +176,16 @@ def test_values_that_are_one_object_everywhere_need_the_id(result):
 
 def test_an_id_that_two_runs_share_binds_to_neither_unless_the_object_tells():
     made = outputs(**SUMMARY)
-    made.remember("call_1", 7, trace(call(name="first")))
-    made.remember("call_1", 7, trace(call(name="second")))
-    made.remember("call_1", 8, trace(call(name="third")))
+    made.remember_run("call_1", 7, trace(call(name="first")))
+    made.remember_run("call_1", 7, trace(call(name="second")))
+    made.remember_run("call_1", 8, trace(call(name="third")))
     assert names(made, 7, "call_1") == []
     assert names(made, 8, "call_1") == ["third"]
 
 
 def test_one_and_true_are_two_values():
     made = outputs(**SUMMARY)
-    made.remember("one", 1, trace(call()))
+    made.remember_run("one", 1, trace(call()))
     assert names(made, True, "one") == []
     assert names(made, 1.0, "one") == []
 
@@ -193,7 +193,7 @@ def test_one_and_true_are_two_values():
 def test_a_result_that_was_changed_since_is_still_its_runs():
     made = outputs(**SUMMARY)
     result = [1]
-    made.remember("one", result, trace(call(name="first")))
+    made.remember_run("one", result, trace(call(name="first")))
     result.append(2)
     assert names(made, result) == ["first"]
     assert names(made, [1, 2], "other") == []
@@ -203,17 +203,17 @@ def test_only_the_newest_runs_are_kept():
     made = outputs(**SUMMARY)
     results = [{"n": n} for n in range(MAX_RETAINED_RUNS + 1)]
     for n, result in enumerate(results):
-        made.remember(str(n), result, trace(call(name=f"run{n}")))
+        made.remember_run(str(n), result, trace(call(name=f"run{n}")))
     assert names(made, results[0]) == []
     assert names(made, results[1]) == ["run1"]
 
 
 def test_nothing_is_kept_that_will_not_be_shown():
     made = outputs()
-    made.remember("one", {}, trace(call()))
+    made.remember_run("one", {}, trace(call()))
     assert not made._runs
     made = outputs(**SUMMARY)
-    made.remember("one", {}, trace(call(output={"large": True})))
+    made.remember_run("one", {}, trace(call(output={"large": True})))
     (kept,) = made._runs
     (request,) = kept.trace.bridge_requests
     assert (request.input, request.output) == (None, None)

@@ -12,7 +12,7 @@ from codemode import CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.catalog import MAX_ENTRIES_BYTES, ExecCatalog
 from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
 from codemode.surfaces.exec_wait.program_run import UsageCounts
-from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries, safe_name
+from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries, to_identifier
 
 
 def tool(name: str, description: str = "Does something. In detail.", **more: Any) -> Tool:
@@ -57,17 +57,17 @@ def test_a_safe_name_is_that_of_exactly_one_tool_and_never_a_helper_or_what_the_
     source = ToolSource({name: tool(name) for name in names}, owner="own")
     named = json.loads(catalog(source, ToolSource([tool("free")])).names_text)
     assert named == {"list_issues": "host:own:list-issues", "_9lives": "host:own:9lives", "free": "host:core:free"}
-    assert safe_name("grün 1") == "grün_1"
+    assert to_identifier("grün 1") == "grün_1"
 
 
 def test_a_search_gives_entries_without_schemas_and_never_more_than_its_most():
     made = catalog(*(tool(f"send_{at}", "Sends mail. To anybody.") for at in range(20)), max_search_limit=5)
-    found = made.ask("search", ["send mail", None])
+    found = made.answer_query("search", ["send mail", None])
     assert len(found) == 5
     assert set(found[0]) == {"id", "name", "description", "source"}
     assert found[0]["description"] == "Sends mail."
-    assert len(made.ask("search", ["send mail", {"limit": 2}])) == 2
-    assert len(made.ask("search", ["send mail", {"limit": 10**9}])) == 5
+    assert len(made.answer_query("search", ["send mail", {"limit": 2}])) == 2
+    assert len(made.answer_query("search", ["send mail", {"limit": 10**9}])) == 5
 
 
 @each_row(
@@ -76,13 +76,13 @@ def test_a_search_gives_entries_without_schemas_and_never_more_than_its_most():
 )
 def test_a_search_for_nothing_that_can_be_searched_is_refused(given: Any):
     with pytest.raises(CodeModeToolError, match=r"tools\.search"):
-        catalog(tool("a")).ask("search", given)
+        catalog(tool("a")).answer_query("search", given)
 
 
 def test_describe_adds_parameters_and_tells_label_and_owner():
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     titled = tool("a", annotations={"title": "The first"}, input_schema=schema)
-    found = catalog(ToolSource([titled], source="plugin", owner="own")).ask("describe", ["plugin:own:a"])
+    found = catalog(ToolSource([titled], source="plugin", owner="own")).answer_query("describe", ["plugin:own:a"])
     assert found["parameters"]["properties"]["x"]["type"] == "integer"
     assert (found["label"], found["sourceName"], found["source"]) == ("The first", "own", "plugin")
 
@@ -99,7 +99,7 @@ def test_an_unknown_id_tells_of_near_ones_and_the_way(given: str, near: str):
 
 def _raised(made: ExecCatalog, given: str) -> list[Exception]:
     with pytest.raises(CodeModeToolError) as caught:
-        made.ask("describe", [given])
+        made.answer_query("describe", [given])
     return [caught.value]
 
 
@@ -109,8 +109,8 @@ def test_all_tools_is_cut_at_its_most_bytes_and_the_program_is_told():
     assert len(text.encode()) <= MAX_ENTRIES_BYTES
     assert len(json.loads(text)) + left_out == 6_500
     assert left_out > 0
-    assert f"{left_out} tools" in made.view("ALL_TOOLS").warnings[0]
-    assert made.view("return 1").warnings == []
+    assert f"{left_out} tools" in made.get_program_view("ALL_TOOLS").warnings[0]
+    assert made.get_program_view("return 1").warnings == []
 
 
 @each_row(
@@ -125,4 +125,4 @@ def test_all_tools_is_cut_at_its_most_bytes_and_the_program_is_told():
     ],
 )
 def test_a_program_is_given_what_it_may_look_at(code: str, given: frozenset[str]):
-    assert set(catalog(tool("send")).view(code).invocation_data_for(None)) == given
+    assert set(catalog(tool("send")).get_program_view(code).build_invocation_data(None)) == given

@@ -94,5 +94,5 @@ def test_1002_tools_of_public_servers_are_described_in_8000_characters_and_found
     assert text == describe_exec(collect_entries(made[::-1]), OPTIONS)
     catalog = ExecCatalog(entries, OPTIONS, UsageCounts())
     for one in made[:40:8]:
-        found = catalog.ask("search", [f"{one.name} {one.description}", {"limit": 8}])
+        found = catalog.answer_query("search", [f"{one.name} {one.description}", {"limit": 8}])
         assert f"host:core:{one.name}" in [tool["id"] for tool in found]

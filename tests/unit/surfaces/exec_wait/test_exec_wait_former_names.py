@@ -10,8 +10,8 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from codemode.surfaces.exec_wait.mcp_server import list_lookups
-from codemode.surfaces.exec_wait.mcp_session import ServerToolSettings, await_tool_result, list_pages
+from codemode.surfaces.exec_wait.mcp_server import create_lookup_tools
+from codemode.surfaces.exec_wait.mcp_session import ServerToolSettings, await_tool_result, list_paged_items
 
 FORMER = re.compile("[a-z][A-Z]")
 
@@ -46,7 +46,7 @@ def listed(session: Session) -> Any:
     made: dict[str, Any] = {}
 
     async def main() -> Any:
-        await list_lookups(
+        await create_lookup_tools(
             session, lambda name: name, ServerToolSettings(adapt=lambda tool, name: made.setdefault(name, tool))
         )
         return await made["resources/list"].execute({}, None)
@@ -75,4 +75,6 @@ def test_pages_and_results_are_read_by_the_names_of_today():
         return answer
 
     assert asyncio.run(await_tool_result(asked())).structured_content == {"a": 1}
-    assert asyncio.run(list_pages(Session().list_resource_templates, "resource_templates", "resourceTemplates"))[1]
+    assert asyncio.run(list_paged_items(Session().list_resource_templates, "resource_templates", "resourceTemplates"))[
+        1
+    ]

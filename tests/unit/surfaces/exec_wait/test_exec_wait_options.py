@@ -43,7 +43,7 @@ def test_a_scope_that_has_a_name_has_half_of_all_places_unless_it_says():
     shares = {(64, None, "a"): 32, (64, None, ""): 64, (1, None, "a"): 1, (8, 3, ""): 3, (8, 100, "a"): 8}
     for (places, share, scope), expected in shares.items():
         options = ExecWaitOptions(max_waiting_runs=places, max_waiting_runs_per_conversation=share)
-        assert options.waiting_runs_of(scope) == expected, (places, share, scope)
+        assert options.get_max_waiting_runs(scope) == expected, (places, share, scope)
 
 
 def test_the_default_of_a_search_is_never_above_its_most():

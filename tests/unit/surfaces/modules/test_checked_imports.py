@@ -14,7 +14,7 @@ from codemode.surfaces.modules.catalog import ModuleCatalog, read_module_facts
 from codemode.surfaces.modules.server_set import ServerSet
 
 TOOLS = {name: lambda: 1 for name in ("create-issue", "list_issues", "then", "default")}
-CATALOG = ServerSet([ModuleServer("Git Hub", TOOLS, version="2"), ModuleServer("mail", {})]).catalog()
+CATALOG = ServerSet([ModuleServer("Git Hub", TOOLS, version="2"), ModuleServer("mail", {})]).get_or_build_catalog()
 
 
 def members(*names: str, of: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -143,7 +143,7 @@ def test_a_server_that_could_not_be_listed_is_told_apart():
 
 
 def test_given_are_the_servers_that_are_named():
-    given = CATALOG.invocation_data_for(
+    given = CATALOG.build_invocation_data(
         facts(
             imports=[("@codemode/servers/git-hub", ["create_issue"]), ("@codemode/errors", ["*"])],
             dynamic=["@codemode/servers/mail", "@codemode/servers/nothing"],
@@ -184,11 +184,11 @@ def test_given_are_the_servers_that_are_named():
     ],
 )
 def test_what_may_ask_for_any_server(given: Any, wants_all: bool):
-    assert CATALOG.invocation_data_for(facts(**given))["module"]["all"] is wants_all
+    assert CATALOG.build_invocation_data(facts(**given))["module"]["all"] is wants_all
 
 
 def test_the_same_program_is_given_the_very_same():
-    one, two = (CATALOG.invocation_data_for(facts(imports=[("@codemode/errors", ["*"])]))["module"] for _ in range(2))
+    one, two = (CATALOG.build_invocation_data(facts(imports=[("@codemode/errors", ["*"])]))["module"] for _ in range(2))
     assert one is two
 
 
@@ -203,13 +203,13 @@ def test_of_very_many_names_the_first_are_read_and_every_import_keeps_its_place(
 def test_no_facts_make_the_host_raise(module: Any):
     read_module_facts({"module": module})
     CATALOG.find_program_error({"module": module})
-    assert CATALOG.invocation_data_for({"module": module})["module"]["servers"].keys() <= {"git-hub", "mail"}
+    assert CATALOG.build_invocation_data({"module": module})["module"]["servers"].keys() <= {"git-hub", "mail"}
 
 
 @each_row("given", [None, {}, {"module": None}, [], {"module": {"imports": {}}}])
 def test_facts_that_are_none_import_nothing(given: Any):
     assert CATALOG.find_program_error(given) is None
-    assert CATALOG.invocation_data_for(given)["module"]["imports"] == []
+    assert CATALOG.build_invocation_data(given)["module"]["imports"] == []
 
 
 def test_a_name_that_is_missing_has_its_own_place():

@@ -54,18 +54,18 @@ def imports(*paths: str, dynamic: str | None = "") -> Any:
 
 async def view_of(servers: ServerSet, facts: Any, given: Any = None) -> RunCatalog:
     view = RunCatalog(servers)
-    doing = view.prepare_for(facts, given)
+    doing = view.prepare_for_program(facts, given)
     if doing is not None:
         await doing
     if facts is None:
-        view.check_resumed(given, ())
+        view.check_resumed_program(given, ())
     return view
 
 
 def test_nothing_is_listed_before_somebody_needs_it():
     one, two = Live("one", "a"), Live("two", "b")
     servers = ServerSet([one, two])
-    assert servers.catalog().names() == ()
+    assert servers.get_or_build_catalog().names() == ()
     view = within(view_of(servers, imports("one")))
     assert view.names() == ("one.a",)
     assert (one.listings, two.listings) == (1, 0)
@@ -85,8 +85,8 @@ def test_a_changed_revision_is_listed_before_the_next_run_that_imports():
         assert later.names() == ("one.a", "one.c", "two.b")
         assert first.names() == ("one.a", "two.b")  # a running program keeps its own
         assert (one.listings, two.listings) == (2, 1)
-        assert [note["code"] for note in first.find_changes()] == ["TOOLS_CHANGED", "TOOLS_CHANGED"]
-        assert later.find_changes() == []
+        assert [note["code"] for note in first.find_tool_changes()] == ["TOOLS_CHANGED", "TOOLS_CHANGED"]
+        assert later.find_tool_changes() == []
 
     within(main())
 
@@ -349,7 +349,7 @@ def test_a_listing_that_nobody_waits_for_any_more_ends(monkeypatch: pytest.Monke
 def test_paths_are_of_the_servers_in_their_order():
     given = ["b c", "B-C", "a", "b c"]
     servers = ServerSet([ModuleServer(one, {"t": lambda: 1}) for one in given])
-    assert servers.catalog().names() == ("b-c.t", "b-c--2.t", "a.t", "b-c--3.t")
+    assert servers.get_or_build_catalog().names() == ("b-c.t", "b-c--2.t", "a.t", "b-c--3.t")
     found = [servers.find(one) for one in ("b-c--2", "B-C", "b-c", "nothing")]
     assert [one and one.path for one in found] == ["b-c--2", "b-c--2", "b-c", None]
 
@@ -357,9 +357,9 @@ def test_paths_are_of_the_servers_in_their_order():
 def test_static_servers_have_one_catalog_for_all_runs():
     servers = ServerSet([ModuleServer("one", {"a": lambda: 1})])
     assert servers.is_static
-    assert servers.catalog() is servers.catalog()
-    assert servers.catalog().prepare_for(imports("one"), None) is None
-    assert servers.catalog().for_invocation({}) is servers.catalog()
+    assert servers.get_or_build_catalog() is servers.get_or_build_catalog()
+    assert servers.get_or_build_catalog().prepare_for_program(imports("one"), None) is None
+    assert servers.get_or_build_catalog().for_invocation({}) is servers.get_or_build_catalog()
 
 
 def test_refresh_lists_anew():
@@ -382,8 +382,8 @@ def test_a_listing_that_gives_the_same_tools_is_no_change():
         servers = ServerSet([Live("one", "a")])
         view = await view_of(servers, imports("one"))
         await servers.refresh()
-        assert view.find_changes() == []
-        assert RunCatalog(servers).prepare_for(imports("one"), None) is None  # there is nothing to do
+        assert view.find_tool_changes() == []
+        assert RunCatalog(servers).prepare_for_program(imports("one"), None) is None  # there is nothing to do
 
     within(main())
 
@@ -407,7 +407,7 @@ def test_a_resume_has_the_tools_of_now_and_says_so():
         one, two = Live("one", "a"), Live("two", "b")
         servers = ServerSet([one, two])
         began = await view_of(servers, imports("one"))
-        given = {**began.invocation_data_for(imports("one")), "limits": {"timeout_ms": 5}, "capabilities": ["one"]}
+        given = {**began.build_invocation_data(imports("one")), "limits": {"timeout_ms": 5}, "capabilities": ["one"]}
         same = await view_of(ServerSet([Live("one", "a")]), None, given)
         assert (same.notes, same.capabilities) == ([], ["one"])
         assert same.limits is not None
@@ -445,4 +445,4 @@ def test_what_is_no_server_is_refused(make: Callable[[], Any], said: str):
 @given(st.lists(st.text(min_size=1, max_size=5), max_size=5))
 def test_any_ids_make_servers(server_ids: list[str]):
     servers = ServerSet([ModuleServer(one, {"t": lambda: 1}) for one in server_ids])
-    assert len(servers.catalog().names()) == len(server_ids)
+    assert len(servers.get_or_build_catalog().names()) == len(server_ids)

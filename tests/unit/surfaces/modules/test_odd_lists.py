@@ -10,7 +10,7 @@ import pytest
 from waiting import within
 
 from codemode import Tool, create_modules_tool
-from codemode.surfaces.modules.discovery import build_search_index, call_discovery, missing_tool_error
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery, tool_not_found_error
 
 
 class Live:
@@ -61,7 +61,7 @@ def test_what_a_server_has_left_out_itself_is_told_in_bounds():
     assert left_out[0] == '"x": too large'
     assert len(left_out) <= 16
     assert max(map(len, left_out)) <= 1_000
-    error = missing_tool_error([listed], listed, "x")
+    error = tool_not_found_error([listed], listed, "x")
     assert error.message.startswith('Server "live" has no tool "x" (left out of its list: "x": too large).')
 
 

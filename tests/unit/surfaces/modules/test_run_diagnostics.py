@@ -27,7 +27,7 @@ from codemode.errors import (
 )
 from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostics import build_diagnostics, build_response, redact_diagnostics
-from codemode.surfaces.modules.response import diagnostic, refusal_response, sort_diagnostics
+from codemode.surfaces.modules.response import create_diagnostic, refusal_response, sort_diagnostics
 
 LIMITS = ExecutionPolicy(memory_limit_bytes=1 << 21, max_stack_size_bytes=1 << 20)
 AT = {"line": 3, "column": 7}
@@ -199,7 +199,7 @@ def test_an_abandoned_import_is_named_as_programs_write_it():
 
 
 def test_errors_stand_before_warnings_before_infos_each_once():
-    given = [diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
+    given = [create_diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
     assert [one["severity"] for one in sort_diagnostics(given)] == ["error", "warning", "info"]
 
 
@@ -225,7 +225,7 @@ def test_after_an_error_there_is_no_result_and_the_host_has_the_error():
 
 
 def test_a_refused_request_has_all_of_an_answer():
-    assert refusal_response([diagnostic("error", "BAD_REQUEST", "no")]) == {
+    assert refusal_response([create_diagnostic("error", "BAD_REQUEST", "no")]) == {
         "logs": [],
         "result": None,
         "diagnostics": [{"severity": "error", "code": "BAD_REQUEST", "message": "no"}],
@@ -233,6 +233,6 @@ def test_a_refused_request_has_all_of_an_answer():
 
 
 def test_half_a_pair_that_a_request_named_can_be_sent_on():
-    said = sort_diagnostics([diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
+    said = sort_diagnostics([create_diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
     assert json.dumps(said, ensure_ascii=False).encode()
     assert said[0]["message"] == "no \ufffd"

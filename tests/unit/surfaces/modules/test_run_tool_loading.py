@@ -20,7 +20,7 @@ def test_a_host_that_can_import_nothing_more_is_answered_like_any_other(monkeypa
         if refusals:
             raise refusals.pop()
 
-    monkeypatch.setattr(run_tool, "load_schema_kind", load)
+    monkeypatch.setattr(run_tool, "import_schema_compiler", load)
     response = asyncio.run(TOOL.execute({"code": "1"}))
     assert [one["code"] for one in response["diagnostics"]] == ["WORKER_FAILED"]
     assert isinstance(response.exception, OSError)

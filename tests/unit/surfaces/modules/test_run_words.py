@@ -12,7 +12,7 @@ from codemode import CodeModeError, CodeModeToolError, Tool
 from codemode.errors import CodeModeAuthenticationError, CodeModeSerializationError
 from codemode.surfaces.modules.diagnostics import create_error_formatter
 from codemode.surfaces.modules.module_tools import ModuleTool, ServerTool
-from codemode.tools.prepared import create_tool_failure
+from codemode.tools.prepared import create_tool_failed_error
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 MADE = ServerTool(Tool("x", execute=lambda value: value, input_schema=SCHEMA), "github.create-issue")
@@ -127,7 +127,7 @@ def test_what_the_host_raised_is_shown_without_paths_and_stacks():
     raised = RuntimeError(
         'Traceback (most recent call last):\n  File "/srv/app/x.py", line 3, in f\nkey hunter2 is bad'
     )
-    said = words(create_tool_failure("github.create-issue", raised), raised=True)
+    said = words(create_tool_failed_error("github.create-issue", raised), raised=True)
     assert "key [secret] is bad" in said["message"]
     assert "srv" not in json.dumps(said)
     assert "Traceback" not in json.dumps(said)
@@ -136,7 +136,8 @@ def test_what_the_host_raised_is_shown_without_paths_and_stacks():
 
 def test_a_failure_that_says_nothing_says_that_it_failed():
     assert (
-        words(create_tool_failure("github.create-issue", RuntimeError()), raised=True)["message"] == "the call failed"
+        words(create_tool_failed_error("github.create-issue", RuntimeError()), raised=True)["message"]
+        == "the call failed"
     )
     assert words(CodeModeToolError(""), raised=True)["message"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from codemode.schemas.json_schemas import DictSchema
+from codemode.schemas.json_schemas import CompiledJsonSchema
 
 from . import controls
-from .controls import SchemaShape, UnreadableValueError, can_hold, find_shape
+from .controls import SchemaShape, UnreadableValueError, find_shape, fits_shape
 from .model import (
     ABSENT,
     MAX_ARRAY_ITEMS,
@@ -20,7 +20,7 @@ from .model import (
     FieldState,
     MalformedFormError,
     SubmittedItems,
-    child_pointer,
+    to_child_pointer,
 )
 
 MAX_FORM_DEPTH = 4
@@ -51,18 +51,18 @@ class FormBuilder:
     ``has_new_fields``: fields have appeared that the user has not filled in.
     """
 
-    def __init__(self, schema: DictSchema, items: SubmittedItems | None = None) -> None:
+    def __init__(self, schema: CompiledJsonSchema, items: SubmittedItems | None = None) -> None:
         self.problems: dict[str, list[str]] = {}
         self.has_new_fields = False
         self._schema = schema
         self._items = items
         self._items_left = MAX_FORM_ITEMS
-        self._characters_left = MAX_FORM_CHARACTERS + (0 if items is None else items.characters)
-        self._fits_schema = schema.create_fit_check(None)
+        self._characters_left = MAX_FORM_CHARACTERS + (0 if items is None else items.character_count)
+        self._fits_schema = schema.create_subschema_check(None)
 
     def build_root(self, value: Any, label: str) -> Field:
         """Return the field of the whole value. Raises `TooManyFieldsError`."""
-        self._fits_schema = self._schema.create_fit_check(value)
+        self._fits_schema = self._schema.create_subschema_check(value)
         return self._build_field(_FieldPosition(ROOT_POINTER, label, 1), self._schema.json_schema, value)
 
     def _build_field(self, position: _FieldPosition, schema: Any, current: Any) -> Field:
@@ -71,7 +71,7 @@ class FormBuilder:
             raise TooManyFieldsError
         root = self._schema.json_schema
         declared = find_shape(schema, root)
-        marker = self._items.display_marker(position.pointer) if self._items is not None else None
+        marker = self._items.read_display_marker(position.pointer) if self._items is not None else None
         shape, alternatives, has_new_alternative = self._select_alternative(position, declared, current, marker)
         is_nullable = declared.is_nullable or shape.is_nullable
         if self._needs_json_control(position, shape, current, marker, is_nullable=is_nullable):
@@ -87,7 +87,7 @@ class FormBuilder:
             can_be_null=is_nullable and shape.kind != "json",
             can_be_removed=position.can_be_removed,
         )
-        self._spend_characters(field)
+        self._consume_character_budget(field)
         self._reject_unexpected_items(field)
         if marker is None:
             built = self._build_from_value(field, shape, position, current)
@@ -96,7 +96,7 @@ class FormBuilder:
                 field, shape, position, marker[0], marker[1], has_new_alternative=has_new_alternative
             )
         if not built.is_container:
-            self._spend_characters(built)
+            self._consume_character_budget(built)
         return built
 
     def _reject_unexpected_items(self, field: Field) -> None:
@@ -104,13 +104,13 @@ class FormBuilder:
         items, pointer = self._items, field.pointer
         if items is None or field.alternatives:
             return
-        has_text = field.is_container and items.control_text(pointer) is not None
-        has_count = field.kind != "array" and items.item_count(pointer) is not None
-        if has_text or has_count or items.alternative_key(pointer) is not None:
+        has_text = field.is_container and items.read_control_text(pointer) is not None
+        has_count = field.kind != "array" and items.get_item_count(pointer) is not None
+        if has_text or has_count or items.get_alternative_key(pointer) is not None:
             raise MalformedFormError(f"{field.name[:200]} is not edited so: it is {field.kind}")
 
-    def _spend_characters(self, field: Field) -> None:
-        self._characters_left -= field.page_characters
+    def _consume_character_budget(self, field: Field) -> None:
+        self._characters_left -= field.page_character_count
         if self._characters_left < 0:
             raise TooManyFieldsError
 
@@ -130,7 +130,7 @@ class FormBuilder:
             return marker[1] == "json" and marker[2] in ("-", self._find_submitted_alternative(position, marker))
         if current is ABSENT or (current is None and is_nullable):
             return False
-        return not can_hold(current, shape) or (
+        return not fits_shape(current, shape) or (
             isinstance(current, list) and len(cast("list[Any]", current)) > MAX_ARRAY_ITEMS
         )
 
@@ -160,7 +160,7 @@ class FormBuilder:
             raise MalformedFormError("a field has a choice that there is not")
         if index is None:
             return SchemaShape("json", declared.keywords), (), False
-        labels = [_alternative_label(*schema) for schema in zip(declared.alternatives, shapes, strict=True)]
+        labels = [_describe_alternative(*schema) for schema in zip(declared.alternatives, shapes, strict=True)]
         choices = tuple(
             Choice(str(option_index), label, option_index == index) for option_index, label in enumerate(labels)
         )
@@ -171,18 +171,18 @@ class FormBuilder:
     ) -> str | None:
         if self._items is None:
             return None
-        submitted_key = self._items.alternative_key(position.pointer)
+        submitted_key = self._items.get_alternative_key(position.pointer)
         if marker is None:
             return submitted_key
         if submitted_key is None and marker[1] in ("object", "array"):
-            submitted_key = self._items.control_text(position.pointer)
+            submitted_key = self._items.read_control_text(position.pointer)
         return marker[2] if submitted_key is None else submitted_key
 
     def _find_matching_alternative(self, declared: SchemaShape, shapes: list[SchemaShape], current: Any) -> int | None:
         if current is ABSENT or current is None:
             return 0
         for index, (schema, shape) in enumerate(zip(declared.alternatives, shapes, strict=True)):
-            fits = can_hold(current, shape) and (declared.matches_by_type or self._fits_schema(schema, current))
+            fits = fits_shape(current, shape) and (declared.matches_by_type or self._fits_schema(schema, current))
             if fits is None:
                 raise TooManyFieldsError
             if fits:
@@ -196,16 +196,16 @@ class FormBuilder:
     ) -> Field:
         """Return the field of a value without submitted items."""
         items = self._items
-        text = items.control_text(position.pointer) if items is not None else None
+        text = items.read_control_text(position.pointer) if items is not None else None
         if text is not None and not field.is_container:
-            return self._read_control(field, shape, controls.default_control(shape), text)
+            return self._fill_field_from_text(field, shape, controls.choose_default_control(shape), text)
         if current is ABSENT and position.is_optional and not is_open:
             return self._clear_field(replace(field, state="absent"), shape)
         if current is None and field.can_be_null:
             return self._clear_field(replace(field, state="null", value=None), shape)
         if current is ABSENT:
-            current = controls.initial_value(shape)
-            current = current if can_hold(current, shape) else ABSENT
+            current = controls.get_initial_value(shape)
+            current = current if fits_shape(current, shape) else ABSENT
         if field.is_container:
             return self._build_container(field, shape, position, current)
         if current is ABSENT:
@@ -225,38 +225,38 @@ class FormBuilder:
     ) -> Field:
         """Return the field with the submitted items."""
         items = cast("SubmittedItems", self._items)
-        state = items.state_choice(position.pointer) or displayed_state
-        text = items.control_text(position.pointer) or ""
+        state = items.get_state_choice(position.pointer) or displayed_state
+        text = items.read_control_text(position.pointer) or ""
         if has_new_alternative:
             state = "set" if state == displayed_state else state
             if state == "set" and (kind in ("object", "array") or shape.kind not in ("string", "number", "json")):
                 # The user has not seen the fields of the other alternative.
-                return self._open_field(field, shape, position)
-            kind = controls.default_control(shape)
+                return self._build_newly_set_field(field, shape, position)
+            kind = controls.choose_default_control(shape)
         has_text = bool(text) and not field.is_container
         if state == displayed_state and has_text:
             state = "set"
         if state != "set":
-            return self._close_field(field, shape, state)
+            return self._set_field_absent_or_null(field, shape, state)
         if not field.is_container:
-            return self._read_control(field, shape, kind, text)
+            return self._fill_field_from_text(field, shape, kind, text)
         if displayed_state != "set":
-            return self._open_field(field, shape, position)
+            return self._build_newly_set_field(field, shape, position)
         return self._build_container(field, shape, position, ABSENT)
 
-    def _open_field(self, field: Field, shape: SchemaShape, position: _FieldPosition) -> Field:
+    def _build_newly_set_field(self, field: Field, shape: SchemaShape, position: _FieldPosition) -> Field:
         self.has_new_fields = True
-        cast("SubmittedItems", self._items).ignore(position.pointer)
+        cast("SubmittedItems", self._items).ignore_field(position.pointer)
         items, self._items = self._items, None
         try:
             return self._build_from_value(field, shape, position, ABSENT, is_open=True)
         finally:
             self._items = items
 
-    def _close_field(self, field: Field, shape: SchemaShape, state: FieldState) -> Field:
+    def _set_field_absent_or_null(self, field: Field, shape: SchemaShape, state: FieldState) -> Field:
         if state == "null" and not field.can_be_null:
             raise MalformedFormError("a field is null that cannot be")
-        cast("SubmittedItems", self._items).ignore(field.pointer)
+        cast("SubmittedItems", self._items).ignore_field(field.pointer)
         field = replace(field, state=state, can_be_absent=field.can_be_absent or state == "absent")
         return self._clear_field(replace(field, value=None if state == "null" else ABSENT), shape)
 
@@ -265,8 +265,8 @@ class FormBuilder:
             return field
         return replace(controls.clear_field(field, shape), value=field.value)
 
-    def _read_control(self, field: Field, shape: SchemaShape, kind: ControlKind, text: str) -> Field:
-        controls.require_control(shape, kind)
+    def _fill_field_from_text(self, field: Field, shape: SchemaShape, kind: ControlKind, text: str) -> Field:
+        controls.require_fitting_control(shape, kind)
         if controls.is_empty_control(kind, text):
             if field.can_be_absent:
                 return self._clear_field(replace(field, state="absent"), shape)
@@ -279,7 +279,7 @@ class FormBuilder:
         except UnreadableValueError as error:
             self._add_problem(field.pointer, str(error))
             return controls.with_submitted_text(field, shape, kind, text)
-        if kind == "json" or not can_hold(value, shape):
+        if kind == "json" or not fits_shape(value, shape):
             shape = SchemaShape("json", shape.keywords)
         return controls.fill_field(field, shape, value)
 
@@ -293,7 +293,9 @@ class FormBuilder:
             return replace(
                 field, kind="array", children=children, value=value, can_add_item=len(children) < MAX_ARRAY_ITEMS
             )
-        value = {_last_pointer_step(child.pointer): child.value for child in children if child.value is not ABSENT}
+        value = {
+            _decode_last_pointer_token(child.pointer): child.value for child in children if child.value is not ABSENT
+        }
         return replace(field, kind="object", children=children, value=value)
 
     def _build_members(self, shape: SchemaShape, position: _FieldPosition, current: Any) -> Iterable[Field]:
@@ -305,13 +307,16 @@ class FormBuilder:
             # A displayed value may lack required members; the schema check reports them.
             is_optional = name not in required_names or (members is not None and name not in members)
             member_position = _FieldPosition(
-                child_pointer(position.pointer, name), _member_label(name), position.level + 1, is_optional
+                to_child_pointer(position.pointer, name), _format_member_label(name), position.level + 1, is_optional
             )
             yield self._build_field(member_position, schema, ABSENT if members is None else members.get(name, ABSENT))
         additional_schema = shape.keywords.get("additionalProperties")
         for name in self._list_additional_members(position.pointer, properties, members):
             member_position = _FieldPosition(
-                child_pointer(position.pointer, name), _member_label(name), position.level + 1, is_optional=True
+                to_child_pointer(position.pointer, name),
+                _format_member_label(name),
+                position.level + 1,
+                is_optional=True,
             )
             yield self._build_field(
                 member_position,
@@ -325,21 +330,22 @@ class FormBuilder:
         names = dict.fromkeys(members or ())
         if self._items is not None:
             names |= dict.fromkeys(
-                _last_pointer_step(member_pointer) for member_pointer in self._items.member_pointers(pointer)
+                _decode_last_pointer_token(member_pointer)
+                for member_pointer in self._items.list_member_pointers(pointer)
             )
         return [name for name in names if name not in properties]
 
     def _build_array_items(self, shape: SchemaShape, position: _FieldPosition, current: Any) -> Iterable[Field]:
         values = cast("list[Any]", current) if isinstance(current, list) else []
-        count = self._items.item_count(position.pointer) if self._items is not None else None
+        count = self._items.get_item_count(position.pointer) if self._items is not None else None
         if count is None:
             count = len(values)
         else:
             values = []
-            cast("SubmittedItems", self._items).display_marker(position.pointer)
+            cast("SubmittedItems", self._items).read_display_marker(position.pointer)
         for index in range(count):
             item_position = _FieldPosition(
-                child_pointer(position.pointer, index),
+                to_child_pointer(position.pointer, index),
                 f"{position.label} {index + 1}",
                 position.level + 1,
                 can_be_removed=True,
@@ -353,18 +359,18 @@ class FormBuilder:
 
 
 def _to_control_kind(shape: SchemaShape) -> ControlKind:
-    return shape.kind if shape.kind in ("object", "array") else controls.default_control(shape)
+    return shape.kind if shape.kind in ("object", "array") else controls.choose_default_control(shape)
 
 
-def _member_label(name: str) -> str:
+def _format_member_label(name: str) -> str:
     return controls.truncate_label(name) or '""'
 
 
-def _last_pointer_step(pointer: str) -> str:
+def _decode_last_pointer_token(pointer: str) -> str:
     return pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
 
 
-def _alternative_label(schema: Any, shape: SchemaShape) -> str:
+def _describe_alternative(schema: Any, shape: SchemaShape) -> str:
     keywords = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else dict[str, Any]()
     title = controls.truncate_label(keywords.get("title")) or controls.truncate_label(shape.keywords.get("title"))
     reference = keywords.get("$ref")
@@ -372,4 +378,4 @@ def _alternative_label(schema: Any, shape: SchemaShape) -> str:
         return title or {"json": "anything else", "boolean": "yes or no", "object": "an object"}.get(
             shape.kind, controls.truncate_label(keywords.get("type")) or shape.kind
         )
-    return controls.truncate_label(_last_pointer_step(reference))
+    return controls.truncate_label(_decode_last_pointer_token(reference))

@@ -95,7 +95,7 @@ def _find_simple_shape(keywords: Mapping[str, Any]) -> SchemaShape | None:
     if "const" in keywords:
         return SchemaShape("const", keywords)
     if isinstance(keywords.get("enum"), list):
-        return _enum_shape(keywords)
+        return _create_enum_shape(keywords)
     if "anyOf" in keywords or "oneOf" in keywords:
         # Forms do not support properties together with alternatives.
         return (
@@ -121,7 +121,7 @@ def _has_two_unions(keywords: Mapping[str, Any]) -> bool:
     return "anyOf" in keywords and "oneOf" in keywords
 
 
-def _enum_shape(keywords: Mapping[str, Any]) -> SchemaShape:
+def _create_enum_shape(keywords: Mapping[str, Any]) -> SchemaShape:
     options = cast("list[Any]", keywords["enum"])
     values = tuple(option for option in options if option is not None)
     has_null = len(values) < len(options)
@@ -153,7 +153,7 @@ def _is_null(schema: Any, root: Any) -> bool:
     return keywords.get("type") == "null" or ("const" in keywords and keywords["const"] is None)
 
 
-def can_hold(value: Any, shape: SchemaShape) -> bool:
+def fits_shape(value: Any, shape: SchemaShape) -> bool:
     """Return whether controls of this shape can hold a value."""
     match shape.kind:
         case "object":
@@ -300,13 +300,13 @@ def fill_field(field: Field, shape: SchemaShape, value: Any) -> Field:
 
 def clear_field(field: Field, shape: SchemaShape) -> Field:
     """Return the field without a value."""
-    field = replace(field, value=ABSENT, text="", kind=default_control(shape))
+    field = replace(field, value=ABSENT, text="", kind=choose_default_control(shape))
     if shape.kind == "enum":
         return replace(field, choices=_create_choices(shape, None))
     return replace(field, is_integer=shape.keywords.get("type") == "integer")
 
 
-def default_control(shape: SchemaShape) -> ControlKind:
+def choose_default_control(shape: SchemaShape) -> ControlKind:
     """Return the control of a shape without a value."""
     if shape.kind == "string":
         return "date" if shape.keywords.get("format") == "date" else "text"
@@ -323,7 +323,7 @@ def with_submitted_text(field: Field, shape: SchemaShape, kind: ControlKind, tex
     )
 
 
-def require_control(shape: SchemaShape, kind: ControlKind) -> None:
+def require_fitting_control(shape: SchemaShape, kind: ControlKind) -> None:
     """Raise `MalformedFormError` for a control in which the shape is never shown."""
     fitting = _STRING_CONTROLS if shape.kind == "string" else {shape.kind}
     if kind != "json" and kind not in fitting:
@@ -351,7 +351,7 @@ def parse_control(shape: SchemaShape, kind: ControlKind, text: str) -> Any:
         raise UnreadableValueError("is none of the choices" if kind == "enum" else str(error)) from None
 
 
-def initial_value(shape: SchemaShape) -> Any:
+def get_initial_value(shape: SchemaShape) -> Any:
     """Return the value of a new field; ``ABSENT`` where the user has to enter one."""
     if "default" in shape.keywords:
         return shape.keywords["default"]
@@ -370,14 +370,14 @@ def _has_plain_options(shape: SchemaShape) -> bool:
     return all(isinstance(option, str) and option and is_all_visible(option) for option in shape.options)
 
 
-def _option_key(option: Any, *, is_plain: bool) -> str:
+def _encode_option_key(option: Any, *, is_plain: bool) -> str:
     return option if is_plain else to_visible_json(option, indent=None)
 
 
 def _create_choices(shape: SchemaShape, selected: str | None) -> tuple[Choice, ...]:
     has_plain_options = _has_plain_options(shape)
-    keys = {_option_key(option, is_plain=has_plain_options): option for option in shape.options}
-    labels = {key: _option_label(option) for key, option in keys.items()}
+    keys = {_encode_option_key(option, is_plain=has_plain_options): option for option in shape.options}
+    labels = {key: _format_option_label(option) for key, option in keys.items()}
     # 1 and "1" have the same label.
     are_distinct = len(set(labels.values())) == len(labels)
     return tuple(Choice(key, labels[key] if are_distinct else truncate_label(key), key == selected) for key in keys)
@@ -387,14 +387,14 @@ def _fill_enum_field(field: Field, shape: SchemaShape, value: Any) -> Field:
     has_plain_options = _has_plain_options(shape)
     if has_plain_options and not (isinstance(value, str) and value and is_all_visible(value)):
         return replace(field, kind="json", text=to_visible_json(value))
-    key = _option_key(value, is_plain=has_plain_options)
+    key = _encode_option_key(value, is_plain=has_plain_options)
     choices = _create_choices(shape, key)
     if not any(choice.is_selected for choice in choices):
-        choices = (*choices, Choice(key, _option_label(value), is_selected=True))
+        choices = (*choices, Choice(key, _format_option_label(value), is_selected=True))
     return replace(field, kind="enum", text=key, choices=choices)
 
 
-def _option_label(value: Any) -> str:
+def _format_option_label(value: Any) -> str:
     text = value if isinstance(value, str) and value else to_visible_json(value, indent=None)
     return truncate_label(text)
 
@@ -417,14 +417,14 @@ def truncate_label(text: Any) -> str:
 def describe_constraints(keywords: Mapping[str, Any], *, can_be_absent: bool) -> tuple[str, ...]:
     """Return the constraints of a value as texts."""
     texts = [
-        template.format(_value_text(keywords[name]))
+        template.format(_format_constraint_value(keywords[name]))
         for name, template in _CONSTRAINT_TEXTS.items()
         if _is_scalar(keywords.get(name))
     ]
     if keywords.get("type") == "integer":
         texts.insert(0, "an integer")
     if can_be_absent and "default" in keywords:
-        texts.append(f"{_value_text(keywords['default'])} when left out")
+        texts.append(f"{_format_constraint_value(keywords['default'])} when left out")
     return tuple(texts)
 
 
@@ -432,6 +432,6 @@ def _is_scalar(rule: Any) -> bool:
     return isinstance(rule, str | int | float) and not isinstance(rule, bool)
 
 
-def _value_text(value: Any) -> str:
+def _format_constraint_value(value: Any) -> str:
     text = value if isinstance(value, str) else "".join(to_visible_json(value, indent=None))
     return truncate_label(text)

@@ -14,7 +14,7 @@ ROOT_POINTER = ""
 _FRAGMENT_PREFIX = "#"
 
 
-def child_pointer(pointer: str, name_or_index: str | int) -> str:
+def to_child_pointer(pointer: str, name_or_index: str | int) -> str:
     """Return the pointer of a member or array item."""
     return f"{pointer}/{str(name_or_index).replace('~', '~0').replace('/', '~1')}"
 
@@ -23,7 +23,7 @@ def to_pointer(path: tuple[str | int, ...]) -> str:
     """Return the pointer of a path of names and indices."""
     pointer = ROOT_POINTER
     for name_or_index in path:
-        pointer = child_pointer(pointer, name_or_index)
+        pointer = to_child_pointer(pointer, name_or_index)
     return pointer
 
 
@@ -32,12 +32,12 @@ def is_within(pointer: str, outer: str) -> bool:
     return pointer == outer or pointer.startswith(f"{outer}/")
 
 
-def parent_pointer(pointer: str) -> str:
+def to_parent_pointer(pointer: str) -> str:
     """Return the pointer of the container; of the root itself."""
     return pointer.rpartition("/")[0]
 
 
-def control_name(pointer: str) -> str:
+def to_control_name(pointer: str) -> str:
     """Return the name of a control: its pointer.
 
     It is a URI fragment (``#/a%0Ab``) where a browser would change the name: empty names and line ends.
@@ -118,10 +118,10 @@ class Field:
     @property
     def name(self) -> str:
         """The name of its control."""
-        return control_name(self.pointer)
+        return to_control_name(self.pointer)
 
     @property
-    def marker(self) -> str:
+    def display_marker(self) -> str:
         """The text that records how the field was displayed."""
         selected = next((choice.value for choice in self.alternatives if choice.is_selected), "-")
         return f"{self.state} {self.kind} {selected}"
@@ -137,7 +137,7 @@ class Field:
         return self.kind in ("object", "array")
 
     @property
-    def page_characters(self) -> int:
+    def page_character_count(self) -> int:
         """The approximate size on a page, without child fields."""
         choice_characters = sum(
             len(choice.value) + len(choice.label) + _MARKUP_CHARACTERS_PER_CHOICE
@@ -174,10 +174,10 @@ class Form:
     notes: tuple[str, ...] = ()
 
     @property
-    def page_characters(self) -> int:
+    def page_character_count(self) -> int:
         """The approximate size on a page."""
         fields = self.root.walk() if self.root is not None else ()
-        return len(self.json_text) + sum(field_.page_characters for field_ in fields)
+        return len(self.json_text) + sum(field_.page_character_count for field_ in fields)
 
     def without_problems(self) -> Form:
         """Return the form with its texts and no problems."""
@@ -265,7 +265,7 @@ class SubmittedItems:
         self._by_key[prefix, pointer] = text
 
     @property
-    def characters(self) -> int:
+    def character_count(self) -> int:
         """The size of all submitted texts."""
         return sum(map(len, self._by_key.values()))
 
@@ -274,12 +274,12 @@ class SubmittedItems:
         """True if any control of a field was submitted."""
         return bool(self._by_key)
 
-    def control_text(self, pointer: str) -> str | None:
+    def read_control_text(self, pointer: str) -> str | None:
         """Return the text of a control; None without one, or for an unticked box."""
         self._read_pointers.add(pointer)
         return self._by_key.get(("", pointer))
 
-    def display_marker(self, pointer: str) -> tuple[FieldState, ControlKind, str] | None:
+    def read_display_marker(self, pointer: str) -> tuple[FieldState, ControlKind, str] | None:
         """Return how a field was displayed: state, control and alternative."""
         self._read_pointers.add(pointer)
         text = self._by_key.get((MARKER_PREFIX, pointer))
@@ -290,18 +290,18 @@ class SubmittedItems:
             raise MalformedFormError("a field says wrongly how it was shown")
         return parts[0], parts[1], parts[2]  # pyright: ignore[reportReturnType] - looked at above
 
-    def state_choice(self, pointer: str) -> FieldState | None:
+    def get_state_choice(self, pointer: str) -> FieldState | None:
         """Return the chosen state."""
         text = self._by_key.get((STATE_PREFIX, pointer))
         if text is not None and text not in get_args(FieldState):
             raise MalformedFormError("a field has a state that there is not")
         return text  # pyright: ignore[reportReturnType] - looked at above
 
-    def alternative_key(self, pointer: str) -> str | None:
+    def get_alternative_key(self, pointer: str) -> str | None:
         """Return the chosen alternative."""
         return self._by_key.get((CHOICE_PREFIX, pointer))
 
-    def item_count(self, pointer: str) -> int | None:
+    def get_item_count(self, pointer: str) -> int | None:
         """Return the displayed length of an array."""
         text = self._by_key.get((COUNT_PREFIX, pointer))
         if text is None:
@@ -326,32 +326,32 @@ class SubmittedItems:
         """Set the text of a control."""
         self._by_key["", pointer] = text
 
-    def member_pointers(self, pointer: str) -> list[str]:
+    def list_member_pointers(self, pointer: str) -> list[str]:
         """Return the pointers of direct children that have items."""
         descendants = {
             candidate for _, candidate in self._by_key if is_within(candidate, pointer) and candidate != pointer
         }
-        return sorted(candidate for candidate in descendants if parent_pointer(candidate) == pointer)
+        return sorted(candidate for candidate in descendants if to_parent_pointer(candidate) == pointer)
 
-    def ignore(self, pointer: str) -> None:
+    def ignore_field(self, pointer: str) -> None:
         """Ignore the items of a field that a choice has closed."""
         self._ignored_pointers.append(pointer)
 
-    def reject_unused(self) -> None:
+    def reject_unused_items(self) -> None:
         """Raise `MalformedFormError` for items of unknown fields."""
         for _, pointer in self._by_key:
             if pointer not in self._read_pointers and not any(
                 is_within(pointer, ignored) for ignored in self._ignored_pointers
             ):
-                raise MalformedFormError(f"the form has no field {control_name(pointer)[:200]}")
+                raise MalformedFormError(f"the form has no field {to_control_name(pointer)[:200]}")
 
-    def apply_button(self, *, has_array: bool) -> None:
+    def apply_array_button(self, *, has_array: bool) -> None:
         """Add or remove the array item that a button names."""
         if self.button is None or not has_array:
             return
         action, pointer = self.button
         if action == "add":
-            count = self.item_count(pointer)
+            count = self.get_item_count(pointer)
             if count is None or count >= MAX_ARRAY_ITEMS:
                 raise MalformedFormError("there is nothing to add to")
             self._by_key[COUNT_PREFIX, pointer] = str(count + 1)
@@ -359,9 +359,9 @@ class SubmittedItems:
             self._remove_array_item(pointer)
 
     def _remove_array_item(self, pointer: str) -> None:
-        array = parent_pointer(pointer)
+        array = to_parent_pointer(pointer)
         match = _ARRAY_INDEX.fullmatch(pointer[len(array) :])
-        count = self.item_count(array)
+        count = self.get_item_count(array)
         if match is None or count is None or int(match[1]) >= count:
             raise MalformedFormError("there is nothing to remove")
         removed_index = int(match[1])

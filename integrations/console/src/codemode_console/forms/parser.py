@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
 from codemode.interrupts.interrupt import same_json
-from codemode.schemas.json_schemas import DictSchema, repair_schema
+from codemode.schemas.json_schemas import CompiledJsonSchema, repair_schema
 
 from ..bodies import MalformedBodyError, parse_json_text
 from ..visible_text import iterate_visible_json, to_visible_text
@@ -25,7 +25,7 @@ from .model import (
     MalformedFormError,
     SubmittedItems,
     is_within,
-    parent_pointer,
+    to_parent_pointer,
     to_pointer,
 )
 
@@ -41,7 +41,7 @@ _TOO_MANY_PARTS = "The value has too many parts for a form and is edited as JSON
 _AMBIGUOUS = "the form and the JSON text were both changed and say different things: choose one of them"
 
 EditMode = Literal["form", "json"]
-_CompiledSchema: TypeAlias = tuple[DictSchema, tuple[str, ...]]
+_CompiledSchema: TypeAlias = tuple[CompiledJsonSchema, tuple[str, ...]]
 
 
 def create_form(schema: Any, value: Any = ABSENT) -> Form:
@@ -55,7 +55,7 @@ def create_form(schema: Any, value: Any = ABSENT) -> Form:
     if text is None:
         return Form(None, "", "json", is_editable=False, notes=(*notes, _VALUE_TOO_LARGE))
     root, limit_notes = _build_root(FormBuilder(compiled), value)
-    return _assemble_form(root, text or _fields_json_text(root), notes=(*notes, *limit_notes))
+    return _assemble_form(root, text or _format_fields_as_json(root), notes=(*notes, *limit_notes))
 
 
 def read_form(form_items: Iterable[tuple[str, str]], schema: Any, displayed_value: Any = ABSENT) -> FormResult:
@@ -73,7 +73,7 @@ def read_form(form_items: Iterable[tuple[str, str]], schema: Any, displayed_valu
 
 def _compile_schema(schema: Any) -> _CompiledSchema:
     if not isinstance(schema, dict):
-        return DictSchema(schema if isinstance(schema, bool) else {}), ()
+        return CompiledJsonSchema(schema if isinstance(schema, bool) else {}), ()
     text = json.dumps(schema)
     return (
         _compile_schema_text(text)
@@ -86,7 +86,7 @@ def _compile_schema(schema: Any) -> _CompiledSchema:
 def _compile_schema_text(text: str) -> _CompiledSchema:
     readable, warning = repair_schema(json.loads(text))
     notes = () if warning is None else (f"The schema {to_visible_text(warning, one_line=True)}.",)
-    return DictSchema(readable), notes
+    return CompiledJsonSchema(readable), notes
 
 
 def _build_root(builder: FormBuilder, value: Any) -> tuple[Field | None, tuple[str, ...]]:
@@ -111,7 +111,7 @@ def _to_json_text(value: Any) -> str | None:
     return "".join(pieces)
 
 
-def _fields_json_text(root: Field | None) -> str:
+def _format_fields_as_json(root: Field | None) -> str:
     if root is None or any(field.value is ABSENT and field.state == "set" for field in root.walk()):
         return ""
     return _to_json_text(root.value) or ""
@@ -170,7 +170,9 @@ class _ReadValue:
 class _FormReader:
     """Reads one submitted form."""
 
-    def __init__(self, schema: DictSchema, items: SubmittedItems, displayed_value: Any, notes: tuple[str, ...]) -> None:
+    def __init__(
+        self, schema: CompiledJsonSchema, items: SubmittedItems, displayed_value: Any, notes: tuple[str, ...]
+    ) -> None:
         self._schema = schema
         self._items = items
         self._displayed_value = displayed_value
@@ -192,17 +194,17 @@ class _FormReader:
                 is_unchanged=True,
             )
         self._restore_missing_fields()
-        self._items.apply_button(has_array=self._items.has_fields)
+        self._items.apply_array_button(has_array=self._items.has_fields)
         builder = FormBuilder(self._schema, self._items)
         root, limit_notes = _build_root(builder, self._displayed_value)
         self._notes += limit_notes
         if root is not None:
-            self._items.reject_unused()
+            self._items.reject_unused_items()
         elif self._items.has_fields and not limit_notes:
             raise MalformedFormError("the value is edited as JSON text: its form has no fields")
         is_lost = bool(limit_notes) and self._items.has_fields  # submitted texts would be lost
         if self._items.button is not None or builder.has_new_fields or is_lost:
-            text = self._json_input if self._json_input is not None else _fields_json_text(root)
+            text = self._json_input if self._json_input is not None else _format_fields_as_json(root)
             return FormResult(None, {}, _assemble_form(root, text, notes=self._notes), needs_redisplay=True)
         field_value = _ReadValue(root.value if root is not None else ABSENT, builder.problems)
         mode = self._select_mode(root, field_value)
@@ -210,12 +212,16 @@ class _FormReader:
             problems = {ROOT_POINTER: [_AMBIGUOUS]}
             form = _assemble_form(root, self._json_input or "", problems=problems, notes=self._notes, is_undecided=True)
             return FormResult(None, problems, form)
-        result = self._read_json_half() if mode == "json" else self._read_field_half(cast("Field", root), field_value)
-        if result.problems and not result.is_unchanged and self._is_as_displayed(root):
+        result = (
+            self._create_result_from_json_text()
+            if mode == "json"
+            else self._create_result_from_fields(cast("Field", root), field_value)
+        )
+        if result.problems and not result.is_unchanged and self._matches_displayed_value(root):
             return replace(result, value=self._displayed_value, is_unchanged=True)
         return result
 
-    def _is_as_displayed(self, root: Field | None) -> bool:
+    def _matches_displayed_value(self, root: Field | None) -> bool:
         """Return whether nothing was changed, even where the displayed value cannot be read back."""
         if self._displayed_value is ABSENT:
             return False
@@ -254,12 +260,12 @@ class _FormReader:
             return "json" if requested_mode == "json" else "form"
         has_text, has_fields = _digest_text(self._json_input) != initial_text, _digest_fields(root) != initial_fields
         if has_text and has_fields:
-            return "form" if self._halves_agree(field_value) else None
+            return "form" if self._fields_agree_with_json_text(field_value) else None
         if has_text != has_fields:
             return "json" if has_text else "form"
         return "json" if requested_mode == "json" else "form"
 
-    def _halves_agree(self, field_value: _ReadValue) -> bool:
+    def _fields_agree_with_json_text(self, field_value: _ReadValue) -> bool:
         read_value = self._parse_json_input()
         return not read_value.problems and not field_value.problems and same_json(read_value.value, field_value.value)
 
@@ -271,7 +277,7 @@ class _FormReader:
         except MalformedBodyError as error:
             return _ReadValue(ABSENT, {JSON_FIELD: [str(error)]})
 
-    def _read_json_half(self) -> FormResult:
+    def _create_result_from_json_text(self) -> FormResult:
         read_value = self._parse_json_input()
         text = normalize_line_ends(self._json_input or "")
         if read_value.problems:
@@ -287,17 +293,17 @@ class _FormReader:
             read_value, problems, _assemble_form(root, text, mode="json", problems=problems, notes=self._notes)
         )
 
-    def _read_field_half(self, root: Field, read_value: _ReadValue) -> FormResult:
+    def _create_result_from_fields(self, root: Field, read_value: _ReadValue) -> FormResult:
         displayed = {field.pointer for field in root.walk()}
         problems = dict(read_value.problems)
         for pointer, messages in self._find_schema_problems(read_value.value, read_value.problems).items():
             # Problems without a field belong to the enclosing one.
             target = pointer
             while target not in displayed and target != ROOT_POINTER:
-                target = parent_pointer(target)
+                target = to_parent_pointer(target)
             problems[target] = [*problems.get(target, ()), *messages]
         text = (
-            _fields_json_text(root)
+            _format_fields_as_json(root)
             if not read_value.problems
             else (self._json_input or _to_json_text(self._displayed_value) or "")
         )
@@ -310,7 +316,7 @@ class _FormReader:
         problems: dict[str, list[str]] = {}
         if value is ABSENT:
             return problems
-        for path, message in self._schema.locate_failures(_fill_absent(value), _MAX_PROBLEMS):
+        for path, message in self._schema.locate_failures(_replace_absent_with_null(value), _MAX_PROBLEMS):
             pointer = to_pointer(path)
             if not any(
                 is_within(pointer, unreadable_pointer) or is_within(unreadable_pointer, pointer)
@@ -329,10 +335,10 @@ class _FormReader:
         return FormResult(None if problems else read_value.value, problems, form)
 
 
-def _fill_absent(value: Any) -> Any:
+def _replace_absent_with_null(value: Any) -> Any:
     """Return the value with null for unreadable parts."""
     if isinstance(value, dict):
-        return {key: _fill_absent(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _replace_absent_with_null(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_fill_absent(item) for item in cast("list[Any]", value)]
+        return [_replace_absent_with_null(item) for item in cast("list[Any]", value)]
     return None if value is ABSENT else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .sender import NoticeSender, find_failed_notices
-from .target import NoticeTarget, require_targets
+from .target import NoticeTarget, validate_notice_targets
 from .webhooks import SlackWebhook, Webhook, verify_signature
 
 __all__ = [
@@ -12,6 +12,6 @@ __all__ = [
     "SlackWebhook",
     "Webhook",
     "find_failed_notices",
-    "require_targets",
+    "validate_notice_targets",
     "verify_signature",
 ]

@@ -22,7 +22,7 @@ from codemode import CodeModeError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.stores import ALL_TENANTS, FailedNotice, InterruptStore, Notice, Outbox, Record
 
-from .target import NoticeTarget, record_url
+from .target import NoticeTarget, format_record_url
 
 
 async def find_failed_notices(
@@ -63,13 +63,13 @@ class _PostingLogFilter(logging.Filter):
         return not _is_posting.get()
 
 
-def _filter_http_logs() -> None:
+def _suppress_http_logs_while_posting() -> None:
     # It logs response headers at DEBUG, and Location may repeat the URL.
     for name in ("connection", "http11", "proxy"):
         logging.getLogger(f"httpcore.{name}").addFilter(_PostingLogFilter())
 
 
-_filter_http_logs()
+_suppress_http_logs_while_posting()
 
 
 class WebhookClient:
@@ -209,13 +209,13 @@ class NoticeSender:
         """True if there is a target."""
         return len(self._targets) > 0
 
-    async def run(self) -> None:
+    async def deliver_until_cancelled(self) -> None:
         """Deliver until cancelled. An interrupted delivery is repeated later under the same id."""
         async with asyncio.TaskGroup() as group:
             for target in self._targets:
-                group.create_task(self._run_target(target))
+                group.create_task(self._deliver_to_target(target))
 
-    async def _run_target(self, target: NoticeTarget) -> None:
+    async def _deliver_to_target(self, target: NoticeTarget) -> None:
         backoff_seconds = 0.0
         while True:
             try:
@@ -243,7 +243,7 @@ class NoticeSender:
         changes = await outbox.fill()
         notices = await outbox.claim(limit=_NOTICES_PER_BATCH, lease_ms=_LEASE_MS)
         results = await asyncio.gather(
-            *(self._deliver(target, outbox, client, result) for result in notices), return_exceptions=True
+            *(self._deliver_notice(target, outbox, client, result) for result in notices), return_exceptions=True
         )
         pause_seconds = 0.0
         for result in results:
@@ -254,7 +254,9 @@ class NoticeSender:
             await self._sleep(min(pause_seconds, _MAX_PAUSE_SECONDS))
         return bool(changes or notices)
 
-    async def _deliver(self, target: NoticeTarget, outbox: Outbox, client: WebhookClient, notice: Notice) -> float:
+    async def _deliver_notice(
+        self, target: NoticeTarget, outbox: Outbox, client: WebhookClient, notice: Notice
+    ) -> float:
         """Deliver one notice, and return for how many seconds to pause."""
         failure = await self._post_notice(target, client, notice)
         if failure is None:
@@ -271,7 +273,7 @@ class NoticeSender:
         return failure.retry_after_seconds
 
     async def _post_notice(self, target: NoticeTarget, client: WebhookClient, notice: Notice) -> PostFailure | None:
-        link = record_url(self._base_url, notice.record.id)
+        link = format_record_url(self._base_url, notice.record.id)
         try:
             # In a thread, since inputs may be large.
             message = await run_check(LARGE_CHARACTERS, lambda: target.post(notice, link, self._clock()))

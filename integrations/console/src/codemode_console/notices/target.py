@@ -21,17 +21,17 @@ MAX_LISTED_REQUESTS = 50
 _MAX_NAME_CHARACTERS = 1_000
 
 
-def record_url(base_url: str, record_id: str) -> str:
+def format_record_url(base_url: str, record_id: str) -> str:
     """Return the URL of a record's page."""
     return f"{base_url.rstrip('/')}/records/{quote(record_id, safe='')}"
 
 
-def pending_requests(record: Record) -> list[StoredRequest]:
+def list_pending_requests(record: Record) -> list[StoredRequest]:
     """Return the pending requests of a record."""
     return [request for request in record.requests if request.state == "waiting"]
 
 
-def truncate(text: str, max_characters: int = _MAX_NAME_CHARACTERS) -> str:
+def truncate_text(text: str, max_characters: int = _MAX_NAME_CHARACTERS) -> str:
     """Return a text, or its beginning and an ellipsis."""
     return text if len(text) <= max_characters else f"{text[: max_characters - 1]}\N{HORIZONTAL ELLIPSIS}"
 
@@ -43,7 +43,7 @@ _MAX_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class NoticeRequest:
+class WebhookRequest:
     """Headers and body to post. They may be secret or long and are not in ``repr``."""
 
     headers: Mapping[str, str] = field(repr=False)
@@ -59,12 +59,12 @@ class NoticeTarget(ABC):
     kind: ClassVar[str]
 
     def __init__(self, url: str, *, include_input: bool = False, name: str | None = None) -> None:
-        self._url = _check_url(url)
+        self._url = _validate_webhook_url(url)
         if not isinstance(cast("object", include_input), bool):
             raise WrongTypeError(f"include_input must be True or False, got {include_input!r:.100}")
         self._include_input = include_input
         digest = hashlib.sha256(self._url.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        self.name = f"{self.kind}-{digest}" if name is None else _check_name(name)
+        self.name = f"{self.kind}-{digest}" if name is None else _validate_target_name(name)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, include_input={self._include_input})"
@@ -75,11 +75,11 @@ class NoticeTarget(ABC):
         return self._url
 
     @abstractmethod
-    def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
+    def post(self, notice: Notice, link: str, now: float) -> WebhookRequest:
         """Return the request to post at Unix time ``now``. It contains no credential."""
 
 
-def require_targets(notify: Any, base_url: str | None) -> tuple[NoticeTarget, ...]:
+def validate_notice_targets(notify: Any, base_url: str | None) -> tuple[NoticeTarget, ...]:
     """Return the targets of a console. Raises `ValueError`, also without a base URL for links."""
     if isinstance(notify, NoticeTarget | str) or not isinstance(notify, Iterable):
         raise WrongTypeError("notify must be a list of Webhook and SlackWebhook")
@@ -104,7 +104,7 @@ def _check_base_url(base_url: str | None) -> None:
         raise ValueError("base_url must be the URL of the console, without a query, for the links of notices")
 
 
-def _check_url(url: Any) -> str:
+def _validate_webhook_url(url: Any) -> str:
     # The URL of a webhook is a secret, so no message contains it.
     if not isinstance(url, str):
         raise WrongTypeError(f"url must be a text, got {type(url).__name__}")
@@ -120,7 +120,7 @@ def _check_url(url: Any) -> str:
     return url
 
 
-def _check_name(name: Any) -> str:
+def _validate_target_name(name: Any) -> str:
     if not isinstance(name, str):
         raise WrongTypeError(f"name must be a text, got {type(name).__name__}")
     if not 0 < len(name) <= _MAX_TARGET_NAME_CHARACTERS or not is_all_visible(name):

@@ -15,7 +15,7 @@ from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
 from ..visible_text import to_visible_text, truncate_json
-from .target import MAX_LISTED_REQUESTS, NoticeRequest, NoticeTarget, pending_requests, truncate
+from .target import MAX_LISTED_REQUESTS, NoticeTarget, WebhookRequest, list_pending_requests, truncate_text
 
 ID_HEADER = "Codemode-Notice-Id"
 TIME_HEADER = "Codemode-Time"
@@ -37,7 +37,7 @@ def to_key_bytes(secret: Any) -> bytes:
 def create_signed_headers(key: bytes, notice_id: str, now: float, body: bytes) -> dict[str, str]:
     """Return the headers of a webhook sent at Unix time ``now``."""
     timestamp = str(int(now))
-    return {ID_HEADER: notice_id, TIME_HEADER: timestamp, SIGNATURE_HEADER: _sign(key, timestamp, body)}
+    return {ID_HEADER: notice_id, TIME_HEADER: timestamp, SIGNATURE_HEADER: _compute_signature(key, timestamp, body)}
 
 
 def verify_signature(
@@ -67,11 +67,11 @@ def verify_signature(
         return False
     signature_bytes = signature.encode("utf-8", "surrogatepass")
     # Compares all keys, so that the time does not reveal which one matched.
-    matches = [hmac.compare_digest(_sign(key, timestamp, body).encode(), signature_bytes) for key in keys]
+    matches = [hmac.compare_digest(_compute_signature(key, timestamp, body).encode(), signature_bytes) for key in keys]
     return any(matches) and abs(clock() - int(timestamp)) <= tolerance_seconds
 
 
-def _sign(key: bytes, timestamp: str, body: bytes) -> str:
+def _compute_signature(key: bytes, timestamp: str, body: bytes) -> str:
     return _SIGNATURE_PREFIX + hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
@@ -95,29 +95,29 @@ class Webhook(NoticeTarget):
         super().__init__(url, include_input=include_input, name=name)
         self._key = to_key_bytes(secret)
 
-    def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
+    def post(self, notice: Notice, link: str, now: float) -> WebhookRequest:
         """See `NoticeTarget.post`."""
-        body = json.dumps(_webhook_payload(notice, link, self._include_input), allow_nan=False).encode()
-        return NoticeRequest(
+        body = json.dumps(_create_webhook_payload(notice, link, self._include_input), allow_nan=False).encode()
+        return WebhookRequest(
             {"Content-Type": "application/json", **create_signed_headers(self._key, notice.id, now, body)}, body
         )
 
 
-def _webhook_payload(notice: Notice, link: str, include_input: bool) -> dict[str, Any]:
-    pending = pending_requests(notice.record)
-    requests = [_request_json(request, include_input) for request in pending[:MAX_LISTED_REQUESTS]]
-    content = {"record": _record_json(notice.record), "count": len(pending), "requests": requests}
+def _create_webhook_payload(notice: Notice, link: str, include_input: bool) -> dict[str, Any]:
+    pending = list_pending_requests(notice.record)
+    requests = [_request_to_json(request, include_input) for request in pending[:MAX_LISTED_REQUESTS]]
+    content = {"record": _record_to_json(notice.record), "count": len(pending), "requests": requests}
     return {"id": notice.id, "kind": "waiting", "link": link, **content}
 
 
-def _record_json(record: Record) -> dict[str, Any]:
+def _record_to_json(record: Record) -> dict[str, Any]:
     times = {"createdAtMs": record.created_at_ms, "expiresAtMs": record.expires_at_ms}
-    identity = {"tenant": truncate(record.tenant), "app": truncate(record.app), "labels": dict(record.labels)}
+    identity = {"tenant": truncate_text(record.tenant), "app": truncate_text(record.app), "labels": dict(record.labels)}
     return {"id": record.id, "version": record.version, **identity, **times}
 
 
-def _request_json(request: StoredRequest, include_input: bool) -> dict[str, Any]:
-    values: dict[str, Any] = {"tool": truncate(request.tool_name), "kind": truncate(request.kind)}
+def _request_to_json(request: StoredRequest, include_input: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {"tool": truncate_text(request.tool_name), "kind": truncate_text(request.kind)}
     if include_input:
         text, is_whole = truncate_json(request.input, MAX_INPUT_CHARACTERS, indent=None)
         values |= {"input": request.input} if is_whole else {"inputBeginning": text}
@@ -145,58 +145,64 @@ class SlackWebhook(NoticeTarget):
 
     kind = "slack"
 
-    def post(self, notice: Notice, link: str, now: float) -> NoticeRequest:
+    def post(self, notice: Notice, link: str, now: float) -> WebhookRequest:
         """See `NoticeTarget.post`."""
         del now
-        message = _slack_message(notice.record, link, self._include_input)
-        return NoticeRequest({"Content-Type": "application/json"}, json.dumps(message).encode())
+        message = _create_slack_message(notice.record, link, self._include_input)
+        return WebhookRequest({"Content-Type": "application/json"}, json.dumps(message).encode())
 
 
-def _slack_message(record: Record, link: str, include_input: bool) -> dict[str, Any]:
-    pending = pending_requests(record)
+def _create_slack_message(record: Record, link: str, include_input: bool) -> dict[str, Any]:
+    pending = list_pending_requests(record)
     title = "A call waits for a decision" if len(pending) == 1 else f"{len(pending)} calls wait for a decision"
     blocks: list[dict[str, Any]] = [
-        {"type": "header", "text": _plain_text(title, _MAX_NAME_CHARACTERS)},
-        {"type": "section", "fields": _slack_fields(record, pending)},
+        {"type": "header", "text": _create_plain_text_object(title, _MAX_NAME_CHARACTERS)},
+        {"type": "section", "fields": _create_slack_fields(record, pending)},
     ]
     if include_input:
-        blocks += [_input_block(request) for request in pending[:_MAX_LISTED_INPUTS]]
-    button = {"type": "button", "text": _plain_text("Open", _MAX_NAME_CHARACTERS), "url": link}
+        blocks += [_create_input_block(request) for request in pending[:_MAX_LISTED_INPUTS]]
+    button = {"type": "button", "text": _create_plain_text_object("Open", _MAX_NAME_CHARACTERS), "url": link}
     blocks.append({"type": "actions", "elements": [button]})
     # Push notifications render this as markup, so it contains no untrusted text.
     return {"text": title, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
 
 
-def _slack_fields(record: Record, pending: list[StoredRequest]) -> list[dict[str, Any]]:
+def _create_slack_fields(record: Record, pending: list[StoredRequest]) -> list[dict[str, Any]]:
     tools = Counter(request.tool_name for request in pending)
     labels = record.labels.items()
     texts_by_title = {
-        "Tools": _list_names(
-            [(_visible_name(tool) or "?") + (f" ({count})" if count > 1 else "") for tool, count in tools.items()]
+        "Tools": _format_name_list(
+            [(_to_visible_name(tool) or "?") + (f" ({count})" if count > 1 else "") for tool, count in tools.items()]
         ),
-        "App": _visible_name(record.app),
-        "Tenant": _visible_name(record.tenant),
-        "Labels": _list_names([f"{_visible_name(name)}: {_visible_name(text)}" for name, text in labels]),
+        "App": _to_visible_name(record.app),
+        "Tenant": _to_visible_name(record.tenant),
+        "Labels": _format_name_list([f"{_to_visible_name(name)}: {_to_visible_name(text)}" for name, text in labels]),
         "Expires": _format_expiry(record.expires_at_ms),
     }
-    return [_plain_text(f"{title}\n{text}", _MAX_FIELD_CHARACTERS) for title, text in texts_by_title.items() if text]
+    return [
+        _create_plain_text_object(f"{title}\n{text}", _MAX_FIELD_CHARACTERS)
+        for title, text in texts_by_title.items()
+        if text
+    ]
 
 
-def _list_names(names: list[str]) -> str:
+def _format_name_list(names: list[str]) -> str:
     hidden_count = len(names) - _MAX_LISTED_NAMES
     return "\n".join([*names[:_MAX_LISTED_NAMES], *([f"and {hidden_count} more"] if hidden_count > 0 else [])])
 
 
-def _visible_name(text: str) -> str:
-    return truncate(to_visible_text(text[: _MAX_NAME_CHARACTERS + 1], one_line=True), _MAX_NAME_CHARACTERS)
+def _to_visible_name(text: str) -> str:
+    return truncate_text(to_visible_text(text[: _MAX_NAME_CHARACTERS + 1], one_line=True), _MAX_NAME_CHARACTERS)
 
 
-def _input_block(request: StoredRequest) -> dict[str, Any]:
+def _create_input_block(request: StoredRequest) -> dict[str, Any]:
     text, is_whole = truncate_json(request.input, _MAX_SECTION_CHARACTERS)
     input_text = text if is_whole else f"{text}\N{HORIZONTAL ELLIPSIS}"
     return {
         "type": "section",
-        "text": _plain_text(f"{_visible_name(request.tool_name)}\n{input_text}", _MAX_SECTION_CHARACTERS),
+        "text": _create_plain_text_object(
+            f"{_to_visible_name(request.tool_name)}\n{input_text}", _MAX_SECTION_CHARACTERS
+        ),
     }
 
 
@@ -208,7 +214,7 @@ def _format_expiry(expires_at_ms: int) -> str:
     )
 
 
-def _plain_text(text: str, max_characters: int) -> dict[str, Any]:
+def _create_plain_text_object(text: str, max_characters: int) -> dict[str, Any]:
     """Return a plain text object of Slack with at most ``max_characters``."""
     pieces, length = list[str](), 0
     for character in text:

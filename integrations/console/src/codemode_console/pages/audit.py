@@ -27,11 +27,11 @@ from codemode.stores.records import Tenants
 from ..bodies import read_small_form
 from ..decisions import describe_audit_decision
 from ..errors import Problem
-from ..principals import Principal, audit_refusal, audit_tenant, require_principal, visible_tenants
+from ..principals import Principal, audit_refusal, get_audit_tenant, require_principal, select_visible_tenants
 from ..record_view import DiffLine, parse_audit_diff
 from ..rendering import create_headline, render_page, wants_json
 from ..sessions import TOKEN_FIELD
-from ..visible_text import Excerpt, create_excerpt, time_element
+from ..visible_text import Excerpt, create_excerpt, create_time_element
 from .console_context import ConsoleContext
 
 LINES_PER_PAGE = 50
@@ -72,16 +72,16 @@ _CHAIN_FIELDS = frozenset({"salt", "previous", "hash"})
 
 
 @dataclass(frozen=True, slots=True)
-class LinesPage:
+class AuditLinesPage:
     """Lines, newest first. ``next_cursor`` is the sequence to continue after; None at the end."""
 
     lines: tuple[AuditLine, ...]
     next_cursor: int | None
 
 
-async def find_lines(
+async def find_audit_lines(
     store: InterruptStore, tenant: Tenants, after: str | None, matches: Callable[[AuditLine], bool] | None = None
-) -> LinesPage:
+) -> AuditLinesPage:
     """Return a page of matching lines, scanning at most `MAX_SCANNED_LINES`. Raises `Problem` 400."""
     matching: list[AuditLine] = []
     scanned, last_sequence = 0, None
@@ -90,10 +90,10 @@ async def find_lines(
         scanned += 1
         if matches is None or matches(line):
             if len(matching) == LINES_PER_PAGE:
-                return LinesPage(tuple(matching), last_sequence)
+                return AuditLinesPage(tuple(matching), last_sequence)
             matching.append(line)
         last_sequence = line.sequence
-    return LinesPage(tuple(matching), last_sequence if scanned == scan_limit else None)
+    return AuditLinesPage(tuple(matching), last_sequence if scanned == scan_limit else None)
 
 
 def parse_cursor(text: str | None) -> int | None:
@@ -105,7 +105,7 @@ def parse_cursor(text: str | None) -> int | None:
     return int(text)
 
 
-def line_json(line: AuditLine) -> dict[str, Any]:
+def audit_line_to_json(line: AuditLine) -> dict[str, Any]:
     """Return all fields of a line, as its hash covers them, and the hash."""
     return {name: getattr(line, name) for name in _LINE_FIELDS}
 
@@ -116,11 +116,11 @@ async def to_json_lines(lines: Sequence[AuditLine]) -> str:
 
 
 def _to_json_line(line: AuditLine) -> str:
-    return json.dumps(line_json(line), separators=(",", ":"), default=repr) + "\n"
+    return json.dumps(audit_line_to_json(line), separators=(",", ":"), default=repr) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class LineView:
+class AuditLineView:
     """A line for a page. All fields are plain text except ``when``, ``diff``, ``details`` and ``headline``.
 
     ``event`` is what happened; ``decision`` uses the words of cards.
@@ -143,21 +143,21 @@ class LineView:
     headline: Markup | None = None
 
 
-async def create_line_views(
+async def create_audit_line_views(
     lines: Sequence[AuditLine], calls: Mapping[tuple[str, str], StoredRequest] | None = None
-) -> list[LineView]:
+) -> list[AuditLineView]:
     """Return lines for a page, with the headlines of ``calls`` by record and request; runs off the event loop."""
     known = calls or {}
     return await run_check(
         LARGE_CHARACTERS,
         lambda: [
-            _create_line_view(line, known.get((_to_text(line.record_id), _to_text(line.interrupt_id))))
+            _create_audit_line_view(line, known.get((_to_text(line.record_id), _to_text(line.interrupt_id))))
             for line in lines
         ],
     )
 
 
-def _create_line_view(line: AuditLine, call: StoredRequest | None = None) -> LineView:
+def _create_audit_line_view(line: AuditLine, call: StoredRequest | None = None) -> AuditLineView:
     extra_fields = {name: getattr(line, name) for name in _LINE_FIELDS if name not in _COLUMN_FIELDS | _CHAIN_FIELDS}
     details = {name: value for name, value in extra_fields.items() if value not in (None, "", (), {})}
     if line.details:
@@ -166,9 +166,9 @@ def _create_line_view(line: AuditLine, call: StoredRequest | None = None) -> Lin
         details["diff"] = list(line.diff)
     kind = _to_text(line.kind)
     decision_text = describe_audit_decision(_to_text(line.decision) or kind)
-    return LineView(
+    return AuditLineView(
         sequence=_to_text(line.sequence),
-        when=time_element(line.at_ms) if type(line.at_ms) is int else Markup(),
+        when=create_time_element(line.at_ms) if type(line.at_ms) is int else Markup(),
         kind=kind,
         event=decision_text.capitalize() if kind == "decided" else KIND_LABELS.get(kind, kind),
         actor=_to_text(line.actor),
@@ -206,7 +206,7 @@ _LINES_PER_CHUNK = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class AuditVerification:
     """The result of a verification; ``is_intact`` is None if it did not finish."""
 
     is_intact: bool | None
@@ -219,48 +219,50 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of ``/audit``."""
     verifier, exporter = _Verifier(context), _Exporter(context)
 
-    async def audit(request: Request) -> Response:
-        return await _audit_page(context, request, None)
+    async def show_audit(request: Request) -> Response:
+        return await _render_audit_page(context, request, None)
 
-    async def verify(request: Request) -> Response:
+    async def show_verification(request: Request) -> Response:
         form, principal = await read_small_form(request), require_principal(request)
         try:
             principal.require_form_token(form.get(TOKEN_FIELD), _VERIFY_FORM_SUBJECT)
         except Problem as problem:
             await audit_refusal(context.store, principal, request, problem.message)
             raise
-        return await _audit_page(context, request, await verifier.verify(form.get("head", "").strip()))
+        return await _render_audit_page(context, request, await verifier.verify(form.get("head", "").strip()))
 
     return [
-        Route("/audit", audit, methods=["GET"]),
-        Route("/audit/verify", verify, methods=["POST"]),
+        Route("/audit", show_audit, methods=["GET"]),
+        Route("/audit/verify", show_verification, methods=["POST"]),
         Route("/audit/export", exporter.export, methods=["GET"]),
     ]
 
 
-async def _audit_page(context: ConsoleContext, request: Request, verification: Verification | None) -> Response:
+async def _render_audit_page(
+    context: ConsoleContext, request: Request, verification: AuditVerification | None
+) -> Response:
     principal = require_principal(request)
     filters = {name: request.query_params.get(name, "").strip() for name in ("tenant", "kind", "actor", "record")}
 
     line_filters = {**filters, "kind": _KINDS_BY_LABEL.get(filters["kind"], filters["kind"])}
 
-    def matches(line: AuditLine) -> bool:
+    def matches_filters(line: AuditLine) -> bool:
         pairs = (("kind", line.kind), ("actor", line.actor), ("record", line.record_id))
         return all(line_filters[name] in ("", value) for name, value in pairs)
 
     active_filters = {name: value for name, value in filters.items() if value}
-    tenants = visible_tenants(principal.user, filters["tenant"])
-    lines_page = await find_lines(
-        context.store, tenants, request.query_params.get("after"), matches if active_filters else None
+    tenants = select_visible_tenants(principal.user, filters["tenant"])
+    lines_page = await find_audit_lines(
+        context.store, tenants, request.query_params.get("after"), matches_filters if active_filters else None
     )
-    token = principal.form_token(_VERIFY_FORM_SUBJECT)
+    token = principal.create_form_token(_VERIFY_FORM_SUBJECT)
     if wants_json(request):
         verification_json = (
             None if verification is None else {"isWhole": verification.is_intact, "message": verification.message}
         )
         if verification_json is not None and verification is not None:
             verification_json |= {"sequence": verification.sequence, "reason": verification.reason}
-        lines = [line_json(line) for line in lines_page.lines]
+        lines = [audit_line_to_json(line) for line in lines_page.lines]
         return JSONResponse(
             {"lines": lines, "next": lines_page.next_cursor, "checked": verification_json, "formToken": token}
         )
@@ -274,7 +276,7 @@ async def _audit_page(context: ConsoleContext, request: Request, verification: V
         "next_query": next_query,
     }
     values |= {"max_scanned": MAX_SCANNED_LINES, "kinds": KIND_LABELS.values()}
-    return render_page(request, "audit.html", lines=await create_line_views(lines_page.lines), **values)
+    return render_page(request, "audit.html", lines=await create_audit_line_views(lines_page.lines), **values)
 
 
 class _Verifier:
@@ -285,23 +287,23 @@ class _Verifier:
         self._is_busy = False
         self._verified_head: str | None = None
 
-    async def verify(self, expected_head: str) -> Verification:
+    async def verify(self, expected_head: str) -> AuditVerification:
         """Verify all lines within `VERIFY_TIMEOUT_SECONDS`. Raises `Problem` 429 while another one runs."""
         if self._is_busy:
             raise Problem(429, "The audit is being checked", "Try again in a moment.", headers={"Retry-After": "5"})
         self._is_busy = True
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT_SECONDS):
-                return await self._verify(expected_head)
+                return await self._verify_and_remember_head(expected_head)
         except TimeoutError:
             message = (
                 f"There are too many lines to check here: the check stopped after {VERIFY_TIMEOUT_SECONDS:.0f} seconds."
             )
-            return Verification(None, f"{message} Run verify_audit on another machine.")
+            return AuditVerification(None, f"{message} Run verify_audit on another machine.")
         finally:
             self._is_busy = False
 
-    async def _verify(self, expected_head: str) -> Verification:
+    async def _verify_and_remember_head(self, expected_head: str) -> AuditVerification:
         store = self._context.store
         head = await store.audit_head()
         try:
@@ -310,10 +312,10 @@ class _Verifier:
             raise Problem(400, "This is not a head of an audit", "Enter a head that this page has shown.") from None
         if broken_line is None:
             self._verified_head = head
-            return Verification(True, f"All lines are intact. Head: {head}")
+            return AuditVerification(True, f"All lines are intact. Head: {head}")
         defects = {"changed": "was changed", "missing": "is missing", "rewritten": "was rewritten"}
         message = f"Line {broken_line.sequence} {defects[broken_line.reason]}. Lines from there on prove nothing."
-        return Verification(False, message, broken_line.sequence, broken_line.reason)
+        return AuditVerification(False, message, broken_line.sequence, broken_line.reason)
 
 
 class _Exporter:
@@ -333,11 +335,11 @@ class _Exporter:
         try:
             if request.method == "GET":
                 attribution: dict[str, Any] = {"actor": principal.user.name, "address": principal.address}
-                await self._context.store.note("audit_exported", tenant=audit_tenant(principal.user), **attribution)
+                await self._context.store.note("audit_exported", tenant=get_audit_tenant(principal.user), **attribution)
         except BaseException:
             slot.close()
             raise
-        return _ExportResponse(self._lines(principal), slot)
+        return _ExportResponse(self._iterate_json_lines(principal), slot)
 
     @contextmanager
     def _reserve_slot(self, name: str) -> Generator[None]:
@@ -349,8 +351,8 @@ class _Exporter:
         finally:
             self._active_by_user -= Counter([name])
 
-    async def _lines(self, principal: Principal) -> AsyncGenerator[bytes]:
-        audit_lines = self._context.store.audit(tenant=visible_tenants(principal.user, ""))
+    async def _iterate_json_lines(self, principal: Principal) -> AsyncGenerator[bytes]:
+        audit_lines = self._context.store.audit(tenant=select_visible_tenants(principal.user, ""))
         async with aclosing(audit_lines) as lines:
             batch: list[AuditLine] = []
             async for line in lines:
@@ -384,22 +386,22 @@ class _ExportResponse(StreamingResponse):
                 await self._lines.aclose()
 
 
-def history_routes(context: ConsoleContext) -> list[BaseRoute]:
+def create_history_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/history``."""
 
-    async def history(request: Request) -> Response:
+    async def show_history(request: Request) -> Response:
         filters = {name: request.query_params.get(name, "").strip() for name in ("tenant", "tool", "actor")}
 
-        def matches(line: AuditLine) -> bool:
+        def matches_filters(line: AuditLine) -> bool:
             if line.kind not in DECISION_KINDS:
                 return False
             return filters["tool"] in ("", line.tool_name) and filters["actor"] in ("", line.actor)
 
-        tenants = visible_tenants(require_principal(request).user, filters["tenant"])
-        lines_page = await find_lines(context.store, tenants, request.query_params.get("after"), matches)
+        tenants = select_visible_tenants(require_principal(request).user, filters["tenant"])
+        lines_page = await find_audit_lines(context.store, tenants, request.query_params.get("after"), matches_filters)
         if wants_json(request):
             return JSONResponse(
-                {"decisions": [line_json(entry) for entry in lines_page.lines], "next": lines_page.next_cursor}
+                {"decisions": [audit_line_to_json(entry) for entry in lines_page.lines], "next": lines_page.next_cursor}
             )
         active_filters = {name: value for name, value in filters.items() if value}
         next_query = (
@@ -409,6 +411,8 @@ def history_routes(context: ConsoleContext) -> list[BaseRoute]:
         record_ids = {line.record_id for line in lines_page.lines if isinstance(line.record_id, str)}
         records = await context.store.records([*record_ids], tenant=tenants)
         calls = {(record.id, call.interrupt_id): call for record in records for call in record.requests}
-        return render_page(request, "history.html", lines=await create_line_views(lines_page.lines, calls), **values)
+        return render_page(
+            request, "history.html", lines=await create_audit_line_views(lines_page.lines, calls), **values
+        )
 
-    return [Route("/history", history, methods=["GET"])]
+    return [Route("/history", show_history, methods=["GET"])]

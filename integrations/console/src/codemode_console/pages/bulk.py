@@ -14,21 +14,21 @@ from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.stores import ALL_TENANTS, AnswerRefusedError, Record, StoredRequest, StoreError, StoreUnavailableError
 
-from ..bodies import FormItems, read_form_items, single_value
+from ..bodies import FormItems, get_single_value, read_form_items
 from ..decisions import (
     BULK_SELECTION_SUBJECT,
     MAX_REASON_CHARACTERS,
     SelectedCall,
-    bulk_decision_subject,
+    compute_bulk_decision_token_subject,
     compute_call_version,
-    has_decision,
+    has_same_decision,
     invalid_decision_problem,
     not_pending_problem,
     parse_selection,
     stale_form_problem,
 )
 from ..errors import Problem, not_found_problem, to_problem
-from ..principals import audit_refusal, find_refusal, require_principal, visible_tenants
+from ..principals import audit_refusal, find_refusal, require_principal, select_visible_tenants
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
@@ -40,7 +40,7 @@ _DECISION_TEXTS = {"approve": "approved", "deny": "denied"}
 
 
 @dataclass(frozen=True, slots=True)
-class _CallResult:
+class _BulkCallResult:
     """A selected call with its problem, if any. ``call`` is None if the user cannot see it."""
 
     selected: SelectedCall
@@ -58,44 +58,56 @@ class _CallResult:
 def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of bulk decisions."""
 
-    async def review(request: Request) -> Response:
+    async def review_selection(request: Request) -> Response:
         items = await read_form_items(request)
-        await _require_valid_form(context, request, single_value(items, TOKEN_FIELD), BULK_SELECTION_SUBJECT)
-        return await _review_page(
-            context, request, _parse_decision(request, items), parse_selection(_request_fields(items), part_count=2)
+        await _require_valid_form(context, request, get_single_value(items, TOKEN_FIELD), BULK_SELECTION_SUBJECT)
+        return await _render_review_page(
+            context,
+            request,
+            _parse_decision(request, items),
+            parse_selection(_list_selected_requests(items), part_count=2),
         )
 
-    async def decide(request: Request) -> Response:
+    async def decide_selection(request: Request) -> Response:
         items = await read_form_items(request)
-        decision, selection = _parse_decision(request, items), parse_selection(_request_fields(items), part_count=4)
-        await _require_valid_form(
-            context, request, single_value(items, TOKEN_FIELD), bulk_decision_subject(decision, selection)
+        decision, selection = (
+            _parse_decision(request, items),
+            parse_selection(_list_selected_requests(items), part_count=4),
         )
-        reason = single_value(items, "reason").strip()
+        await _require_valid_form(
+            context,
+            request,
+            get_single_value(items, TOKEN_FIELD),
+            compute_bulk_decision_token_subject(decision, selection),
+        )
+        reason = get_single_value(items, "reason").strip()
         if len(reason) > MAX_REASON_CHARACTERS:
             raise Problem(422, "The reason is too long", f"It may have {MAX_REASON_CHARACTERS:,} characters.")
         records: dict[str, Record] = {}
-        results: list[_CallResult] = []
+        results: list[_BulkCallResult] = []
         for selected in selection:
             last_problem = results[-1].problem if results else None
             # Once the database is unavailable, the remaining calls do not wait for it again.
             is_store_unavailable = last_problem is not None and last_problem.status == 503
             results.append(
-                _CallResult(selected, problem=last_problem)
+                _BulkCallResult(selected, problem=last_problem)
                 if is_store_unavailable
                 else await _decide_call(context, request, selected, decision, reason, records)
             )
-        return _results_page(request, decision, results)
+        return _render_results_page(request, decision, results)
 
-    return [Route("/many", review, methods=["POST"]), Route("/many/decide", decide, methods=["POST"])]
+    return [
+        Route("/many", review_selection, methods=["POST"]),
+        Route("/many/decide", decide_selection, methods=["POST"]),
+    ]
 
 
-def _request_fields(items: FormItems) -> Sequence[str]:
+def _list_selected_requests(items: FormItems) -> Sequence[str]:
     return [text for name, text in items if name == "request"]
 
 
 def _parse_decision(request: Request, items: FormItems) -> str:
-    decision = single_value(items, "decision")
+    decision = get_single_value(items, "decision")
     if decision not in _DECISION_TEXTS:
         raise invalid_decision_problem(_DECISION_TEXTS, is_for_programs=wants_json(request))
     return decision
@@ -113,18 +125,18 @@ async def _require_valid_form(context: ConsoleContext, request: Request, token: 
         raise
 
 
-async def _review_page(
+async def _render_review_page(
     context: ConsoleContext, request: Request, decision: str, selection: Sequence[SelectedCall]
 ) -> Response:
     """Return the page that lists each input before anything is decided."""
-    tenants = visible_tenants(require_principal(request).user, "")
+    tenants = select_visible_tenants(require_principal(request).user, "")
     ids = list(dict.fromkeys(selected.record_id for selected in selection))
     records = {record.id: record for record in await context.store.records(ids, tenant=tenants)}
     results = await run_check(
-        LARGE_CHARACTERS, lambda: [_prepare_call(context, records, selected) for selected in selection]
+        LARGE_CHARACTERS, lambda: [_prepare_call_for_review(context, records, selected) for selected in selection]
     )
     if not wants_json(request):  # API callers get whole inputs
-        results = _require_whole_inputs(results)
+        results = _reject_long_inputs(results)
     pending = [result for result in results if result.problem is None]
     tools = {result.call.tool_name for result in results if result.call is not None}
     if len(tools) > 1 and len(ids) > 1:  # one program may call several tools
@@ -132,15 +144,15 @@ async def _review_page(
             422, "The calls are of several tools", "Only calls of one tool are decided together. Nothing was decided."
         )
     if not pending:
-        return _results_page(request, decision, results)
-    token = require_principal(request).form_token(
-        bulk_decision_subject(decision, [result.selected for result in pending])
+        return _render_results_page(request, decision, results)
+    token = require_principal(request).create_form_token(
+        compute_bulk_decision_token_subject(decision, [result.selected for result in pending])
     )
 
     def render() -> Response:
         if wants_json(request):
             listed = [
-                {**result.to_json(), "request": result.selected.to_field_value(), **_input_json(result)}
+                {**result.to_json(), "request": result.selected.to_field_value(), **_result_input_to_json(result)}
                 for result in pending
             ]
             not_pending = [result.to_json() for result in results if result.problem is not None]
@@ -159,32 +171,34 @@ async def _review_page(
     return await run_check(LARGE_CHARACTERS, render)
 
 
-def _input_json(result: _CallResult) -> dict[str, Any]:
+def _result_input_to_json(result: _BulkCallResult) -> dict[str, Any]:
     call = result.call
     return (
         {} if call is None else {"tool": call.tool_name, "input": call.input, "shown": result.selected.display_digest}
     )
 
 
-def _prepare_call(context: ConsoleContext, records: dict[str, Record], selected: SelectedCall) -> _CallResult:
+def _prepare_call_for_review(
+    context: ConsoleContext, records: dict[str, Record], selected: SelectedCall
+) -> _BulkCallResult:
     """Return a call as displayed. Raises `Problem` 422 for calls that are no approvals."""
     record = records.get(selected.record_id)
     call = None if record is None else _find_call(record, selected.interrupt_id)
     if record is None or call is None:
-        return _CallResult(selected, problem=not_found_problem())
+        return _BulkCallResult(selected, problem=not_found_problem())
     if call.kind != APPROVAL_KIND:
         raise Problem(422, "This call is not decided with others", "Answer each question on the page of its record.")
     displayed = SelectedCall(
         record.id, call.interrupt_id, compute_call_version(record, call), context.store.shown(call)
     )
-    return _CallResult(
+    return _BulkCallResult(
         displayed, record, call, not_pending_problem(record, call), create_excerpt(call.input, MAX_EXPANDED_CHARACTERS)
     )
 
 
-def _require_whole_inputs(results: Sequence[_CallResult]) -> list[_CallResult]:
+def _reject_long_inputs(results: Sequence[_BulkCallResult]) -> list[_BulkCallResult]:
     """Exclude calls whose input does not fit on the page."""
-    characters_left, checked = MAX_INPUT_CHARACTERS_PER_PAGE, list[_CallResult]()
+    characters_left, checked = MAX_INPUT_CHARACTERS_PER_PAGE, list[_BulkCallResult]()
     for result in results:
         if result.problem is not None or result.input_excerpt is None:
             checked.append(result)
@@ -212,29 +226,29 @@ async def _decide_call(
     decision: str,
     reason: str,
     records: dict[str, Record],
-) -> _CallResult:
+) -> _BulkCallResult:
     """Decide one call, independent of the others. ``records`` caches records."""
     principal = require_principal(request)
     try:
         # The database may fail here; the result then says which calls were decided before.
         record = records.get(selected.record_id) or await context.store.record(selected.record_id, tenant=ALL_TENANTS)
     except (StoreError, StoreUnavailableError) as error:
-        return _CallResult(selected, problem=to_problem(error))
+        return _BulkCallResult(selected, problem=to_problem(error))
     records[record.id] = record
     call = _find_call(record, selected.interrupt_id) if principal.user.can_see(record.tenant) else None
     if call is None:
-        return _CallResult(selected, problem=not_found_problem())
+        return _BulkCallResult(selected, problem=not_found_problem())
     if (refusal := await find_refusal(context.policy, principal.user, record, request)) is not None:
         await audit_refusal(context.store, principal, request, refusal)
-        return _CallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
+        return _BulkCallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
-    if call.actor == principal.user.name and has_decision(call, answer):
-        return _CallResult(selected, record, call)  # submitted twice
+    if call.actor == principal.user.name and has_same_decision(call, answer):
+        return _BulkCallResult(selected, record, call)  # submitted twice
     displayed = await run_check(
         LARGE_CHARACTERS, lambda: (compute_call_version(record, call), context.store.shown(call))
     )
     if call.state == "waiting" and displayed != (selected.version, selected.display_digest):
-        return _CallResult(selected, record, call, stale_form_problem(call))
+        return _BulkCallResult(selected, record, call, stale_form_problem(call))
     attribution: dict[str, Any] = {"actor": principal.user.name, "tenant": record.tenant, "address": principal.address}
     name = call.interrupt_id
     try:
@@ -242,14 +256,14 @@ async def _decide_call(
             name
         ]
     except AnswerRefusedError as error:
-        return _CallResult(selected, record, call, Problem(422, "The answer does not fit", error.message))
+        return _BulkCallResult(selected, record, call, Problem(422, "The answer does not fit", error.message))
     except (StoreError, StoreUnavailableError) as error:
-        return _CallResult(selected, record, call, not_pending_problem(record, call) or to_problem(error))
+        return _BulkCallResult(selected, record, call, not_pending_problem(record, call) or to_problem(error))
     problem = None if stored_call.actor == principal.user.name else not_pending_problem(record, stored_call)
-    return _CallResult(selected, record, call, problem)
+    return _BulkCallResult(selected, record, call, problem)
 
 
-def _results_page(request: Request, decision: str, results: Sequence[_CallResult]) -> Response:
+def _render_results_page(request: Request, decision: str, results: Sequence[_BulkCallResult]) -> Response:
     """Return which calls were decided, and why the others were not."""
     done = [result for result in results if result.problem is None]
     undecided = [result for result in results if result.problem is not None]

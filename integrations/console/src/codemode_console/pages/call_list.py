@@ -20,15 +20,15 @@ from ..decisions import (
     BULK_SELECTION_SUBJECT,
     MAX_BULK_CALLS,
     compute_call_version,
-    decision_form_subject,
+    compute_decision_token_subject,
     describe_decision,
-    selection_value,
+    encode_selection_value,
 )
 from ..errors import Problem
-from ..principals import Principal, require_principal, standing_choices, visible_tenants
-from ..rendering import InputLine, input_line, render_page, wants_json
+from ..principals import Principal, list_standing_choices, require_principal, select_visible_tenants
+from ..rendering import InputLine, format_input_line, render_page, wants_json
 from ..visible_text import is_all_visible, to_visible_text
-from .console_context import ConsoleContext, record_json
+from .console_context import ConsoleContext, record_to_json
 
 _RECORDS_PER_PAGE = 50
 _ORDER_LABELS = {"newest": "Newest first", "expiring": "Soonest to expire first"}
@@ -51,9 +51,9 @@ _MAX_LABELS = 10
 def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of the list."""
 
-    async def call_list(request: Request) -> Response:
+    async def show_call_list(request: Request) -> Response:
         query = _parse_query(request)
-        tenants = visible_tenants(require_principal(request).user, query.tenant)
+        tenants = select_visible_tenants(require_principal(request).user, query.tenant)
         counts = await context.store.counts(tenant=tenants, app=query.app or None)
         tool = _resolve_tool_name(query.tool, counts)
         try:
@@ -70,13 +70,14 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         except ValueError:
             raise Problem(400, "There is no such page", "The cursor is not valid for this list.") from None
         if wants_json(request):
-            return JSONResponse(_to_json(records_page, counts))
+            return JSONResponse(_records_page_to_json(records_page, counts))
         decided_call = await _find_decided_call(context, request)
         return await run_check(
-            LARGE_CHARACTERS, lambda: _list_page(context, request, query, records_page, counts, tool, decided_call)
+            LARGE_CHARACTERS,
+            lambda: _render_list_page(context, request, query, records_page, counts, tool, decided_call),
         )
 
-    return [Route("/", call_list, methods=["GET"])]
+    return [Route("/", show_call_list, methods=["GET"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +151,9 @@ def _resolve_tool_name(tool: str, counts: Mapping[str, int]) -> str:
     return next(matching_names, tool)
 
 
-def _to_json(records_page: Page, counts: Mapping[str, int]) -> dict[str, Any]:
+def _records_page_to_json(records_page: Page, counts: Mapping[str, int]) -> dict[str, Any]:
     return {
-        "records": [record_json(record) for record in records_page.records],
+        "records": [record_to_json(record) for record in records_page.records],
         "next": records_page.next,
         "counts": dict(counts),
     }
@@ -177,7 +178,7 @@ async def _find_decided_call(context: ConsoleContext, request: Request) -> dict[
     )
 
 
-def _list_page(
+def _render_list_page(
     context: ConsoleContext,
     request: Request,
     query: _ListQuery,
@@ -216,7 +217,7 @@ def _list_page(
         "may_select": bool(selectable_tools),
         "may_select_all": len(selectable_tools) == 1,
         "shows_tenants": len({record.tenant for record in records_page.records}) > 1,
-        "selection_token": principal.form_token(BULK_SELECTION_SUBJECT),
+        "selection_token": principal.create_form_token(BULK_SELECTION_SUBJECT),
         "max_calls": MAX_BULK_CALLS,
         "decided_call": decided_call,
     }
@@ -275,7 +276,7 @@ class _Row:
         return labels[:_MAX_LABELS]
 
     @property
-    def hidden_labels(self) -> int:
+    def hidden_label_count(self) -> int:
         """The number of labels left out."""
         return max(0, len(self.record.labels.keys() - {"agent", "link"}) - _MAX_LABELS)
 
@@ -286,21 +287,27 @@ def _create_rows(
     numbered = list(enumerate(record.requests, 1))
     pending = [pair for pair in numbered if pair[1].state == "waiting" and tool in ("", pair[1].tool_name)]
     if not pending:  # listed for its state, by its last call
-        return [_Row(record, call, number, input_line(call)) for number, call in numbered[-1:]] or [_Row(record, None)]
+        return [_Row(record, call, number, format_input_line(call)) for number, call in numbered[-1:]] or [
+            _Row(record, None)
+        ]
     listed = pending[: MAX_BULK_CALLS if tool else _MAX_ROWS_PER_RECORD]
     rows: list[_Row] = []
     for position, (number, call) in enumerate(listed):
-        input_excerpt, selection, form = input_line(call) if position < _MAX_ROWS_PER_RECORD else None, None, None
+        input_excerpt, selection, form = (
+            format_input_line(call) if position < _MAX_ROWS_PER_RECORD else None,
+            None,
+            None,
+        )
         if is_open and call.kind == APPROVAL_KIND:
-            selection = selection_value(record.id, call.interrupt_id)
+            selection = encode_selection_value(record.id, call.interrupt_id)
             if (
                 input_excerpt is not None
                 and input_excerpt.is_whole
                 and not call.refusal
-                and not standing_choices(context.standing_approvals, record, call)
+                and not list_standing_choices(context.standing_approvals, record, call)
             ):
                 version, shown = compute_call_version(record, call), context.store.shown(call)
-                token = principal.form_token(decision_form_subject(call.interrupt_id, version, shown))
+                token = principal.create_form_token(compute_decision_token_subject(call.interrupt_id, version, shown))
                 form = {"form_token": token, "version": version, "shown": shown}
         rows.append(_Row(record, call, number, input_excerpt, selection, form))
     rows[-1] = replace(rows[-1], hidden_calls=len(pending) - len(listed))

@@ -42,7 +42,7 @@ class ConsoleContext:
         """Return whether this process resumes programs of an app."""
         return app in self.resumed_apps or None in self.resumed_apps
 
-    def pause_reader(self, record: Record) -> Callable[[Interrupt], PauseView]:
+    def create_pause_reader(self, record: Record) -> Callable[[Interrupt], PauseView]:
         """Return a function that reads pauses of a record with the keys of its app or process.
 
         The scope is taken from the record; the signature verifies it.
@@ -60,12 +60,12 @@ class ConsoleContext:
         return record
 
 
-def record_path(request: Request, record_id: str) -> str:
+def format_record_path(request: Request, record_id: str) -> str:
     """Return the path of a record's page."""
     return f"{request.scope.get('root_path', '')}/records/{record_id}"
 
 
-def record_json(record: Record) -> dict[str, Any]:
+def record_to_json(record: Record) -> dict[str, Any]:
     """Return a record for API callers, with its pending calls only."""
     pending = [call for call in record.requests if call.state == "waiting"]
     calls = {"waiting": [call.interrupt_id for call in pending], "tools": [call.tool_name for call in pending]}
@@ -74,7 +74,7 @@ def record_json(record: Record) -> dict[str, Any]:
     return {**identity, "state": record.state, "version": record.version, **times, **calls}
 
 
-def health_routes(context: ConsoleContext) -> list[BaseRoute]:
+def create_health_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/healthz``, which answers 503 without the database."""
 
     async def check_health(_request: Request) -> Response:

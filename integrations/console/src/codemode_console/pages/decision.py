@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from codemode.host.threads import LARGE_CHARACTERS, run_check
 from codemode.stores import AnswerRefusedError, AuditLine, Record, StoredRequest, StoreError
 
-from ..bodies import FormItems, has_json_body, read_form_items, read_json, single_value
+from ..bodies import FormItems, get_single_value, has_json_body, read_form_items, read_json
 from ..decisions import (
     MAX_ACTION_REASON_CHARACTERS,
     PREVIEW,
@@ -21,42 +21,42 @@ from ..decisions import (
     DecisionError,
     SubmittedDecision,
     compute_call_version,
-    decision_form_subject,
-    has_decision,
+    compute_decision_token_subject,
+    compute_record_action_token_subject,
+    compute_record_fingerprint,
+    has_same_decision,
     list_record_actions,
+    map_record_action_methods,
     not_pending_problem,
     parse_decision_form,
     parse_decision_json,
     read_call_form,
-    record_action_methods,
-    record_action_subject,
-    record_fingerprint,
     require_valid_decision,
     stale_form_problem,
     to_store_decision,
 )
 from ..errors import Problem, not_found_problem, to_problem
 from ..forms import FormResult
-from ..principals import audit_refusal, find_refusal, keep_standing_approval, require_principal, standing_choices
+from ..principals import audit_refusal, find_refusal, list_standing_choices, require_principal, store_standing_approval
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import format_time
-from .console_context import ConsoleContext, record_path
-from .record import Submission, record_action_values, record_page
+from .console_context import ConsoleContext, format_record_path
+from .record import RedisplayedSubmission, create_record_action_values, render_record_page
 
 
 def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route that takes decisions."""
 
-    async def decide(request: Request) -> Response:
-        submitted = await _parse_decision(request)
+    async def decide_call(request: Request) -> Response:
+        submitted = await _read_submitted_decision(request)
         record = await context.load_record(request)
         call = _find_call(record, request.path_params["interrupt_id"])
         await _require_permission(context, request, record, submitted, call.interrupt_id)
         require_valid_decision(call, submitted, is_for_programs=wants_json(request) or has_json_body(request))
         return await _apply_decision(context, request, record, call, submitted)
 
-    return [Route("/records/{record_id}/requests/{interrupt_id:path}", decide, methods=["POST"])]
+    return [Route("/records/{record_id}/requests/{interrupt_id:path}", decide_call, methods=["POST"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _find_call(record: Record, name: str) -> StoredRequest:
     return call
 
 
-async def _parse_decision(request: Request) -> SubmittedDecision:
+async def _read_submitted_decision(request: Request) -> SubmittedDecision:
     if not has_json_body(request):
         return parse_decision_form(await read_form_items(request))
     body = await read_json(request)
@@ -99,7 +99,8 @@ async def _require_permission(
     principal = require_principal(request)
     try:
         principal.require_form_token(
-            submitted.form_token, decision_form_subject(interrupt_id, submitted.version, submitted.display_digest)
+            submitted.form_token,
+            compute_decision_token_subject(interrupt_id, submitted.version, submitted.display_digest),
         )
         if (reason := await find_refusal(context.policy, principal.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", reason)
@@ -126,11 +127,13 @@ async def _apply_decision(
         _check_standing_choice(context, record, call, submitted)
         problem = await _store_decision(context, request, record, call, evaluation.decision[0])
         if problem is None:
-            return await _finish_approval(context, request, record, call, submitted)
+            return await _store_standing_approval_and_respond(context, request, record, call, submitted)
         record = await context.load_record(request)  # displays changes made meanwhile
-    submission = Submission(call.interrupt_id, submitted, evaluation.form_result, problem, evaluation.is_same_input)
+    submission = RedisplayedSubmission(
+        call.interrupt_id, submitted, evaluation.form_result, problem, evaluation.is_same_input
+    )
     status = 200 if problem is None else problem.status
-    return await record_page(context, request, record, status=status, submission=submission)
+    return await render_record_page(context, request, record, status=status, submission=submission)
 
 
 def _evaluate_decision(
@@ -154,7 +157,7 @@ def _evaluate_decision(
             decision = (to_store_decision(call, submitted, form_result),)
     except DecisionError as error:
         why_none = error
-    is_repeat = decision is not None and call.actor == actor and has_decision(call, decision[0])
+    is_repeat = decision is not None and call.actor == actor and has_same_decision(call, decision[0])
     return _EvaluatedDecision(form_result, decision, why_none, is_current, is_same_input, is_repeat)
 
 
@@ -181,28 +184,28 @@ def _check_standing_choice(
     context: ConsoleContext, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> None:
     """Raise `Problem` 400 for a standing choice that was not offered."""
-    if submitted.standing_choice and submitted.standing_choice not in standing_choices(
+    if submitted.standing_choice and submitted.standing_choice not in list_standing_choices(
         context.standing_approvals, record, call
     ):
         raise Problem(400, "Nothing is decided", "This approval is for this call only.")
 
 
-async def _finish_approval(
+async def _store_standing_approval_and_respond(
     context: ConsoleContext, request: Request, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> Response:
     """Store the standing approval, if one was chosen."""
     choice = submitted.standing_choice if submitted.is_approving else ""
-    notice = await keep_standing_approval(context.standing_approvals, record, call, choice, require_principal(request))
+    notice = await store_standing_approval(context.standing_approvals, record, call, choice, require_principal(request))
     if notice is None:
         return _decision_response(request, record, call)
-    return await record_page(context, request, await context.load_record(request), notice=notice)
+    return await render_record_page(context, request, await context.load_record(request), notice=notice)
 
 
 def _decision_response(request: Request, record: Record, call: StoredRequest) -> Response:
     if wants_json(request):
         return JSONResponse({"id": call.interrupt_id, "state": "decided"})
     if "back" not in request.query_params:
-        return RedirectResponse(record_path(request, record.id), 303)
+        return RedirectResponse(format_record_path(request, record.id), 303)
     # Back to the list, with the same order and filters.
     number = [candidate.interrupt_id for candidate in record.requests].index(call.interrupt_id) + 1
     query_pairs = [pair for pair in parse_qsl(request.query_params["back"]) if pair[0] != "done"]
@@ -215,25 +218,25 @@ _AUDIT_KINDS = {"withdraw": "withdrawn", "close": "closed", "run-again": "run_ag
 _ACTION_RESULTS = {**_AUDIT_KINDS, "run-again": "run again"}
 
 
-def record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
+def create_record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of record actions."""
 
-    async def form(request: Request) -> Response:
-        return _record_action_page(request, await context.load_record(request))
+    async def show_record_action_form(request: Request) -> Response:
+        return _render_record_action_page(request, await context.load_record(request))
 
-    async def end(request: Request) -> Response:
+    async def apply_record_action(request: Request) -> Response:
         items = await read_form_items(request)
         record = await context.load_record(request)
         await _require_record_action_permission(context, request, record, items)
         return await _run_record_action(context, request, record, items)
 
     path = "/records/{record_id}/ending"
-    return [Route(path, form, methods=["GET"]), Route(path, end, methods=["POST"])]
+    return [Route(path, show_record_action_form, methods=["GET"]), Route(path, apply_record_action, methods=["POST"])]
 
 
-def _record_action_page(request: Request, record: Record) -> Response:
+def _render_record_action_page(request: Request, record: Record) -> Response:
     """Return the page that confirms a record action. Raises `Problem` 404 if none is allowed."""
-    action_values = record_action_values(request, record)
+    action_values = create_record_action_values(request, record)
     if not action_values["record_actions"]:
         can_decide = require_principal(request).user.may_decide
         title = "This program can no longer be withdrawn" if can_decide else "You may not withdraw this program"
@@ -248,9 +251,11 @@ async def _require_record_action_permission(
 ) -> None:
     """Raise `Problem` 403 for a user who may not act on this record, and audit it."""
     principal = require_principal(request)
-    version, state = single_value(items, "version"), single_value(items, "state")
+    version, state = get_single_value(items, "version"), get_single_value(items, "state")
     try:
-        principal.require_form_token(single_value(items, TOKEN_FIELD), record_action_subject(record.id, version, state))
+        principal.require_form_token(
+            get_single_value(items, TOKEN_FIELD), compute_record_action_token_subject(record.id, version, state)
+        )
         if (reason := await find_refusal(context.policy, principal.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", reason)
     except Problem as problem:
@@ -260,11 +265,14 @@ async def _require_record_action_permission(
 
 async def _run_record_action(context: ConsoleContext, request: Request, record: Record, items: FormItems) -> Response:
     principal = require_principal(request)
-    action, reason = single_value(items, "action"), single_value(items, "why").strip()
+    action, reason = get_single_value(items, "action"), get_single_value(items, "why").strip()
     if action not in _AUDIT_KINDS:
         raise Problem(400, "The form names no action on the record")
-    if (single_value(items, "version"), single_value(items, "state")) != (record_fingerprint(record), record.state):
-        return await _conflict_page(context, request, record, action)
+    if (get_single_value(items, "version"), get_single_value(items, "state")) != (
+        compute_record_fingerprint(record),
+        record.state,
+    ):
+        return await _render_conflict_page(context, request, record, action)
     record_action = next((candidate for candidate in list_record_actions(record) if candidate.action == action), None)
     if record_action is None:
         raise Problem(409, "This is not possible now", f"The record is {record.state}.")
@@ -276,29 +284,29 @@ async def _run_record_action(context: ConsoleContext, request: Request, record: 
         "tenant": record.tenant,
         "address": principal.address,
     }
-    await record_action_methods(context.store)[action](record.id, **attribution)
+    await map_record_action_methods(context.store)[action](record.id, **attribution)
     return _record_action_response(request, record, record_action.action)
 
 
 def _record_action_response(request: Request, record: Record, action: str) -> Response:
     if wants_json(request):
         return JSONResponse({"id": record.id, "state": _ACTION_RESULTS[action]})
-    return RedirectResponse(record_path(request, record.id), 303)
+    return RedirectResponse(format_record_path(request, record.id), 303)
 
 
-async def _conflict_page(context: ConsoleContext, request: Request, record: Record, action: str) -> Response:
+async def _render_conflict_page(context: ConsoleContext, request: Request, record: Record, action: str) -> Response:
     """Return the page of a record that changed; success if the same user has already done this."""
-    line = await _last_audit_line(context, record)
+    line = await _find_last_audit_line(context, record)
     if line is not None and (line.kind, line.actor) == (_AUDIT_KINDS[action], require_principal(request).user.name):
         return _record_action_response(request, record, action)
     message = f"It is now {record.state}, version {record.version}."
     if line is not None and line.actor:
         message = f"{line.kind.replace('_', ' ').capitalize()} by {line.actor}, {format_time(line.at_ms)}. {message}"
     notice = Problem(410 if record.state == "expired" else 409, "The program has changed meanwhile", message)
-    return await record_page(context, request, record, status=notice.status, notice=notice)
+    return await render_record_page(context, request, record, status=notice.status, notice=notice)
 
 
-async def _last_audit_line(context: ConsoleContext, record: Record) -> AuditLine | None:
+async def _find_last_audit_line(context: ConsoleContext, record: Record) -> AuditLine | None:
     lines = context.store.audit(tenant=record.tenant, record_id=record.id, limit=1, newest_first=True)
     async for line in lines:
         return line

@@ -20,7 +20,7 @@ from codemode import CodeModeError
 from codemode.stores import ALL_TENANTS, Change, InterruptStore
 
 from ..errors import Problem
-from ..principals import Principal, audit_tenant, require_principal
+from ..principals import Principal, get_audit_tenant, require_principal
 from .console_context import ConsoleContext
 
 MAX_REMEMBERED_CHANGES = 1000
@@ -38,7 +38,7 @@ class Subscriber:
         self._event = asyncio.Event()
         self.is_stopping = False
 
-    async def wait(self, seconds: float) -> None:
+    async def wait_for_change(self, seconds: float) -> None:
         """Wait for a change, at most ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -88,13 +88,13 @@ class ChangeFeed:
         self._subscribers.add(subscriber)
         self._counts_by_user[user_name] += 1
         if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_task(self._read_changes())
+            self._reading = asyncio.get_running_loop().create_task(self._follow_changes_with_retries())
         try:
             yield subscriber
         finally:
             self._unsubscribe(subscriber, user_name)
 
-    def changes_after(self, sequence: int) -> list[Change] | None:
+    def find_changes_after(self, sequence: int) -> list[Change] | None:
         """Return the changes after a sequence; None if some are no longer remembered."""
         if self._remembered_since is None or sequence < self._remembered_since:
             return None
@@ -115,15 +115,15 @@ class ChangeFeed:
             self._reading = self._remembered_since = self.head = None
             self._recent.clear()
 
-    async def _read_changes(self) -> None:
+    async def _follow_changes_with_retries(self) -> None:
         while True:
             try:
-                await self._follow()
+                await self._follow_changes()
             except CodeModeError as error:
                 _log.warning("live updates are unavailable: %s", error)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _follow(self) -> None:
+    async def _follow_changes(self) -> None:
         if self.head is None:
             self._remembered_since = self.head = await self._store.changes_head()
             self._wake_subscribers()
@@ -159,7 +159,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/events``."""
     feed = ChangeFeed(context.store)
 
-    async def events(request: Request) -> Response:
+    async def stream_changes(request: Request) -> Response:
         principal, after = require_principal(request), _parse_start_sequence(request)
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console")
@@ -167,7 +167,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         subscriber = slot.enter_context(feed.subscribe(principal.user.name))
         return _EventStream(_stream_events(context, feed, subscriber, principal, after), subscriber, slot)
 
-    return [Route("/events", events, methods=["GET"])]
+    return [Route("/events", stream_changes, methods=["GET"])]
 
 
 class _EventStream(EventSourceResponse):
@@ -196,33 +196,33 @@ async def _stream_events(
         head = await context.store.changes_head()
         sequence = head if after is None else min(after, head)
         yield ServerSentEvent(id=str(sequence), retry=_RETRY_MS, comment="open")
-        while await lifetime.continues():
+        while await lifetime.may_continue():
             feed_head = feed.head
-            async with aclosing(_read_changes_after(context, feed, principal, sequence)) as changes:
+            async with aclosing(_iterate_changes_after(context, feed, principal, sequence)) as changes:
                 async for change in changes:
-                    if not await lifetime.continues():
+                    if not await lifetime.may_continue():
                         break
                     if principal.user.can_see(change.tenant):
                         yield _to_event(change)
                     sequence = change.sequence
             if not lifetime.is_over:
                 sequence = max(sequence, feed_head or 0)
-                if lifetime.needs_heartbeat():
+                if lifetime.claim_due_heartbeat():
                     yield ServerSentEvent(id=str(sequence), comment="still here")
-                await subscriber.wait(REAUTHENTICATE_SECONDS)
+                await subscriber.wait_for_change(REAUTHENTICATE_SECONDS)
         if lifetime.is_signed_out:
             yield ServerSentEvent(event="ended", data="{}")
     except CodeModeError:
         return  # the client reconnects
 
 
-async def _read_changes_after(
+async def _iterate_changes_after(
     context: ConsoleContext, feed: ChangeFeed, principal: Principal, sequence: int
 ) -> AsyncGenerator[Change]:
     """Yield the changes after a sequence, of all visible tenants."""
-    remembered = feed.changes_after(sequence)
+    remembered = feed.find_changes_after(sequence)
     if remembered is None:
-        tenant = audit_tenant(principal.user)
+        tenant = get_audit_tenant(principal.user)
         async for change in context.store.changes(tenant=tenant, after=sequence, follow=False):
             yield change
         return
@@ -248,7 +248,7 @@ class _ConnectionLifetime:
         )
         self.is_over = self.is_signed_out = False
 
-    async def continues(self) -> bool:
+    async def may_continue(self) -> bool:
         """Return whether the connection may continue, checked every few seconds."""
         now = asyncio.get_running_loop().time()
         if not self.is_over and now >= self._next_check:
@@ -258,7 +258,7 @@ class _ConnectionLifetime:
         self.is_over = self.is_over or self.is_signed_out or self._subscriber.is_stopping or now >= self._end
         return not self.is_over
 
-    def needs_heartbeat(self) -> bool:
+    def claim_due_heartbeat(self) -> bool:
         """Return whether a heartbeat is due, once for each."""
         now = asyncio.get_running_loop().time()
         if now < self._next_heartbeat:

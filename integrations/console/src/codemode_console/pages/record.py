@@ -24,25 +24,25 @@ from ..decisions import (
     PREVIEW,
     SubmittedDecision,
     compute_call_version,
+    compute_decision_token_subject,
+    compute_record_action_token_subject,
+    compute_record_fingerprint,
     create_call_form,
-    decision_form_subject,
     describe_decision,
+    encode_selection_value,
     find_decision_reason,
-    find_input_edit,
+    find_edited_input,
     list_record_actions,
     needs_record_action,
-    record_action_subject,
-    record_actions_json,
-    record_fingerprint,
-    selection_value,
+    record_actions_to_json,
 )
 from ..errors import Problem
 from ..forms import ABSENT, Form, FormResult
 from ..notices import find_failed_notices
-from ..principals import Principal, require_principal, standing_choices, visible_tenants
+from ..principals import Principal, list_standing_choices, require_principal, select_visible_tenants
 from ..record_view import (
     DiffLine,
-    RecordFacts,
+    NoticeAndResumeStatus,
     RecordPageQuery,
     RecordView,
     create_record_view,
@@ -51,8 +51,8 @@ from ..record_view import (
     find_value,
     needs_continuation,
     read_pause_view,
+    record_view_to_json,
     to_download_text,
-    view_json,
 )
 from ..rendering import create_headline, render_page, truncate_name, wants_json
 from ..visible_text import (
@@ -62,7 +62,7 @@ from ..visible_text import (
     create_excerpt,
     create_expandable_excerpt,
 )
-from .console_context import ConsoleContext, record_json
+from .console_context import ConsoleContext, record_to_json
 
 _OPEN_STATES = ("pending", "resuming")
 _MAX_FIELDS_PER_PAGE = 1_000
@@ -81,7 +81,7 @@ _ANNOTATION_LABELS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class RedisplayedSubmission:
     """A submitted decision that is displayed again, with the problem that prevented it.
 
     ``is_same_input``: it concerns the input that is displayed now.
@@ -94,7 +94,7 @@ class Submission:
     is_same_input: bool = True
 
     @property
-    def notice(self) -> Problem | None:
+    def page_problem(self) -> Problem | None:
         """The problem if it concerns the whole page."""
         return self.problem if self.problem is not None and self.problem.status != 422 else None
 
@@ -155,16 +155,18 @@ class RequestCard:
     standing_choice: str = ""
 
     @property
-    def characters(self) -> int:
+    def character_count(self) -> int:
         """The approximate size of its values, form and changes on a page."""
-        lines = sum(len(line.pointer) + line.characters + _MARKUP_CHARACTERS_PER_LINE for line in self.changes or ())
-        values = sum(line.characters for line in (self.input_excerpt, self.question_excerpt) if line is not None)
+        lines = sum(
+            len(line.pointer) + line.character_count + _MARKUP_CHARACTERS_PER_LINE for line in self.changes or ()
+        )
+        values = sum(line.character_count for line in (self.input_excerpt, self.question_excerpt) if line is not None)
         texts = (self.call.description, self.call.refusal or "", self.decision_reason)
         values += sum(min(len(line), MAX_EXPANDED_CHARACTERS) for line in texts)
-        return lines + values + (0 if self.form is None else self.form.page_characters)
+        return lines + values + (0 if self.form is None else self.form.page_character_count)
 
     @property
-    def address(self) -> str:
+    def path_segment(self) -> str:
         """Its part of URLs: the id, or the number if the id is not safe there."""
         name = self.call.interrupt_id
         is_plain = name.isascii() and name.isprintable() and len(name) <= _MAX_PATH_ID_CHARACTERS
@@ -228,7 +230,7 @@ class RequestCard:
 
 
 async def create_cards(
-    context: ConsoleContext, request: Request, record: Record, submission: Submission | None = None
+    context: ConsoleContext, request: Request, record: Record, submission: RedisplayedSubmission | None = None
 ) -> list[RequestCard]:
     """Return the cards of a record in the order of its requests."""
     builder = _CardBuilder(
@@ -249,7 +251,7 @@ class _CardBuilder:
     context: ConsoleContext
     principal: Principal
     record: Record
-    submission: Submission | None
+    submission: RedisplayedSubmission | None
     expanded: str | None
     is_for_programs: bool
 
@@ -267,12 +269,18 @@ class _CardBuilder:
             )
             if card.form is not None and card.form.root is not None:
                 fields_left -= sum(1 for _ in card.form.root.walk())
-            characters_left -= card.characters
+            characters_left -= card.character_count
             cards.append(card)
         return cards
 
     def _build_card(
-        self, number: int, call: StoredRequest, submission: Submission | None, *, has_fields: bool, is_deferred: bool
+        self,
+        number: int,
+        call: StoredRequest,
+        submission: RedisplayedSubmission | None,
+        *,
+        has_fields: bool,
+        is_deferred: bool,
     ) -> RequestCard:
         version, display_digest = compute_call_version(self.record, call), self.context.store.shown(call)
         has_room = not is_deferred and not self.is_for_programs
@@ -281,7 +289,7 @@ class _CardBuilder:
         if is_deferred and may_answer:
             form = Form(None, "", "json", is_editable=False)
         elif not self.is_for_programs:
-            form, submitted_excerpt = _form_and_submitted_excerpt(
+            form, submitted_excerpt = _create_form_and_submitted_excerpt(
                 call, submission, may_answer=may_answer, has_fields=has_fields
             )
         return RequestCard(
@@ -290,7 +298,9 @@ class _CardBuilder:
             requested_at_ms=_find_request_time_ms(self.record, call),
             version=version,
             display_digest=display_digest,
-            form_token=self.principal.form_token(decision_form_subject(call.interrupt_id, version, display_digest)),
+            form_token=self.principal.create_form_token(
+                compute_decision_token_subject(call.interrupt_id, version, display_digest)
+            ),
             may_answer=may_answer,
             form=form,
             input_excerpt=create_expandable_excerpt(call.input, has_room=has_room)
@@ -299,29 +309,31 @@ class _CardBuilder:
             question_excerpt=None if question is None else create_expandable_excerpt(question, has_room=has_room),
             reason="" if submission is None else submission.submitted.reason,
             problem=""
-            if submission is None or submission.notice is not None or submission.problem is None
+            if submission is None or submission.page_problem is not None or submission.problem is None
             else submission.problem.message,
             concerns_reason=submission is not None and submission.concerns_reason,
             submitted_excerpt=submitted_excerpt,
-            changes=None if is_deferred else _list_changes(call, submission),
-            was_submitted=submission is not None and submission.notice is None,
+            changes=None if is_deferred else _diff_input(call, submission),
+            was_submitted=submission is not None and submission.page_problem is None,
             is_preview=submission is not None
             and submission.submitted.decision == PREVIEW
             and submission.problem is None,
             has_fields=has_fields,
             is_deferred=is_deferred,
-            standing_choices=standing_choices(self.context.standing_approvals, self.record, call) if may_answer else {},
+            standing_choices=list_standing_choices(self.context.standing_approvals, self.record, call)
+            if may_answer
+            else {},
             standing_choice="" if submission is None else submission.submitted.standing_choice,
         )
 
-    def _may_answer(self, call: StoredRequest, submission: Submission | None) -> bool:
+    def _may_answer(self, call: StoredRequest, submission: RedisplayedSubmission | None) -> bool:
         is_expired = submission is not None and submission.problem is not None and submission.problem.status == 410
         is_open = call.state == "waiting" and self.record.state in _OPEN_STATES and not is_expired
         return is_open and self.principal.user.may_decide
 
 
-def _form_and_submitted_excerpt(
-    call: StoredRequest, submission: Submission | None, *, may_answer: bool, has_fields: bool
+def _create_form_and_submitted_excerpt(
+    call: StoredRequest, submission: RedisplayedSubmission | None, *, may_answer: bool, has_fields: bool
 ) -> tuple[Form | None, Excerpt | None]:
     """Return the form with the submitted texts if they still apply, else the form and an excerpt of them."""
     if submission is not None and submission.form_result is not None and submission.is_same_input and may_answer:
@@ -332,29 +344,29 @@ def _form_and_submitted_excerpt(
             None,
         )
     form = create_call_form(call, has_fields=has_fields) if may_answer else None
-    return form, None if submission is None else _excerpt_submission(submission)
+    return form, None if submission is None else _create_submission_excerpt(submission)
 
 
-def _excerpt_submission(submission: Submission) -> Excerpt | None:
+def _create_submission_excerpt(submission: RedisplayedSubmission) -> Excerpt | None:
     if submission.form_result is not None and submission.form_result.is_valid:
         return (
             None
             if submission.form_result.is_unchanged
             else create_excerpt(submission.form_result.value, MAX_EXPANDED_CHARACTERS)
         )
-    lines = [f"{name}: {text}" for name, text in _value_items(submission.submitted.items) if text]
+    lines = [f"{name}: {text}" for name, text in _filter_value_items(submission.submitted.items) if text]
     return create_excerpt("\n".join(lines), MAX_EXPANDED_CHARACTERS) if lines else None
 
 
-def _value_items(items: FormItems) -> FormItems:
+def _filter_value_items(items: FormItems) -> FormItems:
     return [item for item in items if item[0].startswith(("/", "#")) or item[0] == "json"]
 
 
-def _list_changes(call: StoredRequest, submission: Submission | None) -> list[DiffLine] | None:
+def _diff_input(call: StoredRequest, submission: RedisplayedSubmission | None) -> list[DiffLine] | None:
     if call.kind != APPROVAL_KIND:
         return None
     if call.state in ("decided", "applied"):
-        new_input = find_input_edit(call)
+        new_input = find_edited_input(call)
         return None if new_input is ABSENT else diff_values(call.input, new_input)
     form_result = (
         None
@@ -376,46 +388,46 @@ _FILE_NAME = "value.txt"
 def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of a record's page and of its values."""
 
-    async def record(request: Request) -> Response:
-        return await record_page(context, request, await context.load_record(request))
+    async def show_record(request: Request) -> Response:
+        return await render_record_page(context, request, await context.load_record(request))
 
-    async def value(request: Request) -> Response:
+    async def download_value(request: Request) -> Response:
         return await _download_value(context, request, await context.load_record(request))
 
     return [
-        Route("/records/{record_id}", record, methods=["GET"]),
-        Route("/records/{record_id}/value", value, methods=["GET"]),
+        Route("/records/{record_id}", show_record, methods=["GET"]),
+        Route("/records/{record_id}/value", download_value, methods=["GET"]),
     ]
 
 
-async def record_page(
+async def render_record_page(
     context: ConsoleContext,
     request: Request,
     record: Record,
     *,
     status: int = 200,
-    submission: Submission | None = None,
+    submission: RedisplayedSubmission | None = None,
     notice: Problem | None = None,
 ) -> Response:
     """Return a record's page; ``submission`` is displayed again, ``notice`` shown at the top."""
     cards = await create_cards(context, request, record, submission)
     view = await _load_record_view(context, request, record)
-    record_facts = await _load_record_facts(context, record)
+    record_facts = await _load_notice_and_resume_status(context, record)
     submission_json = {} if submission is None else submission.to_json()
     if submission is not None:
-        notice = submission.notice
+        notice = submission.page_problem
     elif notice is not None:
         submission_json = {"error": notice.to_json()}
-    values = record_action_values(request, record)
+    values = create_record_action_values(request, record)
     if not wants_json(request):
-        values |= await _heading_values(context, request, record)
-    record_action_json = record_actions_json(record, values["record_actions"], values["record_action_token"])
+        values |= await _load_heading_values(context, request, record)
+    record_action_json = record_actions_to_json(record, values["record_actions"], values["record_action_token"])
 
     def render() -> Response:
         if wants_json(request):
             values_json = {
-                **record_json(record),
-                **view_json(record, view),
+                **record_to_json(record),
+                **record_view_to_json(record, view),
                 **record_facts.to_json(),
                 "ending": record_action_json,
             }
@@ -434,7 +446,7 @@ async def record_page(
     return await run_check(LARGE_CHARACTERS, render)
 
 
-async def _heading_values(context: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
+async def _load_heading_values(context: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
     """Return title, bulk form and next pending record of the page."""
     principal = require_principal(request)
     pending = [call for call in record.requests if call.state == "waiting"]
@@ -453,47 +465,51 @@ async def _heading_values(context: ConsoleContext, request: Request, record: Rec
     }
     values: dict[str, Any] = {
         "title": title,
-        "together": [selection_value(record.id, call.interrupt_id) for call in approvals[:_MAX_CALLS_DECIDED_TOGETHER]],
-        "selection_token": principal.form_token(BULK_SELECTION_SUBJECT),
+        "together": [
+            encode_selection_value(record.id, call.interrupt_id) for call in approvals[:_MAX_CALLS_DECIDED_TOGETHER]
+        ],
+        "selection_token": principal.create_form_token(BULK_SELECTION_SUBJECT),
         "next_pending": None,
     }
     if not is_open or not 2 <= len(approvals) <= _MAX_CALLS_DECIDED_TOGETHER:
         values["together"] = []
     if not pending and principal.user.may_decide:
-        pending_records = await context.store.list(tenant=visible_tenants(principal.user, ""), state="waiting", limit=1)
+        pending_records = await context.store.list(
+            tenant=select_visible_tenants(principal.user, ""), state="waiting", limit=1
+        )
         values["next_pending"] = next(iter(pending_records.records), None)
     return values
 
 
-def record_action_values(request: Request, record: Record) -> dict[str, Any]:
+def create_record_action_values(request: Request, record: Record) -> dict[str, Any]:
     """Return the template values of record actions."""
     principal = require_principal(request)
     return {
         "record_actions": list_record_actions(record) if principal.user.may_decide else (),
         "needs_record_action": needs_record_action(record),
-        "record_action_token": principal.form_token(
-            record_action_subject(record.id, record_fingerprint(record), record.state)
+        "record_action_token": principal.create_form_token(
+            compute_record_action_token_subject(record.id, compute_record_fingerprint(record), record.state)
         ),
-        "fingerprint": record_fingerprint(record),
+        "fingerprint": compute_record_fingerprint(record),
         "max_reason": MAX_ACTION_REASON_CHARACTERS,
     }
 
 
 async def _load_record_view(context: ConsoleContext, request: Request, record: Record) -> RecordView:
     interrupt, unreadable = await _load_interrupt(context, record)
-    page_query, reader = _parse_page_query(request), context.pause_reader(record)
+    page_query, reader = _parse_page_query(request), context.create_pause_reader(record)
     # Large checks run one at a time.
     return await run_check(
         LARGE_CHARACTERS, lambda: create_record_view(record, interrupt, reader, page_query, unreadable)
     )
 
 
-async def _load_record_facts(context: ConsoleContext, record: Record) -> RecordFacts:
+async def _load_notice_and_resume_status(context: ConsoleContext, record: Record) -> NoticeAndResumeStatus:
     failures = (await find_failed_notices(context.store, [record])).get(record.id, ())
     if context.resumes_app(record.app):
-        return RecordFacts(failures, resumes_here=True)
+        return NoticeAndResumeStatus(failures, resumes_here=True)
     resumed = await context.store.last_resumed(tenant=record.tenant, app=record.app)
-    return RecordFacts(failures, resumes_here=False, last_resumed=resumed)
+    return NoticeAndResumeStatus(failures, resumes_here=False, last_resumed=resumed)
 
 
 async def _load_interrupt(context: ConsoleContext, record: Record) -> tuple[Interrupt | None, str | None]:
@@ -526,7 +542,7 @@ async def _download_value(context: ConsoleContext, request: Request, record: Rec
     interrupt = None
     if needs_continuation(address):
         interrupt, _ = await _load_interrupt(context, record)
-    reader = context.pause_reader(record)
+    reader = context.create_pause_reader(record)
 
     def encode_value() -> bytes:
         view = None if interrupt is None else read_pause_view(interrupt, reader)[0]

@@ -25,7 +25,7 @@ _AUDIT_KINDS = {"disable": "program_disabled", "enable": "program_enabled", "con
 
 
 @dataclass(frozen=True, slots=True)
-class VersionView:
+class ProgramVersionView:
     """A version and its difference to the one before, as lines with their kind."""
 
     version: SavedVersion
@@ -39,10 +39,10 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         programs = await _list_visible_programs(context, request)
         if wants_json(request):
             return JSONResponse({"programs": [program.to_dict() for program in programs]})
-        return render_page(request, "saved.html", programs=programs, path_of=_program_path)
+        return render_page(request, "saved.html", programs=programs, path_of=_format_program_path)
 
     async def show_program(request: Request) -> Response:
-        return await _program_page(context, request, await _find_program(context, request))
+        return await _render_program_page(context, request, await _find_program(context, request))
 
     async def change_program(request: Request) -> Response:
         form = await read_small_form(request)
@@ -51,7 +51,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         await _apply_action(context, request, program, form.get("action", ""))
         if wants_json(request):
             return JSONResponse((await _find_program(context, request)).to_dict())
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/{_program_path(program)}", 303)
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/{_format_program_path(program)}", 303)
 
     path = "/saved/{name}"
     return [
@@ -83,23 +83,24 @@ async def _find_program(context: ConsoleContext, request: Request) -> SavedProgr
     return named_program
 
 
-async def _program_page(context: ConsoleContext, request: Request, program: SavedProgram) -> Response:
+async def _render_program_page(context: ConsoleContext, request: Request, program: SavedProgram) -> Response:
     library = ProgramLibrary(context.store, owner=program.owner)
     history = (await library.history(program.name))[:MAX_VERSIONS]
     differences = [await library.difference(program.name, version.version) for version in history]
-    token = require_principal(request).form_token(_form_subject(program))
+    token = require_principal(request).create_form_token(_compute_form_token_subject(program))
     if wants_json(request):
         pairs = zip(history, differences, strict=True)
         versions = [{**version.to_dict(), "difference": text} for version, text in pairs]
         return JSONResponse({**program.to_dict(), "versions": versions, "formToken": token})
     version_views = [
-        VersionView(version, _difference_lines(text)) for version, text in zip(history, differences, strict=True)
+        ProgramVersionView(version, _classify_difference_lines(text))
+        for version, text in zip(history, differences, strict=True)
     ]
     values: dict[str, Any] = {
         "program": program,
         "versions": version_views,
         "token": token,
-        "program_path": _program_path(program),
+        "program_path": _format_program_path(program),
     }
     return render_page(request, "saved_program.html", may_decide=require_principal(request).user.may_decide, **values)
 
@@ -110,7 +111,7 @@ async def _require_permission(
     """Raise `Problem` 403 for a user who may not decide or a stale form, and audit it."""
     principal = require_principal(request)
     try:
-        principal.require_form_token(form.get(TOKEN_FIELD), _form_subject(program))
+        principal.require_form_token(form.get(TOKEN_FIELD), _compute_form_token_subject(program))
         if not principal.user.may_decide:
             raise Problem(403, "You may not decide this", "you may look but not decide")
     except Problem as problem:
@@ -134,15 +135,15 @@ async def _apply_action(context: ConsoleContext, request: Request, program: Save
     await context.store.note(_AUDIT_KINDS[action], **attribution, details=details)
 
 
-def _form_subject(program: SavedProgram) -> str:
+def _compute_form_token_subject(program: SavedProgram) -> str:
     """Return what the form token is bound to: the program as displayed."""
     return f"saved/{program.owner}/{program.name}/{program.current.version}/{program.is_disabled}/{program.shown}"
 
 
-def _program_path(program: SavedProgram) -> str:
+def _format_program_path(program: SavedProgram) -> str:
     return f"saved/{quote(program.name)}?{urlencode({'owner': program.owner})}"
 
 
-def _difference_lines(text: str) -> tuple[tuple[str, str], ...]:
+def _classify_difference_lines(text: str) -> tuple[tuple[str, str], ...]:
     kinds = {"+": "added", "-": "removed"}
     return tuple((kinds.get(line[:1], "same"), line) for line in text.split("\n")) if text else ()

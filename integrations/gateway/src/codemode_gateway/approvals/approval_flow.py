@@ -23,7 +23,7 @@ from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.locations import GATEWAY_COMMAND
 from ..config.model import GatewaySettings, ServerConfig
@@ -50,11 +50,11 @@ from .questions import (
     UNKNOWN_KEY_MESSAGE,
     Question,
     bad_request_response,
+    create_waiting_field,
     not_resumed_response,
     run_not_found_response,
     store_unavailable_response,
-    too_many_waiting_response,
-    waiting_field,
+    too_many_waiting_programs_response,
     waiting_response,
 )
 from .remembered_answers import RememberedAnswers
@@ -163,13 +163,15 @@ class ApprovalFlow:
             return await self._continue_retry(client_call, params.request_state, params.input_responses or {})
         if isinstance(resume, str):
             record = await self._pending_store.find_record(resume)
-            return run_not_found_response() if record is None else await self._follow_record(client_call, record)
+            return (
+                run_not_found_response() if record is None else await self._ask_and_wait_for_record(client_call, record)
+            )
         if client_call.code and self._run_tool.may_ask:
             await self._start_resuming()  # also resumes runs decided before this gateway started
             if (open_record := await self._pending_store.find_open_run(client_call.code)) is not None:
-                return await self._follow_record(client_call, open_record)
+                return await self._ask_and_wait_for_record(client_call, open_record)
             if await self._pending_store.is_full():
-                return too_many_waiting_response(self._max_waiting, self._command)
+                return too_many_waiting_programs_response(self._max_waiting, self._command)
         client_call.is_new = True
         call_context = CallContext(
             tool_call_id=client_call.origin.outer_id, context=client_call.origin, conversation_id=self.principal.id
@@ -182,7 +184,7 @@ class ApprovalFlow:
         self, client_call: ClientCall, request_state: str, responses: Mapping[str, Any]
     ) -> ToolReply:
         state = await self._sealed_state.unseal(request_state, client_call.arguments)
-        client_call.restore(state)
+        client_call.restore_state(state)
         # Security: accept only answers to questions of this call, from a client that may be asked.
         responses = {
             key: response
@@ -192,17 +194,17 @@ class ApprovalFlow:
         if "record" not in state:
             interrupt = Interrupt.from_dict(state.get("interrupt"))
             return await self._ask_until_finished(
-                client_call, await self._apply_answers(client_call, interrupt, responses)
+                client_call, await self._read_answers_and_resume(client_call, interrupt, responses)
             )
         record = await self._pending_store.find_record(state["record"])
         if record is None:
             return run_not_found_response()
-        return await self._follow_record(client_call, record, responses)
+        return await self._ask_and_wait_for_record(client_call, record, responses)
 
     async def _ask_until_finished(self, client_call: ClientCall, outcome: Any) -> ToolReply:
         """Ask about pending calls until the run ends, or until the questions go to a retry or to the store."""
         while isinstance(outcome, Interrupt):
-            questions = self._questions.build(outcome, client_call.notes)
+            questions = self._questions.build_questions(outcome, client_call.notes)
             not_askable = [
                 question for question in questions if not can_be_asked(question, url=client_call.client.can_open_pages)
             ]
@@ -213,17 +215,19 @@ class ApprovalFlow:
             channel = self._choose_channel(client_call, questions)
             count_requested_approvals(channel, len(questions))
             if channel == "session":
-                outcome = await self._ask_in_session(client_call, outcome, questions)
+                outcome = await self._ask_in_session_and_resume(client_call, outcome, questions)
             elif channel == "retry":
                 return await self._ask_by_retry(client_call, outcome, questions)
             else:
-                return await self._ask_in_store(client_call, outcome, questions)
+                return await self._save_pause_and_wait(client_call, outcome, questions)
         if isinstance(outcome, Record):
-            return await self._follow_record(client_call, outcome)
+            return await self._ask_and_wait_for_record(client_call, outcome)
         recovery = outcome.recovery
-        return outcome if recovery is None else await self._save_interrupted(client_call, outcome, recovery)
+        return outcome if recovery is None else await self._save_interrupted_run(client_call, outcome, recovery)
 
-    async def _ask_in_session(self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]) -> Any:
+    async def _ask_in_session_and_resume(
+        self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
+    ) -> Any:
         try:
             with count_waiting_approvals("session", len(questions)):
                 responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
@@ -234,13 +238,15 @@ class ApprovalFlow:
         if len(responses) < len(questions):
             client_call.client = replace(client_call.client, can_receive_requests=False)
         client_call.pause += 1
-        return await self._apply_answers(client_call, interrupt, responses)
+        return await self._read_answers_and_resume(client_call, interrupt, responses)
 
-    async def _apply_answers(self, client_call: ClientCall, interrupt: Interrupt, responses: Mapping[str, Any]) -> Any:
+    async def _read_answers_and_resume(
+        self, client_call: ClientCall, interrupt: Interrupt, responses: Mapping[str, Any]
+    ) -> Any:
         """Resume with the answers. Calls without a usable answer stay pending."""
         client_call.is_new = False
-        answers = await self._questions.read_answers(
-            client_call, self._questions.build(interrupt, client_call.notes), responses
+        answers = await self._questions.parse_and_remember_answers(
+            client_call, self._questions.build_questions(interrupt, client_call.notes), responses
         )
         if answers.has_unanswered_outcome:
             client_call.client = replace(client_call.client, is_asked_in_console=True)
@@ -249,8 +255,8 @@ class ApprovalFlow:
         try:
             return await self._resume_with_answers(client_call, interrupt, answers)
         except CodeModeProtocolError as error:
-            await self._questions.forget(answers)
-            if not self._questions.note_refused_edits(client_call, answers, error):
+            await self._questions.forget_remembered_answers(answers)
+            if not self._questions.record_refused_edits(client_call, answers, error):
                 raise
             return interrupt
 
@@ -264,25 +270,27 @@ class ApprovalFlow:
         except asyncio.CancelledError as cancelled:
             recovery = getattr(cancelled.__cause__, "recovery", None)
             if isinstance(recovery, Interrupt) and not _is_cancelled_by_client(client_call):
-                await self._save_for_departed_client(client_call, recovery, self._questions.build(recovery))
+                await self._save_for_departed_client(client_call, recovery, self._questions.build_questions(recovery))
             raise
         if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
             return outcome
-        record_id = await self._save_pause(client_call, interrupt, self._questions.build(interrupt, client_call.notes))
+        record_id = await self._save_pause(
+            client_call, interrupt, self._questions.build_questions(interrupt, client_call.notes)
+        )
         await self._save_decisions(answers)
         return await self._pending_store.find_record(record_id) or interrupt
 
     async def _save_decisions(self, answers: BatchAnswers) -> None:
         try:
-            await self._pending_store.decide(answers.resolutions)
+            await self._pending_store.save_decisions(answers.resolutions)
         except (StoreUnavailableError, AnswerRefusedError):
             raise
         except StoreError:  # another decision came first and counts
-            await self._questions.forget(answers)
+            await self._questions.forget_remembered_answers(answers)
 
     async def _ask_by_retry(self, client_call: ClientCall, pause: Pause, questions: list[Question]) -> ToolReply:
         for question in questions:
-            client_call.note(question.interrupt_id, definition=question.definition_digest)
+            client_call.add_notes(question.interrupt_id, definition=question.definition_digest)
         client_call.prune_notes(question.interrupt_id for question in questions)
         pause_state = {"record": pause.id} if isinstance(pause, Record) else {"interrupt": pause.to_dict()}
         sealed_state = await self._sealed_state.seal(client_call.to_state(pause_state), client_call.arguments)
@@ -294,14 +302,14 @@ class ApprovalFlow:
         requests = {question.interrupt_id: create_elicitation(question, client_call) for question in questions}
         return types.InputRequiredResult(input_requests={**requests}, request_state=sealed_state)
 
-    async def _ask_in_store(
+    async def _save_pause_and_wait(
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> ToolReply:
         # The same program may have been sent twice before either was stored; store one.
         record_id = await self._save_pause(client_call, interrupt, questions, is_new=client_call.is_new)
         return await self._wait_for_decision(client_call, record_id, {question.server for question in questions})
 
-    async def _follow_record(
+    async def _ask_and_wait_for_record(
         self, client_call: ClientCall, record: Record, responses: Mapping[str, Any] | None = None
     ) -> ToolReply:
         """Ask about a stored run if the client supports it, and wait for its outcome."""
@@ -313,7 +321,7 @@ class ApprovalFlow:
                 return response
             questions = [
                 question
-                for question in self._questions.build(record, client_call.notes)
+                for question in self._questions.build_questions(record, client_call.notes)
                 if can_be_asked(question, url=client_call.client.can_open_pages)
             ]
             channel = self._choose_channel(client_call, questions) if questions else "store"
@@ -339,27 +347,31 @@ class ApprovalFlow:
     async def _save_answers(
         self, client_call: ClientCall, questions: list[Question], responses: Mapping[str, Any]
     ) -> BatchAnswers:
-        answers = await self._questions.read_answers(client_call, questions, responses)
+        answers = await self._questions.parse_and_remember_answers(client_call, questions, responses)
         if answers.has_unanswered_outcome:
             client_call.client = replace(client_call.client, is_asked_in_console=True)
         if answers.resolutions:
             try:
                 await self._save_decisions(answers)
             except AnswerRefusedError as error:
-                await self._questions.forget(answers)
-                self._questions.note_refused_edits(client_call, answers, error)
+                await self._questions.forget_remembered_answers(answers)
+                self._questions.record_refused_edits(client_call, answers, error)
                 answers.resolutions = {}
         return answers
 
-    async def _save_interrupted(self, client_call: ClientCall, response: RunResponse, recovery: object) -> RunResponse:
+    async def _save_interrupted_run(
+        self, client_call: ClientCall, response: RunResponse, recovery: object
+    ) -> RunResponse:
         """Store an interrupted run, so that it can resume once people say what happened."""
         if not isinstance(recovery, Interrupt) or not (recovery.requests or _has_started_calls(response)):
             return response
-        questions = self._questions.build(recovery)
+        questions = self._questions.build_questions(recovery)
         record_id = await self._save_pause(client_call, recovery, questions)
         record = await self._pending_store.find_record(record_id)
         if record is not None:
-            response["waiting"] = waiting_field(record_id, questions, record.expires_at_ms, self._page_url(record_id))
+            response["waiting"] = create_waiting_field(
+                record_id, questions, record.expires_at_ms, self._page_url(record_id)
+            )
         return response
 
     async def _save_pause(
@@ -376,7 +388,7 @@ class ApprovalFlow:
     ) -> None:
         """Store the run of a disconnected client; a failure can only be logged."""
 
-        async def save() -> None:
+        async def save_or_log() -> None:
             try:
                 await self._save_pause(client_call, interrupt, questions)
             except Exception:  # noqa: BLE001 - the client is gone, so every error is logged
@@ -384,12 +396,12 @@ class ApprovalFlow:
                     ", ".join(dict.fromkeys(f"{question.server}.{question.tool}" for question in questions))
                     or "its calls"
                 )
-                displayed_names = one_line(call_names, _MAX_NAMES_CHARACTERS)
+                displayed_names = clip_to_visible_line(call_names, _MAX_NAMES_CHARACTERS)
                 _log.exception(
                     "a client disconnected, and its program cannot be stored: no decision on %s", displayed_names
                 )
 
-        await shield_to_end(save())
+        await shield_to_end(save_or_log())
 
     async def _wait_for_decision(self, client_call: ClientCall, record_id: str, servers: set[str]) -> ToolReply:
         """Wait for the servers' approval wait time, then return the state of the run. The client may show the page."""
@@ -408,7 +420,7 @@ class ApprovalFlow:
                 outcome = await self._pending_store.wait_for_end(record_id, wait_ms)
         if not isinstance(outcome, Record):
             return outcome or run_not_found_response()
-        questions, not_resumable = self._questions.build(outcome), outcome.not_resumable
+        questions, not_resumable = self._questions.build_questions(outcome), outcome.not_resumable
         return waiting_response(
             record_id, questions, outcome.expires_at_ms, page_url, not_resumable, command=self._command
         )

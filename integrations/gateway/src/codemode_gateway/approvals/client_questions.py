@@ -15,9 +15,9 @@ from typing import Any, Literal
 import mcp_types as types
 from pydantic import ValidationError
 
-from codemode.continuations.sealing import pack, unpack
+from codemode.continuations.sealing import sign_continuation, verify_continuation
 from codemode.data.json_shape import estimate_json_length
-from codemode.data.json_values import canonical_json, decode_json
+from codemode.data.json_values import decode_json, encode_canonical_json
 from codemode.data.narrowing import is_object, mapping_or_empty, string_or_empty
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.host.cancellation import is_cancelled_from_outside, run_alongside
@@ -27,8 +27,8 @@ from codemode.interrupts.interrupt import Interrupt, PendingRequest, same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
 
-from ..gateway.principals import CallOrigin, Principal, disconnect_event_of
-from ..page_urls import get_page_host, is_page_url
+from ..gateway.principals import CallOrigin, Principal, get_disconnect_event
+from ..page_urls import get_page_host, is_safe_page_url
 from ..passthrough.client_requests import label_text
 from .pending_store import PrincipalRuns, get_definition_digest, get_waiting_requests
 from .questions import (
@@ -108,14 +108,14 @@ class ClientCall:
         """Return the state that the next request of this call needs."""
         return {"pause": self.pause, "said": self.notes, "page": self.has_page, **pause_state}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state of the previous request."""
         pause = state.get("pause")
         self.pause = pause + 1 if type(pause) is int else 1
         self.has_page = state.get("page") is True
         self.notes = {key: dict(mapping_or_empty(notes)) for key, notes in mapping_or_empty(state.get("said")).items()}
 
-    def note(self, interrupt_id: str, **details: Any) -> None:
+    def add_notes(self, interrupt_id: str, **details: Any) -> None:
         """Add notes about a pending request."""
         self.notes.setdefault(interrupt_id, {}).update(details)
 
@@ -143,11 +143,11 @@ class StateSealer:
     async def seal(self, state: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
         """Return a state as sealed text, bound to the arguments of the call."""
 
-        def pack_state() -> str:
-            packed = pack([json.dumps(state)], self._options, now_ms(), self._binding(arguments))
+        def sign_and_encode_state() -> str:
+            packed = sign_continuation([json.dumps(state)], self._options, now_ms(), self._compute_binding(arguments))
             return _encode_packed_state(packed)
 
-        return await run_check(estimate_json_length(state, _MAX_WEIGHT), pack_state)
+        return await run_check(estimate_json_length(state, _MAX_WEIGHT), sign_and_encode_state)
 
     async def unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the state in a sealed text.
@@ -156,9 +156,9 @@ class StateSealer:
         """
         if len(text) > MAX_STATE_CHARACTERS:
             raise CodeModeProtocolError("the request state is too long")
-        return await run_check(len(text), lambda: self._unseal(text, arguments))
+        return await run_check(len(text), lambda: self._verify_and_decode_state(text, arguments))
 
-    def _unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _verify_and_decode_state(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             packed = decode_json(text)
         except ValueError as error:
@@ -166,15 +166,15 @@ class StateSealer:
         # Security: each state has exactly one text, so any change is refused.
         if not is_object(packed) or _encode_packed_state(packed) != text:
             raise CodeModeProtocolError("the request state is not from this gateway")
-        texts, _ = unpack(packed, self._options, now_ms(), self._binding(arguments))
+        texts, _ = verify_continuation(packed, self._options, now_ms(), self._compute_binding(arguments))
         state = decode_json("".join(texts))
         if not is_object(state):
             raise CodeModeProtocolError("the request state is not from this gateway")
         return state
 
-    def _binding(self, arguments: Mapping[str, Any]) -> str:
+    def _compute_binding(self, arguments: Mapping[str, Any]) -> str:
         call_arguments = {name: arguments.get(name) for name in ("code", "resume")}
-        canonical = canonical_json(["request state", self._principal.id, call_arguments])
+        canonical = encode_canonical_json(["request state", self._principal.id, call_arguments])
         return "request state " + hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest()
 
 
@@ -191,7 +191,7 @@ _log = logging.getLogger("codemode.mcp")
 def can_be_asked(question: Question, *, url: bool) -> bool:
     """Return whether a person can be asked. A sign-in page needs a client that opens URLs."""
     if question.kind == "sign-in":
-        return url and is_page_url(question.payload.get("url"))
+        return url and is_safe_page_url(question.payload.get("url"))
     return question.kind in ("approval", "unknown")
 
 
@@ -244,20 +244,20 @@ async def ask_in_session(client_call: ClientCall, questions: Sequence[Question],
 
     A client that times out or sends an invalid answer has declined; a disconnected client could not be asked.
     """
-    results = await asyncio.gather(*(_ask_one(client_call, item, seconds) for item in questions))
+    results = await asyncio.gather(*(_ask_question(client_call, item, seconds) for item in questions))
     results_by_id = dict(zip((item.interrupt_id for item in questions), results, strict=True))
     return {key: item for key, item in results_by_id.items() if item is not None}
 
 
-async def _ask_one(client_call: ClientCall, question: Question, seconds: float) -> types.ElicitResult | None:
+async def _ask_question(client_call: ClientCall, question: Question, seconds: float) -> types.ElicitResult | None:
     request_task = asyncio.ensure_future(
         _send_elicitation(client_call, create_elicitation(question, client_call), seconds)
     )
-    client_left = disconnect_event_of(client_call.ctx)
+    client_left = get_disconnect_event(client_call.ctx)
     if client_left is None:
         return await request_task
     try:
-        async with run_alongside(_cancel_task_on(client_left, request_task)):
+        async with run_alongside(_cancel_task_when_set(client_left, request_task)):
             return await request_task
     except asyncio.CancelledError:
         if is_cancelled_from_outside(asyncio.current_task()):
@@ -265,7 +265,7 @@ async def _ask_one(client_call: ClientCall, question: Question, seconds: float) 
         return None
 
 
-async def _cancel_task_on(event: asyncio.Event, task: asyncio.Future[Any]) -> None:
+async def _cancel_task_when_set(event: asyncio.Event, task: asyncio.Future[Any]) -> None:
     await event.wait()
     task.cancel()
 
@@ -304,7 +304,7 @@ InputCheck = Callable[[Any], str | None]
 
 
 @dataclass(frozen=True)
-class Decision:
+class ParsedDecision:
     """A decision about a call. With ``scope`` it holds for later calls of the tool too."""
 
     resolution: dict[str, Any]
@@ -312,26 +312,26 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class AskAgain:
+class UnusableAnswer:
     """An answer that cannot be used: the person is asked again."""
 
     problem: str
 
 
-ParsedAnswer = Decision | AskAgain | None
+ParsedAnswer = ParsedDecision | UnusableAnswer | None
 """None: there is no valid answer, and nothing is decided."""
 
 
 def parse_answer(question: Question, response: Any, check: InputCheck) -> ParsedAnswer:
     """Parse the answer of a client's user. ``response`` is untrusted."""
     if question.kind == "sign-in":
-        return Decision({"action": _get_action(response)})
+        return ParsedDecision({"action": _get_action(response)})
     if question.kind == "unknown":
         return _parse_outcome_answer(question, response)
     if question.kind != "approval":
-        return Decision({"action": "decline"})  # an unknown kind of question
+        return ParsedDecision({"action": "decline"})  # an unknown kind of question
     if _get_action(response) != "accept":
-        return _deny("it was declined")
+        return _create_denial("it was declined")
     return _parse_approval(question, response.content, check)
 
 
@@ -343,21 +343,21 @@ def _parse_approval(question: Question, content: Any, check: InputCheck) -> Pars
     fields = mapping_or_empty(content)
     decision, reason = fields.get("decision"), fields.get("reason", "")
     if not isinstance(decision, str) or decision not in (ONCE, SESSION, ALWAYS, DENY):
-        return _deny("the answer was malformed")
+        return _create_denial("the answer was malformed")
     if not isinstance(reason, str | None):
-        return _deny("the answer was malformed")
+        return _create_denial("the answer was malformed")
     reason = (reason or "")[:_MAX_REASON_CHARACTERS]
     if decision == DENY:
-        return _deny(reason)
+        return _create_denial(reason)
     edited_text = fields.get("input", _MISSING)
     resolution: dict[str, Any] = {"approved": True, **({"reason": reason} if reason else {})}
     scope: Scope | None = "session" if decision == SESSION else "always" if decision == ALWAYS else None
     if edited_text is _MISSING:
-        return Decision(resolution, scope)
+        return ParsedDecision(resolution, scope)
     if not isinstance(edited_text, str) or len(edited_text) > _MAX_ANSWER_CHARACTERS:
-        return _deny("the answer was malformed")
+        return _create_denial("the answer was malformed")
     if len(question.input_text) > MAX_INPUT_CHARACTERS:
-        return _deny("an input that was shown only in part was edited")
+        return _create_denial("an input that was shown only in part was edited")
     return _parse_edited_input(question, edited_text, resolution, scope, check)
 
 
@@ -367,15 +367,15 @@ def _parse_edited_input(
     try:
         value = decode_json(edited_text)
     except ValueError as error:
-        return _ask_again_or_deny(question, f"the input is not JSON: {error}")
+        return _to_unusable_answer_or_denial(question, f"the input is not JSON: {error}")
     if same_json(value, question.input):
-        return Decision(resolution, scope)
+        return ParsedDecision(resolution, scope)
     if question.tries >= MAX_TRIES:
-        return _deny("its edited input was refused")
+        return _create_denial("its edited input was refused")
     problem = check(value)
     if problem is not None:
-        return _ask_again_or_deny(question, problem)
-    return Decision({**resolution, "input": value}, scope)
+        return _to_unusable_answer_or_denial(question, problem)
+    return ParsedDecision({**resolution, "input": value}, scope)
 
 
 def _parse_outcome_answer(question: Question, response: Any) -> ParsedAnswer:
@@ -386,25 +386,25 @@ def _parse_outcome_answer(question: Question, response: Any) -> ParsedAnswer:
     if not isinstance(reason, str) or not isinstance(value, str | None) or len(value or "") > _MAX_ANSWER_CHARACTERS:
         return None
     if decision == RUN_AGAIN:
-        return Decision({"runAgain": True})
+        return ParsedDecision({"runAgain": True})
     if decision == FAILED:
-        return Decision({"error": {"message": reason[:_MAX_REASON_CHARACTERS] or "it did not happen"}})
+        return ParsedDecision({"error": {"message": reason[:_MAX_REASON_CHARACTERS] or "it did not happen"}})
     if decision != HAPPENED:
         return None
     try:
-        return Decision({"value": decode_json(value) if value else None})
+        return ParsedDecision({"value": decode_json(value) if value else None})
     except ValueError as error:
-        return _ask_again_or_deny(question, f"the result is not JSON: {error}")
+        return _to_unusable_answer_or_denial(question, f"the result is not JSON: {error}")
 
 
-def _ask_again_or_deny(question: Question, problem: str) -> ParsedAnswer:
+def _to_unusable_answer_or_denial(question: Question, problem: str) -> ParsedAnswer:
     if question.tries + 1 < MAX_TRIES:
-        return AskAgain(problem)
-    return None if question.kind == "unknown" else _deny(problem)
+        return UnusableAnswer(problem)
+    return None if question.kind == "unknown" else _create_denial(problem)
 
 
-def _deny(reason: str) -> Decision:
-    return Decision({"approved": False, **({"reason": reason} if reason else {})})
+def _create_denial(reason: str) -> ParsedDecision:
+    return ParsedDecision({"approved": False, **({"reason": reason} if reason else {})})
 
 
 @dataclass
@@ -424,7 +424,7 @@ class ApprovalQuestions:
         self._remembered = remembered
         self._principal = principal
 
-    def build(self, pause: Pause, notes_by_id: NotesById | None = None) -> list[Question]:
+    def build_questions(self, pause: Pause, notes_by_id: NotesById | None = None) -> list[Question]:
         """Return the questions of a pause, with the notes from previous requests."""
         notes = notes_by_id or {}
         if isinstance(pause, Record):
@@ -446,7 +446,7 @@ class ApprovalQuestions:
         """Return the ids of the servers whose calls a run asks or asked about."""
         return {self._get_server_id(request.tool_name.partition(".")[0]) for request in record.requests}
 
-    async def read_answers(
+    async def parse_and_remember_answers(
         self, client_call: ClientCall, questions: list[Question], responses: Mapping[str, Any]
     ) -> BatchAnswers:
         """Parse the responses to these questions, and remember answers with a scope. Skip unanswered questions."""
@@ -459,20 +459,20 @@ class ApprovalQuestions:
             answer = await run_check(estimate_json_length(getattr(response, "content", None), _MAX_WEIGHT), parse)
             if answer is None:
                 answers.has_unanswered_outcome = True
-            elif isinstance(answer, AskAgain):
-                client_call.note(question.interrupt_id, problem=answer.problem, tries=question.tries + 1)
+            elif isinstance(answer, UnusableAnswer):
+                client_call.add_notes(question.interrupt_id, problem=answer.problem, tries=question.tries + 1)
             else:
                 answers.resolutions[question.interrupt_id] = answer.resolution
-                await self._remember(client_call, question, answer, answers)
+                await self._remember_answer(client_call, question, answer, answers)
         return answers
 
-    async def forget(self, answers: BatchAnswers) -> None:
+    async def forget_remembered_answers(self, answers: BatchAnswers) -> None:
         """Forget the remembered answers among refused ones."""
         for tool in answers.remembered:
             await self._remembered.forget(self._principal, tool)
 
-    async def _remember(
-        self, client_call: ClientCall, question: Question, decision: Decision, answers: BatchAnswers
+    async def _remember_answer(
+        self, client_call: ClientCall, question: Question, decision: ParsedDecision, answers: BatchAnswers
     ) -> None:
         if decision.scope is None or question.definition_digest is None:
             return
@@ -506,7 +506,7 @@ class ApprovalQuestions:
         )
 
     def _get_server_id(self, path: str) -> str:
-        listed = self._runs.catalog.server(path)
+        listed = self._runs.catalog.get_server(path)
         return path if listed is None else listed.server_id
 
     def _get_displayed_definition_digest(self, request: PendingRequest) -> str | None:
@@ -524,11 +524,15 @@ class ApprovalQuestions:
             return error.message
         return None
 
-    def note_refused_edits(self, client_call: ClientCall, answers: BatchAnswers, error: CodeModeProtocolError) -> bool:
+    def record_refused_edits(
+        self, client_call: ClientCall, answers: BatchAnswers, error: CodeModeProtocolError
+    ) -> bool:
         """Note the refusal for each edited input. Return False without edits, or if the error has another cause."""
         edited_ids = [key for key, resolution in answers.resolutions.items() if "input" in resolution]
         if error.details.get("superseded") or error.details.get("not_resumable"):
             return False
         for key in edited_ids:
-            client_call.note(key, problem=error.message, tries=int(client_call.notes.get(key, {}).get("tries", 0)) + 1)
+            client_call.add_notes(
+                key, problem=error.message, tries=int(client_call.notes.get(key, {}).get("tries", 0)) + 1
+            )
         return bool(edited_ids)

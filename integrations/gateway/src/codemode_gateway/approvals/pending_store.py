@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
-from codemode.data.json_values import canonical_json, replace_lone_surrogates
+from codemode.data.json_values import encode_canonical_json, replace_lone_surrogates
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
 from codemode.execution.call_context import CallContext
@@ -21,11 +21,11 @@ from codemode.observe.request_telemetry import detach_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
-from codemode.stores.resume_outcome import outcome_error
+from codemode.stores.resume_outcome import find_outcome_error
 from codemode.stores.resumer import Resumer
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
-from codemode.trace.visible_text import one_line, visible
+from codemode.trace.visible_text import clip_to_visible_line, escape_invisible
 
 from ..gateway.options import APP_NAME
 from ..gateway.principals import CallOrigin, Principal
@@ -117,7 +117,7 @@ class PendingStore:
             "principal": _to_label([self._tenant]),
             "server": _to_label(question.server for question in question_list),
             "tool": _to_label(question.tool for question in question_list),
-            "program": self._tool.program_digest(code),
+            "program": self._tool.compute_program_digest(code),
         }
         return await self.store.put(
             interrupt,
@@ -142,7 +142,7 @@ class PendingStore:
 
     async def find_open_run(self, code: str) -> Record | None:
         """Return the newest run of the same program that has not ended, or None."""
-        labels = {"program": self._tool.program_digest(code)}
+        labels = {"program": self._tool.compute_program_digest(code)}
         # Called before every run. The store may answer on the event loop, without a thread.
         has_none_open: Any = getattr(self.store, "can_rule_out_open_records", None)
         if has_none_open is not None and has_none_open(tenant=self._tenant, app=self._app, labels=labels):
@@ -164,7 +164,7 @@ class PendingStore:
             self._remaining_slots = 0 if open_count >= self._max_waiting else (self._max_waiting - open_count + 1) // 2
         return self._remaining_slots <= 0
 
-    async def decide(self, resolutions: Mapping[str, Any]) -> None:
+    async def save_decisions(self, resolutions: Mapping[str, Any]) -> None:
         """Store the decisions that a person made in the client. Raises `StoreError`."""
         await self.store.decide(resolutions, actor=self._tenant, tenant=self._tenant)
 
@@ -216,7 +216,7 @@ def get_waiting_requests(record: Record) -> list[StoredRequest]:
 
 
 def _to_label(texts: Iterable[str]) -> str:
-    return one_line(", ".join(dict.fromkeys(texts)), _MAX_LABEL_CHARACTERS)
+    return clip_to_visible_line(", ".join(dict.fromkeys(texts)), _MAX_LABEL_CHARACTERS)
 
 
 ReportSteps = Callable[[str | None], AbstractContextManager[None]]
@@ -237,9 +237,9 @@ class PrincipalRuns:
         """The tools as last listed. The store builds forms from them."""
         return self._run_tool.catalog
 
-    def program_digest(self, code: str) -> str:
+    def compute_program_digest(self, code: str) -> str:
         """Return a digest of a program's text and of the servers that it names."""
-        canonical = canonical_json([code, self._run_tool.homes.find_in_code(code)])
+        canonical = encode_canonical_json([code, self._run_tool.homes.find_digests_in_code(code)])
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def resume_with_answers(
@@ -257,7 +257,7 @@ class PrincipalRuns:
             # The core's message names Python options, which gateway users do not have.
             raise CodeModeProtocolError(UNKNOWN_KEY_MESSAGE, details=error.details) from None
 
-    async def resume(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
+    async def resume_for_store(self, interrupt: Interrupt, resolutions: Mapping[str, Any]) -> Any:
         """Resume for a `Resumer`. An unknown outcome is asked about again; a run that could not start is retried."""
         result = await self.resume_with_answers(interrupt, resolutions)
         if isinstance(result, RunResponse) and result.recovery is not None and result.recovery.requests:
@@ -269,7 +269,7 @@ class PrincipalRuns:
                 continuation=result.continuation,
                 tool=self,
             )
-        if isinstance(result.exception, CodeModeError) and outcome_error(result.exception) is None:
+        if isinstance(result.exception, CodeModeError) and find_outcome_error(result.exception) is None:
             raise result.exception
         return result
 
@@ -314,7 +314,7 @@ class StoredRunResumer:
     async def resume(self, lease: Lease, *, resolutions: Mapping[str, Any]) -> Any:
         """Resume one run, as `Resumer` requires."""
         async with self._open_runs(Principal(lease.record.tenant)) as runs:
-            return await runs.resume(lease.interrupt, resolutions)
+            return await runs.resume_for_store(lease.interrupt, resolutions)
 
 
 StoredRunResumer.resume.takes_lease = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
@@ -351,8 +351,8 @@ class StandingApproval:
             tool = get_tool_identity(record, request)
             if request.kind != APPROVAL_KIND or record.app != APP_NAME or tool is None:
                 raise ValueError(
-                    f"call {visible(request.interrupt_id)} can only be answered once: the definition of its tool was"
-                    " not stored with it"
+                    f"call {escape_invisible(request.interrupt_id)} can only be answered once: the definition of"
+                    " its tool was not stored with it"
                 )
             tools[tool] = None
         if scope == "session" and session is None:
@@ -362,10 +362,12 @@ class StandingApproval:
     @property
     def description(self) -> str:
         """The later calls, in words for the person who decides."""
-        tool_names = ", ".join(one_line(f"{tool.server}.{tool.tool}", _MAX_NAME_CHARACTERS) for tool in self.tools)
+        tool_names = ", ".join(
+            clip_to_visible_line(f"{tool.server}.{tool.tool}", _MAX_NAME_CHARACTERS) for tool in self.tools
+        )
         return f"later calls of {tool_names}, {SCOPE_DESCRIPTIONS[self.scope]}"
 
-    async def save(
+    async def audit_and_save(
         self,
         remembered: RememberedAnswers,
         store: InterruptStore,
@@ -379,7 +381,7 @@ class StandingApproval:
         Call it after the decision was stored. Raises `OSError`, and the errors of `InterruptStore.note`.
         """
         for tool in self.tools:
-            details = {"server": _short_name(tool.server), "tool": _short_name(tool.tool), "holds": self.scope}
+            details = {"server": _shorten_name(tool.server), "tool": _shorten_name(tool.tool), "holds": self.scope}
             # The audit comes first: it has every allowed call.
             await store.note(
                 ALLOWED_AUDIT_KIND,
@@ -394,11 +396,11 @@ class StandingApproval:
             )
 
 
-async def note_forgotten(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
+async def audit_revoked_answer(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
     """Record in the audit that a remembered answer was revoked. Raises the errors of `InterruptStore.note`."""
-    details = {"server": _short_name(answer.server), "tool": _short_name(answer.tool)}
+    details = {"server": _shorten_name(answer.server), "tool": _shorten_name(answer.tool)}
     await store.note(FORGOTTEN_AUDIT_KIND, actor=actor, tenant=answer.principal, details=details)
 
 
-def _short_name(text: str) -> str:
-    return replace_lone_surrogates(one_line(text, _MAX_NAME_CHARACTERS))
+def _shorten_name(text: str) -> str:
+    return replace_lone_surrogates(clip_to_visible_line(text, _MAX_NAME_CHARACTERS))

@@ -18,13 +18,13 @@ from typing import Any, Literal
 
 import mcp_types as types
 
-from codemode.data.json_values import canonical_json
+from codemode.data.json_values import encode_canonical_json
 from codemode.host.clock import now_ms
 from codemode.host.threads import run_off_loop
 
 from ..config.model import ServerConfig
 from ..config.patterns import needs_approval
-from ..gateway.principals import Principal, origin_of
+from ..gateway.principals import Principal, get_call_origin
 from ..state_files import PrivateTables
 from ..upstreams.hooks import NeedsApproval
 
@@ -75,7 +75,8 @@ class RememberedAnswers:
     """The remembered answers of all principals. Without ``folder`` they are only in memory.
 
     If the file cannot be read, every call is asked about; if it cannot be written, an answer holds for its session.
-    Async methods read the file in a thread, because the disk may be slow and the lock taken. `list_always`, `revoke`
+    Async methods read the file in a thread, because the disk may be slow and the lock taken.
+    `list_permanent_answers`, `revoke`
     and `record_outside_answer` are for callers without an event loop.
     """
 
@@ -95,7 +96,7 @@ class RememberedAnswers:
 
     def compute_session_digest(self, principal: Principal) -> str:
         """Return a digest that identifies a session outside the gateway without revealing its id."""
-        identity = canonical_json([self._gateway_id, principal.id, principal.session])
+        identity = encode_canonical_json([self._gateway_id, principal.id, principal.session])
         return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
 
     def record_outside_answer(self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope) -> None:
@@ -104,14 +105,14 @@ class RememberedAnswers:
         Raises `OSError` if it cannot be saved.
         """
         if scope == "always":
-            self._write(_REMEMBER, principal_id, tool.server, tool.tool, tool.definition_digest, now_ms())
+            self._execute_write(_REMEMBER, principal_id, tool.server, tool.tool, tool.definition_digest, now_ms())
         else:
-            self._write("DELETE FROM remembered_in_sessions WHERE at_ms < ?", now_ms() - _SESSION_ANSWER_MS)
-            self._write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition_digest, now_ms())
+            self._execute_write("DELETE FROM remembered_in_sessions WHERE at_ms < ?", now_ms() - _SESSION_ANSWER_MS)
+            self._execute_write(_REMEMBER_IN_SESSION, session, tool.server, tool.tool, tool.definition_digest, now_ms())
 
     async def remember(self, principal: Principal, tool: ToolIdentity, scope: Scope) -> None:
         """Save an answer for this session, or always."""
-        if scope == "always" and await self._save_always(principal, tool):
+        if scope == "always" and await self._save_permanent_answer(principal, tool):
             return
         self._session_answers[principal, tool] = None
         while len(self._session_answers) > _MAX_SESSION_ANSWERS:
@@ -121,34 +122,34 @@ class RememberedAnswers:
         """Forget the answers about one tool. Raises `OSError`."""
         self._session_answers.pop((principal, tool), None)
         if self._file is not None:
-            await run_off_loop(partial(self.revoke, principal.id, tool.server, tool.tool))
+            await run_off_loop(partial(self.revoke_permanent_answers, principal.id, tool.server, tool.tool))
 
-    async def end_session(self, principal: Principal) -> None:
+    async def forget_session_answers(self, principal: Principal) -> None:
         """Forget the answers of an ended session."""
         for key in [key for key in self._session_answers if key[0] == principal]:
             del self._session_answers[key]
         if self._file is not None:
-            forget_rows = partial(self._query, _FORGET_SESSION, self.compute_session_digest(principal))
+            forget_rows = partial(self._execute_and_fetch, _FORGET_SESSION, self.compute_session_digest(principal))
             with suppress(OSError):  # a leftover answer is harmless: the session has ended
                 await run_off_loop(forget_rows)
 
-    def list_always(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
+    def list_permanent_answers(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` if unreadable."""
         statement = (
             "SELECT principal, server, tool, definition, at_ms FROM remembered"
             " WHERE principal = COALESCE(?, principal) ORDER BY principal, server, tool"
         )
-        return tuple(RememberedAnswer(*row) for row in self._query(statement, principal_id))
+        return tuple(RememberedAnswer(*row) for row in self._execute_and_fetch(statement, principal_id))
 
-    def revoke(self, principal_id: str, server: str, tool: str | None = None) -> int:
+    def revoke_permanent_answers(self, principal_id: str, server: str, tool: str | None = None) -> int:
         """Revoke the answers that always hold for one tool, or for all tools of a server. Return their number.
 
         Running gateways ask again at once. Answers for sessions stay. Raises `OSError`.
         """
         statement = "DELETE FROM remembered WHERE principal = ? AND server = ? AND tool = COALESCE(?, tool) RETURNING 1"
-        return len(self._query(statement, principal_id, server, tool))
+        return len(self._execute_and_fetch(statement, principal_id, server, tool))
 
-    def note_displayed_tool(self, tool_call_id: str, tool: ToolIdentity) -> None:
+    def record_displayed_tool(self, tool_call_id: str, tool: ToolIdentity) -> None:
         """Save temporarily which tool definition a pending call was displayed with."""
         self._displayed_tools[tool_call_id] = tool
         while len(self._displayed_tools) > _MAX_DISPLAYED_TOOLS:
@@ -165,7 +166,7 @@ class RememberedAnswers:
         )
         server_and_tool = tool.server, tool.tool
         try:
-            rows = self._query(
+            rows = self._execute_and_fetch(
                 statement, principal.id, *server_and_tool, self.compute_session_digest(principal), *server_and_tool
             )
         except OSError:
@@ -173,23 +174,23 @@ class RememberedAnswers:
             return []
         return [row[0] for row in rows]
 
-    async def _save_always(self, principal: Principal, tool: ToolIdentity) -> bool:
+    async def _save_permanent_answer(self, principal: Principal, tool: ToolIdentity) -> bool:
         if self._file is None:
             return False
         try:
             values = principal.id, tool.server, tool.tool, tool.definition_digest, now_ms()
-            await run_off_loop(partial(self._write, _REMEMBER, *values))
+            await run_off_loop(partial(self._execute_write, _REMEMBER, *values))
         except OSError:
             _log.warning("an answer for all sessions cannot be saved; it holds for this session", exc_info=True)
             return False
         return True
 
-    def _write(self, statement: str, *values: Any) -> None:
+    def _execute_write(self, statement: str, *values: Any) -> None:
         if self._file is not None:
             with self._file.open(writes=True) as file:
                 file.execute(statement, values)
 
-    def _query(self, statement: str, *values: Any) -> list[Any]:
+    def _execute_and_fetch(self, statement: str, *values: Any) -> list[Any]:
         if self._file is None:
             return []
         with self._file.open() as file:
@@ -209,29 +210,29 @@ def compute_definition_digest(tool: types.Tool, config: ServerConfig | None = No
     )
     server_identity = [] if config is None else [config.identity]
     return hashlib.sha256(
-        canonical_json([definition, *server_identity] if server_identity else definition).encode()
+        encode_canonical_json([definition, *server_identity] if server_identity else definition).encode()
     ).hexdigest()
 
 
 def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
     """Return the hook ``approval`` of `UpstreamHooks`: the policy, minus remembered answers of the principal."""
 
-    def approval(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
+    def approval_hook(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
         if not needs_approval(config, tool):
             return False
         identity: ToolIdentity | None = None
 
-        async def check_call(_input: Any, context: Any) -> bool:
+        async def needs_call_approval(_input: Any, context: Any) -> bool:
             nonlocal identity
             if identity is None:  # computed at the first call: few tools are called, and schemas may be large
                 digest = await run_off_loop(partial(compute_definition_digest, tool, config))
                 identity = ToolIdentity(config.name, tool.name, digest)
-            origin = origin_of(context)
+            origin = get_call_origin(context)
             if origin is not None and await remembered.allows(origin.principal, identity):
                 return False
-            remembered.note_displayed_tool(context.tool_call_id, identity)
+            remembered.record_displayed_tool(context.tool_call_id, identity)
             return True
 
-        return check_call
+        return needs_call_approval
 
-    return approval
+    return approval_hook

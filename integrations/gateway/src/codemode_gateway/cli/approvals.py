@@ -9,25 +9,31 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from codemode.cli.databases import require_database
+from codemode.cli.databases import require_existing_database
 from codemode.cli.exits import FAILED, SUCCEEDED, UsageError
 from codemode.errors import CodeModeError
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.stores.answers import check_answers
+from codemode.stores.answers import require_valid_answers
 from codemode.stores.errors import AnswerRefusedError, UnknownRequestError
 from codemode.stores.records import ALL_TENANTS
-from codemode.trace.visible_text import align_columns, format_count, one_line, program_lines, visible
+from codemode.trace.visible_text import (
+    align_columns,
+    clip_to_visible_line,
+    escape_invisible,
+    format_count,
+    split_program_lines,
+)
 
 from .command_context import (
-    get_actor,
+    get_audit_actor,
     get_command_prefix,
+    load_configuration_and_warn,
+    load_store_configuration,
     open_controlling_terminal,
     print_json,
-    read_configuration,
-    read_store_config,
+    run_with_store,
     warn,
-    with_store,
 )
 
 if TYPE_CHECKING:
@@ -44,10 +50,10 @@ _MAX_LINE_CHARACTERS = 160
 _CONTEXT_LINES = 2
 
 
-def format_table(records: Sequence[Record]) -> str:
+def format_pending_calls(records: Sequence[Record]) -> str:
     """Return a table with one line for each pending call."""
     rows = [("run", "call", "server", "tool", "line", "input", "until")]
-    rows += [_to_row(record, request) for record in records for request in get_waiting_requests(record)]
+    rows += [_to_call_row(record, request) for record in records for request in get_waiting_requests(record)]
     return "\n".join(align_columns(rows))
 
 
@@ -66,7 +72,7 @@ def format_call(record: Record, request: StoredRequest) -> str:
         rows.append(("annotations", _to_json(request.annotations)))
     if request.refusal:
         rows.append(("last answer refused", request.refusal))
-    lines = align_columns([(f"  {label}", visible(value)) for label, value in rows])
+    lines = align_columns([(f"  {label}", escape_invisible(value)) for label, value in rows])
     lines += _format_program_lines(record.source, request.line)
     return "\n".join([*lines, "  input", _indent(_to_json(request.input, indent=2))])
 
@@ -77,7 +83,7 @@ def format_record(record: Record) -> str:
     rows += [("until", format_time(record.expires_at_ms)), ("principal", record.tenant)]
     if record.not_resumable:
         rows.append(("cannot resume because", record.not_resumable))
-    parts = ["\n".join(align_columns([(label, visible(value)) for label, value in rows]))]
+    parts = ["\n".join(align_columns([(label, escape_invisible(value)) for label, value in rows]))]
     parts += [format_call(record, request) for request in record.requests]
     if record.source is not None:
         parts.append(f"program\n{_number_lines(record.source)}")
@@ -134,15 +140,15 @@ def format_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _to_row(record: Record, request: StoredRequest) -> tuple[str, ...]:
+def _to_call_row(record: Record, request: StoredRequest) -> tuple[str, ...]:
     server, tool = split_tool_name(request.tool_name)
     return (
-        visible(record.id),
-        visible(request.interrupt_id),
-        one_line(server, 40),
-        one_line(tool, 40),
+        escape_invisible(record.id),
+        escape_invisible(request.interrupt_id),
+        clip_to_visible_line(server, 40),
+        clip_to_visible_line(tool, 40),
         "" if request.line is None else str(request.line),
-        one_line(_to_json(request.input), _MAX_INPUT_CHARACTERS),
+        clip_to_visible_line(_to_json(request.input), _MAX_INPUT_CHARACTERS),
         format_time(record.expires_at_ms),
     )
 
@@ -150,25 +156,26 @@ def _to_row(record: Record, request: StoredRequest) -> tuple[str, ...]:
 def _format_program_lines(source: str | None, line: int | None) -> list[str]:
     if line is None:
         return []
-    lines = [] if source is None else program_lines(source)
+    lines = [] if source is None else split_program_lines(source)
     if not 0 < line <= len(lines):
         return [f"  line {line} of the program"]
     first = max(line - _CONTEXT_LINES, 1)
     numbered_lines = list(enumerate(lines, 1))[first - 1 : line + _CONTEXT_LINES]
     return ["  program"] + [
-        f"  {'>' if number == line else ' '} {number:4} {one_line(text, _MAX_LINE_CHARACTERS)}"
+        f"  {'>' if number == line else ' '} {number:4} {clip_to_visible_line(text, _MAX_LINE_CHARACTERS)}"
         for number, text in numbered_lines
     ]
 
 
 def _number_lines(source: str) -> str:
     return "\n".join(
-        f"  {number:4} {visible(text)}" for number, text in enumerate(program_lines(source) or [source], 1)
+        f"  {number:4} {escape_invisible(text)}"
+        for number, text in enumerate(split_program_lines(source) or [source], 1)
     )
 
 
 def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in visible(text, keep="\n").split("\n"))
+    return "\n".join(f"    {line}" for line in escape_invisible(text, keep="\n").split("\n"))
 
 
 def _to_json(value: Any, indent: int | None = None) -> str:
@@ -180,25 +187,30 @@ def _to_json(value: Any, indent: int | None = None) -> str:
 _MAX_NAME_CHARACTERS = 200
 
 
-def list_or_forget_remembered(options: argparse.Namespace) -> int:
+def list_or_revoke_remembered_answers(options: argparse.Namespace) -> int:
     """List remembered answers, or revoke some."""
     from ..approvals.remembered_answers import RememberedAnswers
     from ..gateway.gateway import Gateway
 
-    config = read_configuration(options) if options.store is None else read_store_config(options)
+    config = load_configuration_and_warn(options) if options.store is None else load_store_configuration(options)
     remembered = RememberedAnswers(Gateway(config).folder)
     if options.action == "remembered":
-        return _list_remembered(remembered.list_always(options.user), as_json=options.json)
-    return _forget(remembered, config, options)
+        return _print_remembered_answers(remembered.list_permanent_answers(options.user), as_json=options.json)
+    return _revoke_answers(remembered, config, options)
 
 
-def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> int:
+def _print_remembered_answers(answers: Sequence[RememberedAnswer], *, as_json: bool) -> int:
     if as_json:
-        print_json({"remembered": [_to_json_object(answer) for answer in answers]})
+        print_json({"remembered": [_to_json_answer(answer) for answer in answers]})
         return SUCCEEDED
     rows = [("principal", "server", "tool", "since")]
     rows += [
-        (_short_name(answer.principal), _short_name(answer.server), _short_name(answer.tool), format_time(answer.at_ms))
+        (
+            _shorten_name(answer.principal),
+            _shorten_name(answer.server),
+            _shorten_name(answer.tool),
+            format_time(answer.at_ms),
+        )
         for answer in answers
     ]
     if answers:
@@ -208,7 +220,7 @@ def _list_remembered(answers: Sequence[RememberedAnswer], *, as_json: bool) -> i
     return SUCCEEDED
 
 
-def _to_json_object(answer: RememberedAnswer) -> dict[str, str]:
+def _to_json_answer(answer: RememberedAnswer) -> dict[str, str]:
     return {
         "principal": answer.principal,
         "server": answer.server,
@@ -217,67 +229,79 @@ def _to_json_object(answer: RememberedAnswer) -> dict[str, str]:
     }
 
 
-def _forget(remembered: RememberedAnswers, config: GatewayConfig, options: argparse.Namespace) -> int:
-    all_answers = remembered.list_always()
-    matching = [answer for answer in all_answers if answer.principal == options.user and _is_selected(answer, options)]
+def _revoke_answers(remembered: RememberedAnswers, config: GatewayConfig, options: argparse.Namespace) -> int:
+    all_answers = remembered.list_permanent_answers()
+    matching = [
+        answer for answer in all_answers if answer.principal == options.user and _is_answer_selected(answer, options)
+    ]
     if not matching:
         raise UsageError(_no_answer_message(all_answers, options))
-    revoked = [answer for answer in matching if remembered.revoke(answer.principal, answer.server, answer.tool)]
+    revoked = [
+        answer
+        for answer in matching
+        if remembered.revoke_permanent_answers(answer.principal, answer.server, answer.tool)
+    ]
     print(f"revoked {format_count(len(revoked), 'answer')} about {_format_target(options)}: running gateways ask again")
-    _write_audit(revoked, config, create=options.create)
+    _audit_revoked_answers(revoked, config, create=options.create)
     return SUCCEEDED
 
 
-def _write_audit(revoked: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
+def _audit_revoked_answers(revoked: Sequence[RememberedAnswer], config: GatewayConfig, *, create: bool) -> None:
     """Record revoked answers in the audit, after the revocation, which must not depend on the store."""
-    from ..approvals.pending_store import note_forgotten
+    from ..approvals.pending_store import audit_revoked_answer
 
-    async def write(store: InterruptStore) -> None:
+    async def write_audit_entries(store: InterruptStore) -> None:
         for answer in revoked:
-            await note_forgotten(answer, store, actor=get_actor())
+            await audit_revoked_answer(answer, store, actor=get_audit_actor())
 
     try:
         if config.settings.store is not None:
-            require_database(config.settings.store, create=create)
-        asyncio.run(with_store(config, write))
+            require_existing_database(config.settings.store, create=create)
+        asyncio.run(run_with_store(config, write_audit_entries))
     except (CodeModeError, OSError, UsageError, ValueError) as error:
         warn(f"the answers are revoked, but the audit has no entry: {error}")
 
 
-def _is_selected(answer: RememberedAnswer, options: argparse.Namespace) -> bool:
+def _is_answer_selected(answer: RememberedAnswer, options: argparse.Namespace) -> bool:
     """Return whether the options select this answer. Compares names as displayed, so that they can be typed."""
-    if visible(answer.server) != visible(options.server):
+    if escape_invisible(answer.server) != escape_invisible(options.server):
         return False
-    return options.tool is None or visible(answer.tool) == visible(options.tool)
+    return options.tool is None or escape_invisible(answer.tool) == escape_invisible(options.tool)
 
 
 def _no_answer_message(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
-    problem = f"no answer of {_short_name(options.user)} about {_format_target(options)} is remembered"
-    return f"{problem}: `{get_command_prefix(options)} approvals remembered` lists them{_suggest(all_answers, options)}"
+    problem = f"no answer of {_shorten_name(options.user)} about {_format_target(options)} is remembered"
+    command = f"`{get_command_prefix(options)} approvals remembered`"
+    return f"{problem}: {command} lists them{_suggest_answer(all_answers, options)}"
 
 
-def _suggest(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
+def _suggest_answer(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
     """Suggest another user's answer of that name, else a similar name."""
     from ..config.config_file import suggest_name
 
-    other_user = next((answer.principal for answer in all_answers if _is_selected(answer, options)), None)
+    other_user = next((answer.principal for answer in all_answers if _is_answer_selected(answer, options)), None)
     if other_user is not None:
-        return f"; did you mean --user {_short_name(other_user)}?"
+        return f"; did you mean --user {_shorten_name(other_user)}?"
     user_answers = [answer for answer in all_answers if answer.principal == options.user]
     tools = dict.fromkeys(
-        _short_name(answer.tool) for answer in user_answers if visible(answer.server) == visible(options.server)
+        _shorten_name(answer.tool)
+        for answer in user_answers
+        if escape_invisible(answer.server) == escape_invisible(options.server)
     )
     if tools:
-        return suggest_name(visible(options.tool or ""), tools)
-    return suggest_name(visible(options.server), dict.fromkeys(_short_name(answer.server) for answer in user_answers))
+        return suggest_name(escape_invisible(options.tool or ""), tools)
+    return suggest_name(
+        escape_invisible(options.server),
+        dict.fromkeys(_shorten_name(answer.server) for answer in user_answers),
+    )
 
 
 def _format_target(options: argparse.Namespace) -> str:
-    return _short_name(options.server if options.tool is None else f"{options.server}.{options.tool}")
+    return _shorten_name(options.server if options.tool is None else f"{options.server}.{options.tool}")
 
 
-def _short_name(text: str) -> str:
-    return one_line(text, _MAX_NAME_CHARACTERS)
+def _shorten_name(text: str) -> str:
+    return clip_to_visible_line(text, _MAX_NAME_CHARACTERS)
 
 
 # Decisions go to the store. A gateway on the same store resumes the program.
@@ -287,20 +311,20 @@ _MIN_ID_CHARACTERS = 4
 _NO_INPUT: Any = object()
 
 
-def run(options: argparse.Namespace) -> int:
+def run_approvals_command(options: argparse.Namespace) -> int:
     """List pending calls, show a run, decide at the terminal, or list and revoke remembered answers."""
     if options.action in ("remembered", "forget"):
-        return list_or_forget_remembered(options)
-    config = read_store_config(options)
+        return list_or_revoke_remembered_answers(options)
+    config = load_store_configuration(options)
     if options.action is None:
-        return _list_pending(config, options)
+        return _print_pending_calls(config, options)
     if options.action == "show":
-        return _show(config, options)
-    return _decide(config, options)
+        return _print_run(config, options)
+    return _confirm_and_save_decisions(config, options)
 
 
-def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
-    records = asyncio.run(with_store(config, _list_waiting))
+def _print_pending_calls(config: GatewayConfig, options: argparse.Namespace) -> int:
+    records = asyncio.run(run_with_store(config, _list_waiting_records))
     if options.json:
         print_json(
             {"calls": [_to_json_call(record, call) for record in records for call in get_waiting_requests(record)]}
@@ -308,10 +332,10 @@ def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
         return SUCCEEDED
     calls = sum(len(get_waiting_requests(record)) for record in records)
     if calls:
-        print(format_table(records))
+        print(format_pending_calls(records))
     else:
         if options.store is None:
-            source = "" if config.path is None else f" with the configuration {visible(str(config.path))}"
+            source = "" if config.path is None else f" with the configuration {escape_invisible(str(config.path))}"
             warn(f"this is the store of the gateway{source}; use --config for another gateway")
     print(
         f"{format_count(calls, 'call')} of {format_count(len(records), 'run')}"
@@ -320,14 +344,14 @@ def _list_pending(config: GatewayConfig, options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
-def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
+def _print_run(config: GatewayConfig, options: argparse.Namespace) -> int:
     async def find_record(store: InterruptStore) -> Record:
         try:
             return await store.record(options.id, tenant=ALL_TENANTS)
         except UnknownRequestError:
-            return (await _find_calls(store, options))[0]
+            return (await _find_run_and_calls(store, options))[0]
 
-    record = asyncio.run(with_store(config, find_record))
+    record = asyncio.run(run_with_store(config, find_record))
     if options.json:
         print_json(_to_json_record(record))
     else:
@@ -335,27 +359,27 @@ def _show(config: GatewayConfig, options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
-def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
+def _confirm_and_save_decisions(config: GatewayConfig, options: argparse.Namespace) -> int:
     is_approval = options.action == "approve"
     edited_input = _parse_json(options.input, "--input") if is_approval and options.input is not None else _NO_INPUT
 
     async def find_calls(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
-        record, requests = await _find_calls(store, options)
+        record, requests = await _find_run_and_calls(store, options)
         return record, requests, {request.interrupt_id: store.shown(request) for request in requests}
 
     with open_controlling_terminal(f"`approvals {options.action}`") as terminal:
-        record, requests, displayed_values = asyncio.run(with_store(config, find_calls))
+        record, requests, displayed_values = asyncio.run(run_with_store(config, find_calls))
         if edited_input is not _NO_INPUT and len(requests) != 1:
             raise UsageError(f"--input is for one call, but {format_count(len(requests), 'call')} of this run wait")
         decisions = {request.interrupt_id: _build_decision(request, options, edited_input) for request in requests}
         try:
-            check_answers(requests, decisions)  # before asking, because the store would refuse them
+            require_valid_answers(requests, decisions)  # before asking, because the store would refuse them
         except AnswerRefusedError as refused:
             return _warn_undecided(refused, options)
         for request in requests:
             terminal.write_line(f"\n{format_call(record, request)}")
         if edited_input is not _NO_INPUT:
-            terminal.write_line(f"  edited input\n    {visible(json.dumps(edited_input, ensure_ascii=False))}")
+            terminal.write_line(f"  edited input\n    {escape_invisible(json.dumps(edited_input, ensure_ascii=False))}")
         standing_approval = _build_standing_approval(record, requests, options) if is_approval else None
         subject = "this call" if len(requests) == 1 else f"these {len(requests)} calls"
         extension = "" if standing_approval is None else f", and {standing_approval.description}"
@@ -363,13 +387,13 @@ def _decide(config: GatewayConfig, options: argparse.Namespace) -> int:
             terminal.write_line("Nothing was decided.")
             return FAILED
 
-    async def save(store: InterruptStore) -> int:
+    async def save_decisions(store: InterruptStore) -> int:
         code = await _save_decisions(store, record, decisions, displayed_values, options)
         if code == SUCCEEDED and standing_approval is not None:
             await _save_standing_approval(standing_approval, config, store, record)
         return code
 
-    return asyncio.run(with_store(config, save))
+    return asyncio.run(run_with_store(config, save_decisions))
 
 
 async def _save_decisions(
@@ -380,10 +404,13 @@ async def _save_decisions(
     options: argparse.Namespace,
 ) -> int:
     try:
-        await store.decide(decisions, actor=get_actor(), tenant=record.tenant, seen=displayed_values)
+        await store.decide(decisions, actor=get_audit_actor(), tenant=record.tenant, seen=displayed_values)
     except CodeModeError as error:
         return _warn_undecided(error, options)
-    print(f"decided {format_count(len(decisions), 'call')} of run {visible(record.id)}; a running gateway resumes it")
+    print(
+        f"decided {format_count(len(decisions), 'call')} of run {escape_invisible(record.id)};"
+        " a running gateway resumes it"
+    )
     return SUCCEEDED
 
 
@@ -399,7 +426,9 @@ async def _save_standing_approval(
     from ..gateway.gateway import Gateway
 
     try:
-        await standing_approval.save(RememberedAnswers(Gateway(config).folder), store, record, actor=get_actor())
+        await standing_approval.audit_and_save(
+            RememberedAnswers(Gateway(config).folder), store, record, actor=get_audit_actor()
+        )
     except (OSError, CodeModeError) as error:
         warn(f"the call is decided, but later calls need approval again: {error}")
 
@@ -410,11 +439,14 @@ def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_
         return _build_outcome_answer(request, options)
     if is_approval and (options.run_again or options.happened is not None):
         raise UsageError(
-            f"call {visible(request.interrupt_id)} has not started:"
+            f"call {escape_invisible(request.interrupt_id)} has not started:"
             " --happened and --run-again are for interrupted calls"
         )
     if request.kind != APPROVAL_KIND:
-        raise UsageError(f"call {visible(request.interrupt_id)} waits for {visible(request.kind)}, not for approval")
+        raise UsageError(
+            f"call {escape_invisible(request.interrupt_id)} waits for {escape_invisible(request.kind)},"
+            " not for approval"
+        )
     decision: dict[str, Any] = {"approved": is_approval}
     if options.reason:
         decision["reason"] = options.reason
@@ -444,8 +476,8 @@ def _build_outcome_answer(request: StoredRequest, options: argparse.Namespace) -
     if options.run_again:
         return {"runAgain": True}
     raise UsageError(
-        f"the outcome of call {visible(request.interrupt_id)} is unknown: find out whether it happened, then use"
-        " --happened JSON (its result), --run-again (it did not happen), or `approvals deny` (it failed)"
+        f"the outcome of call {escape_invisible(request.interrupt_id)} is unknown: find out whether it happened,"
+        " then use --happened JSON (its result), --run-again (it did not happen), or `approvals deny` (it failed)"
     )
 
 
@@ -456,17 +488,19 @@ def _parse_json(text: str, option_name: str) -> Any:
         raise UsageError(f"{option_name} is not JSON: {error}") from error
 
 
-async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
+async def _find_run_and_calls(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
     """Return the run with this id or id prefix and its pending calls, or the run and the call with this id."""
     id_or_prefix = options.id
-    records = await _list_waiting(store)
+    records = await _list_waiting_records(store)
     matching_run_ids = [
         record.id
         for record in records
         if len(id_or_prefix) >= _MIN_ID_CHARACTERS and record.id.startswith(id_or_prefix)
     ]
     if len(matching_run_ids) > 1:
-        raise UsageError(f"the ids of {len(matching_run_ids)} runs begin with {visible(id_or_prefix)}: type more of it")
+        raise UsageError(
+            f"the ids of {len(matching_run_ids)} runs begin with {escape_invisible(id_or_prefix)}: type more of it"
+        )
     for listed_record in records:
         calls = get_waiting_requests(listed_record)
         matching_calls = (
@@ -487,10 +521,10 @@ async def _find_calls(store: InterruptStore, options: argparse.Namespace) -> tup
         hint += "; use --config for another gateway"
     if len(id_or_prefix) < _MIN_ID_CHARACTERS:
         hint = f"type at least {_MIN_ID_CHARACTERS} characters of an id"
-    raise UsageError(f"no pending call or run has the id {visible(id_or_prefix)}: {hint}")
+    raise UsageError(f"no pending call or run has the id {escape_invisible(id_or_prefix)}: {hint}")
 
 
-async def _list_waiting(store: InterruptStore) -> list[Record]:
+async def _list_waiting_records(store: InterruptStore) -> list[Record]:
     records: list[Record] = []
     after: str | None = None
     while True:

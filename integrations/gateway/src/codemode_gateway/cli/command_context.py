@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from codemode.cli.databases import require_database, sqlite_file
+from codemode.cli.databases import get_sqlite_path, require_existing_database
 from codemode.cli.exits import UsageError
-from codemode.trace.unseen import is_visible
-from codemode.trace.visible_text import visible
+from codemode.trace.unseen import has_only_visible_characters
+from codemode.trace.visible_text import escape_invisible
 
 from ..config.locations import GATEWAY_COMMAND, PROGRAM_NAME
 
@@ -32,18 +32,18 @@ CONFIG_VARIABLE = "CODEMODE_MCP_CONFIG"
 _NEARBY_CONFIG_FILES = ("mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
 
 
-def config_path(options: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Path:
+def get_config_path(options: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Path:
     """Return the path of the configuration, whether it exists or not."""
     environment = os.environ if environ is None else environ
     if configured := options.config or environment.get(CONFIG_VARIABLE):
         return Path(configured).expanduser()
-    return _default_path(environment)
+    return _get_default_config_path(environment)
 
 
-def get_named_config(options: argparse.Namespace) -> Path | None:
+def get_non_default_config_path(options: argparse.Namespace) -> Path | None:
     """Return the absolute path of the configuration, or None if it is the default."""
-    path = config_path(options).absolute()
-    return None if path == _default_path(os.environ) else path
+    path = get_config_path(options).absolute()
+    return None if path == _get_default_config_path(os.environ) else path
 
 
 def get_command_prefix(options: argparse.Namespace) -> str:
@@ -51,18 +51,18 @@ def get_command_prefix(options: argparse.Namespace) -> str:
     return (
         GATEWAY_COMMAND
         if options.config is None
-        else f"{GATEWAY_COMMAND} --config {visible(shlex.quote(options.config))}"
+        else f"{GATEWAY_COMMAND} --config {escape_invisible(shlex.quote(options.config))}"
     )
 
 
-def _default_path(environment: Mapping[str, str]) -> Path:
+def _get_default_config_path(environment: Mapping[str, str]) -> Path:
     folder = environment.get("XDG_CONFIG_HOME") or ""
     # The XDG specification ignores relative paths.
     home = Path(folder) if folder and Path(folder).is_absolute() else Path.home() / ".config"
     return home / "codemode" / "mcp.json"
 
 
-def read_configuration(options: argparse.Namespace) -> GatewayConfig:
+def load_configuration_and_warn(options: argparse.Namespace) -> GatewayConfig:
     """Load the configuration, and print its problems. Raises `UsageError` if it is missing."""
     path = require_config_file(options)
     from ..config.loader import load_config
@@ -74,7 +74,7 @@ def read_configuration(options: argparse.Namespace) -> GatewayConfig:
 
 def require_config_file(options: argparse.Namespace) -> Path:
     """Return the path of the configuration. Raises `UsageError` if it is missing."""
-    path = config_path(options)
+    path = get_config_path(options)
     if not path.is_file():
         raise UsageError(_missing_config_message(path, options))
     return path
@@ -94,7 +94,7 @@ def require_servers(config: GatewayConfig) -> GatewayConfig:
     if config.servers:
         return config
     reason = next((str(problem) for problem in config.problems if problem.server is None), "no usable server")
-    raise UsageError(visible(f"{config.path}: {reason}"))
+    raise UsageError(escape_invisible(f"{config.path}: {reason}"))
 
 
 def require_server(config: GatewayConfig, name: str) -> str:
@@ -102,14 +102,14 @@ def require_server(config: GatewayConfig, name: str) -> str:
     if any(server.name == name for server in config.servers):
         return name
     if name in config.disabled:
-        raise UsageError(f"{visible(name)} is disabled in {visible(str(config.path))}")
-    usable_names = ", ".join(visible(server.name) for server in config.servers)
-    raise UsageError(f"there is no usable server {visible(name)}; usable servers: {usable_names or 'none'}")
+        raise UsageError(f"{escape_invisible(name)} is disabled in {escape_invisible(str(config.path))}")
+    usable_names = ", ".join(escape_invisible(server.name) for server in config.servers)
+    raise UsageError(f"there is no usable server {escape_invisible(name)}; usable servers: {usable_names or 'none'}")
 
 
 def warn(text: str) -> None:
     """Print a message to stderr, which the protocol does not use."""
-    print(f"codemode: {visible(text, keep=chr(10))}", file=sys.stderr, flush=True)
+    print(f"codemode: {escape_invisible(text, keep=chr(10))}", file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:
@@ -119,8 +119,8 @@ def print_json(value: Any) -> None:
 
 def _missing_config_message(path: Path, options: argparse.Namespace) -> str:
     if path.is_dir():
-        return f"{visible(str(path))} is a folder; use a file in it"
-    problem = f"there is no configuration {visible(str(path))}"
+        return f"{escape_invisible(str(path))} is a folder; use a file in it"
+    problem = f"there is no configuration {escape_invisible(str(path))}"
     if options.config is not None:
         return f"{problem}: `{get_command_prefix(options)} init` writes one"
     nearby = next((name for name in _NEARBY_CONFIG_FILES if Path(name).is_file()), None)
@@ -134,32 +134,32 @@ def _missing_config_message(path: Path, options: argparse.Namespace) -> str:
 Result = TypeVar("Result")
 
 
-def read_store_config(options: argparse.Namespace) -> GatewayConfig:
+def load_store_configuration(options: argparse.Namespace) -> GatewayConfig:
     """Return the configuration, with the store of --store.
 
     Raises `UsageError` if that store, or the one of the configuration, does not exist. The default store is created.
     """
     if options.store is None:
-        config = read_configuration(options)
+        config = load_configuration_and_warn(options)
     else:
-        config = _read_config(options)
+        config = _load_config_or_default(options)
         config = replace(config, settings=replace(config.settings, store=_to_store_url(options.store)))
     if config.settings.store is not None:
-        require_database(config.settings.store, create=options.create)
+        require_existing_database(config.settings.store, create=options.create)
     return config
 
 
-def _read_config(options: argparse.Namespace) -> GatewayConfig:
+def _load_config_or_default(options: argparse.Namespace) -> GatewayConfig:
     from ..config.locations import state_folder
     from ..config.model import GatewayConfig, GatewaySettings
 
-    if options.config is not None or config_path(options).is_file():
-        return read_configuration(options)
+    if options.config is not None or get_config_path(options).is_file():
+        return load_configuration_and_warn(options)
     return GatewayConfig(settings=GatewaySettings(state_folder=state_folder()))
 
 
 def _to_store_url(url: str) -> str:
-    file = sqlite_file(url)
+    file = get_sqlite_path(url)
     if file is not None and file.name:
         return f"sqlite:///{file.absolute()}"
     if url.startswith(("postgresql://", "postgres://")):
@@ -167,7 +167,7 @@ def _to_store_url(url: str) -> str:
     raise UsageError("--store takes the URL of a database: sqlite:///FILE, or postgresql://USER@HOST/NAME")
 
 
-async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Result]]) -> Result:
+async def run_with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awaitable[Result]]) -> Result:
     """Call ``work`` with the open store, and close the store."""
     from ..gateway.gateway import Gateway
 
@@ -178,7 +178,7 @@ async def with_store(config: GatewayConfig, work: Callable[[InterruptStore], Awa
         await store.aclose()
 
 
-def get_actor() -> str:
+def get_audit_actor() -> str:
     """Return the actor for the audit: the user of this machine."""
     return f"{getpass.getuser()}@terminal"
 
@@ -191,12 +191,12 @@ def get_gateway_command(options: argparse.Namespace) -> str:
 
     Omits a path that is too long or not safe to display.
     """
-    config = get_named_config(options)
+    config = get_non_default_config_path(options)
     config_option = None if config is None else _quote_if_safe("--config", str(config))
-    return " ".join([_find_program() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])])
+    return " ".join([_find_program_command() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])])
 
 
-def _find_program() -> str | None:
+def _find_program_command() -> str | None:
     program_path = Path(sys.argv[0]).absolute()
     if (program_path.parent.name, program_path.name) == (PROGRAM_NAME, "__main__.py"):
         return _quote_if_safe(sys.executable, "-m", PROGRAM_NAME)
@@ -213,7 +213,11 @@ def _find_program() -> str | None:
 def _quote_if_safe(*arguments: str) -> str | None:
     """Return quoted shell words, or None if they are long, have invisible characters or a backtick."""
     quoted = shlex.join(arguments)
-    return quoted if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and is_visible(quoted) and "`" not in quoted else None
+    return (
+        quoted
+        if len(quoted) <= _MAX_COMMAND_PART_CHARACTERS and has_only_visible_characters(quoted) and "`" not in quoted
+        else None
+    )
 
 
 TERMINAL = "/dev/tty"

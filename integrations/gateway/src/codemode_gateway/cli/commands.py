@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from codemode.cli.exits import UsageError, is_stdout_closed
 from codemode.errors import CodeModeError
-from codemode.trace.visible_text import visible
+from codemode.trace.visible_text import escape_invisible
 
 CLIENTS = ("claude-desktop", "claude-code", "cursor", "vscode", "codex")
 OUTPUT_CHOICES = ("both", "structured", "text")
@@ -352,7 +352,7 @@ def _add_user_option(parser: argparse.ArgumentParser, default: str | None) -> No
 
 
 _SUBCOMMAND_FUNCTIONS = {
-    None: ("serve", "run"),
+    None: ("serve", "run_serve_command"),
     "init": ("configuration_commands", "create_or_extend_configuration"),
     "add": ("configuration_commands", "create_or_extend_configuration"),
     "remove": ("configuration_commands", "remove_server"),
@@ -365,9 +365,9 @@ _SUBCOMMAND_FUNCTIONS = {
     "run": ("server_commands", "run_program"),
     "login": ("configuration_commands", "login_or_logout"),
     "logout": ("configuration_commands", "login_or_logout"),
-    "approvals": ("approvals", "run"),
+    "approvals": ("approvals", "run_approvals_command"),
     "pins": ("configuration_commands", "show_or_approve_pins"),
-    "programs": ("programs", "run"),
+    "programs": ("programs", "run_programs_command"),
 }
 _SERVE_OPTIONS = ("http", "tool_name", "output", "pass_through")
 
@@ -381,10 +381,10 @@ def start() -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve, or run the subcommand. Raises `UsageError` with a short message."""
-    return run(parse_arguments(arguments))
+    return run_parsed_command(parse_arguments(arguments))
 
 
-def run(options: argparse.Namespace) -> int:
+def run_parsed_command(options: argparse.Namespace) -> int:
     """Run the parsed command."""
     if options.command_line is not None and options.part != "add":
         raise UsageError("only `codemode mcp add NAME -- COMMAND` takes arguments after --")
@@ -405,21 +405,23 @@ def report_as_usage_error() -> Generator[None]:
     try:
         yield
     except Exception as error:
-        first_error = _first_leaf_error(error)
+        first_error = _find_first_leaf_error(error)
         if isinstance(first_error, UsageError) or (isinstance(first_error, BrokenPipeError) and is_stdout_closed()):
             raise first_error from error
         if isinstance(first_error, CodeModeError):
-            raise UsageError(visible(first_error.message)) from error
+            raise UsageError(escape_invisible(first_error.message)) from error
         if isinstance(first_error, OSError):
             raise UsageError(
-                visible(f"{first_error.filename}: {first_error.strerror}" if first_error.filename else str(first_error))
+                escape_invisible(
+                    f"{first_error.filename}: {first_error.strerror}" if first_error.filename else str(first_error)
+                )
             ) from error
         if isinstance(first_error, ValueError | RuntimeError | ImportError):
-            raise UsageError(visible(str(first_error))) from error
+            raise UsageError(escape_invisible(str(first_error))) from error
         raise
 
 
-def _first_leaf_error(error: BaseException) -> BaseException:
+def _find_first_leaf_error(error: BaseException) -> BaseException:
     """Return the first error within exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from codemode.cli.exits import FAILED, SUCCEEDED, UsageError, show_progress
-from codemode.trace.visible_text import align_columns, format_count, one_line, visible
+from codemode.trace.visible_text import align_columns, clip_to_visible_line, escape_invisible, format_count
 
 from .command_context import (
-    config_path,
     get_command_prefix,
+    get_config_path,
+    load_configuration_and_warn,
     open_controlling_terminal,
     print_json,
-    read_configuration,
     require_config_file,
     require_server,
     warn,
@@ -26,9 +26,9 @@ from .command_context import (
 from .commands import ADD_USAGE
 
 if TYPE_CHECKING:
-    from ..client_configs.installing import Change
+    from ..client_configs.installing import ClientFileChange
     from ..config.model import GatewayConfig, ServerConfig
-    from ..tool_history.tool_pins import Pins, ServerPins
+    from ..tool_history.tool_pins import ServerPins, ToolPins
 
 
 _MAX_LOCATION_CHARACTERS = 80
@@ -36,15 +36,15 @@ _MAX_LOCATION_CHARACTERS = 80
 
 def list_servers(options: argparse.Namespace) -> int:
     """Print a table of the servers, or JSON."""
-    config = read_configuration(options)
+    config = load_configuration_and_warn(options)
     if options.json:
-        print_json(_to_json_object(config))
+        print_json(_to_json_config(config))
         return SUCCEEDED
     rows = [("server", "transport", "where", "approval", "tools", "pin", "timeout")]
-    rows += [_to_row(server) for server in config.servers]
-    rows += [(one_line(name, 40), "", "disabled", "", "", "", "") for name in config.disabled]
+    rows += [_to_server_row(server) for server in config.servers]
+    rows += [(clip_to_visible_line(name, 40), "", "disabled", "", "", "", "") for name in config.disabled]
     unusable_names = dict.fromkeys(server.server for server in config.problems if server.server is not None)
-    rows += [(one_line(name, 40), "", "unusable: see above", "", "", "", "") for name in unusable_names]
+    rows += [(clip_to_visible_line(name, 40), "", "unusable: see above", "", "", "", "") for name in unusable_names]
     if rows[1:]:
         print("\n".join(align_columns(rows)))
     for problem in config.problems:
@@ -62,11 +62,11 @@ def describe_location(server: ServerConfig) -> str:
     return f"{parts.scheme}://{host}" + ("/…" if parts.path.strip("/") or parts.query else "")
 
 
-def _to_row(server: ServerConfig) -> tuple[str, ...]:
+def _to_server_row(server: ServerConfig) -> tuple[str, ...]:
     return (
-        one_line(server.name, 40),
+        clip_to_visible_line(server.name, 40),
         server.transport,
-        one_line(describe_location(server), _MAX_LOCATION_CHARACTERS),
+        clip_to_visible_line(describe_location(server), _MAX_LOCATION_CHARACTERS),
         _describe_approval(server),
         _describe_tools(server),
         server.pin,
@@ -82,10 +82,10 @@ def _describe_approval(server: ServerConfig) -> str:
 def _describe_tools(server: ServerConfig) -> str:
     allowed = ", ".join(server.allow) or "all"
     denied = f" but {', '.join(server.deny)}" if server.deny else ""
-    return one_line(allowed + denied, 40)
+    return clip_to_visible_line(allowed + denied, 40)
 
 
-def _to_json_object(config: GatewayConfig) -> dict[str, Any]:
+def _to_json_config(config: GatewayConfig) -> dict[str, Any]:
     return {
         "config": str(config.path),
         "servers": [
@@ -109,33 +109,33 @@ def _to_json_object(config: GatewayConfig) -> dict[str, Any]:
 
 def create_or_extend_configuration(options: argparse.Namespace) -> int:
     """Create a configuration, or add a server to it."""
-    return _init(options) if options.part == "init" else _add(options)
+    return _create_configuration(options) if options.part == "init" else _add_server_to_configuration(options)
 
 
-def _init(options: argparse.Namespace) -> int:
+def _create_configuration(options: argparse.Namespace) -> int:
     from ..client_configs.text_files import FileText, create_config_text
 
-    file = FileText.read(config_path(options).absolute())
+    file = FileText.read(get_config_path(options).absolute())
     if file.is_present:
-        raise UsageError(f"{visible(str(file.path))} already exists and stays unchanged")
+        raise UsageError(f"{escape_invisible(str(file.path))} already exists and stays unchanged")
     file.write(create_config_text())
     command_prefix = get_command_prefix(options)
-    print(f"wrote {visible(str(file.path))}")
+    print(f"wrote {escape_invisible(str(file.path))}")
     print(f"  {command_prefix} add NAME -- COMMAND...    adds a server; `import --from CLIENT` adds those of a client")
     print(f"  {command_prefix} check                    starts all servers, and prints the tool that models see")
     return SUCCEEDED
 
 
-def _add(options: argparse.Namespace) -> int:
+def _add_server_to_configuration(options: argparse.Namespace) -> int:
     from ..client_configs.text_files import FileText, add_server, create_config_text
     from ..config.loader import load_config
 
-    file = FileText.read(config_path(options).absolute())
+    file = FileText.read(get_config_path(options).absolute())
     entry = build_server_entry(options)
     file.write(add_server(file.text if file.is_present else create_config_text(), options.name, entry))
-    print(f"added {visible(options.name)} to {visible(str(file.path))}")
+    print(f"added {escape_invisible(options.name)} to {escape_invisible(str(file.path))}")
     if "cwd" in entry:
-        print(f"  it starts in {visible(entry['cwd'])}, because its command names a relative path there")
+        print(f"  it starts in {escape_invisible(entry['cwd'])}, because its command names a relative path there")
     for problem in load_config(file.path).problems:
         if problem.server == options.name:
             warn(str(problem))
@@ -148,7 +148,7 @@ def remove_server(options: argparse.Namespace) -> int:
 
     file = text_files.FileText.read(require_config_file(options).absolute())
     file.write(text_files.remove_server(file, options.name))
-    print(f"removed {visible(options.name)} from {visible(str(file.path))}")
+    print(f"removed {escape_invisible(options.name)} from {escape_invisible(str(file.path))}")
     return SUCCEEDED
 
 
@@ -192,7 +192,7 @@ def _build_api_entry(options: argparse.Namespace) -> dict[str, Any]:
 
 def _build_remote_entry(options: argparse.Namespace) -> dict[str, Any]:
     if "://" not in options.url and "${" not in options.url:
-        raise UsageError(f"{visible(options.url)} is not a URL; {ADD_USAGE}")
+        raise UsageError(f"{escape_invisible(options.url)} is not a URL; {ADD_USAGE}")
     if options.transport == "stdio" or options.env:
         raise UsageError("a URL uses http or sse, without --env")
     entry: dict[str, Any] = {"type": options.transport or "http", "url": options.url}
@@ -218,20 +218,20 @@ def _add_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str,
 def import_or_install(options: argparse.Namespace) -> int:
     """Import servers, or install or uninstall the gateway."""
     if options.part == "import":
-        return _import(options)
+        return _import_servers(options)
     if options.part == "undo":
-        return _undo(options)
-    return _install(options)
+        return _uninstall_gateway(options)
+    return _install_gateway(options)
 
 
-def _import(options: argparse.Namespace) -> int:
-    from ..client_configs.importing import ClientEnvironment, import_servers, list_client_files
+def _import_servers(options: argparse.Namespace) -> int:
+    from ..client_configs.importing import ClientEnvironment, collect_importable_servers, list_client_files
     from ..client_configs.text_files import FileText, add_inputs, add_servers, create_config_text
 
     machine = ClientEnvironment(project=None if options.project is None else Path(options.project).resolve())
     if machine.project is not None and not machine.project.is_dir():
-        raise UsageError(f"--project needs a folder; {visible(str(machine.project))} is not one")
-    imported_servers = import_servers(options.client, machine, folder=Path.cwd())
+        raise UsageError(f"--project needs a folder; {escape_invisible(str(machine.project))} is not one")
+    imported_servers = collect_importable_servers(options.client, machine, folder=Path.cwd())
     for note in imported_servers.notes:
         warn(note)
     for name, reason in imported_servers.skipped.items():
@@ -239,8 +239,8 @@ def _import(options: argparse.Namespace) -> int:
     if not imported_servers.servers:
         searched_paths = dict.fromkeys(str(file.path) for file in list_client_files(options.client, machine))
         found_in = ", ".join(map(str, imported_servers.files)) or f"no file {', '.join(searched_paths)}"
-        raise UsageError(visible(f"{options.client} has no server to import ({found_in})"))
-    file = FileText.read(config_path(options).absolute())
+        raise UsageError(escape_invisible(f"{options.client} has no server to import ({found_in})"))
+    file = FileText.read(get_config_path(options).absolute())
     before = file.text if file.is_present else create_config_text()
     text, new_names = add_servers(before, imported_servers.servers, options.client)
     text = add_inputs(text, imported_servers.inputs, imported_servers.servers)
@@ -248,18 +248,22 @@ def _import(options: argparse.Namespace) -> int:
     if is_new:
         file.write(text)
     for name, config_name in new_names.items():
-        print(f"  {visible(config_name)}" + ("" if config_name == name else f" ({visible(name)} in {options.client})"))
+        print(
+            f"  {escape_invisible(config_name)}"
+            + ("" if config_name == name else f" ({escape_invisible(name)} in {options.client})")
+        )
     ending = "" if is_new else " already; nothing was added"
     print(
-        f"{format_count(len(new_names), 'server')} in {visible(str(file.path))}{ending}; {options.client} is unchanged"
+        f"{format_count(len(new_names), 'server')} in {escape_invisible(str(file.path))}{ending};"
+        f" {options.client} is unchanged"
     )
     return SUCCEEDED
 
 
-def _install(options: argparse.Namespace) -> int:
+def _install_gateway(options: argparse.Namespace) -> int:
     from ..client_configs.installing import install_gateway
 
-    path = config_path(options).absolute()
+    path = get_config_path(options).absolute()
     change = install_gateway(options.client, path, dry_run=options.dry_run)
     if change.is_changed:
         verb = "would replace" if options.dry_run else "replaces"
@@ -270,7 +274,7 @@ def _install(options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
-def _undo(options: argparse.Namespace) -> int:
+def _uninstall_gateway(options: argparse.Namespace) -> int:
     from ..client_configs.installing import uninstall_gateway
 
     change = uninstall_gateway(options.client, dry_run=options.dry_run)
@@ -283,12 +287,14 @@ def _undo(options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
-def _print_change(change: Change, summary: str, dry_run: bool) -> None:
+def _print_change(change: ClientFileChange, summary: str, dry_run: bool) -> None:
     if dry_run and change.diff:
-        print(visible(change.diff, keep="\n\t"))
-    print(visible(summary))
+        print(escape_invisible(change.diff, keep="\n\t"))
+    print(escape_invisible(summary))
     if change.backup is not None:
-        print(visible(f"the backup is {change.backup}; `codemode mcp undo --client {change.client}` restores it"))
+        print(
+            escape_invisible(f"the backup is {change.backup}; `codemode mcp undo --client {change.client}` restores it")
+        )
     if change.is_changed and not dry_run:
         print(f"restart {change.client}, or reload its servers")
     for note in change.notes:
@@ -297,7 +303,7 @@ def _print_change(change: Change, summary: str, dry_run: bool) -> None:
 
 def login_or_logout(options: argparse.Namespace) -> int:
     """Sign in to a server, or delete its tokens."""
-    config = read_configuration(options)
+    config = load_configuration_and_warn(options)
     name = require_server(config, options.name)
     if options.part == "logout":
         return asyncio.run(_logout(config, name))
@@ -310,14 +316,14 @@ async def _login(config: GatewayConfig, name: str, *, opens_browser: bool) -> in
 
     # At a terminal, the user may open the page on another machine and paste the final URL here.
     reads_terminal = sys.stdin.isatty() or not opens_browser
-    with show_progress(f"waiting for the sign-in to {one_line(name, _MAX_LOCATION_CHARACTERS)} ..."):
+    with show_progress(f"waiting for the sign-in to {clip_to_visible_line(name, _MAX_LOCATION_CHARACTERS)} ..."):
         await login(
             config,
             name,
             open_browser=open_in_browser if opens_browser else None,
             read_line=sys.stdin.readline if reads_terminal else None,
         )
-    print(f"signed in to {visible(name)}")
+    print(f"signed in to {escape_invisible(name)}")
     return SUCCEEDED
 
 
@@ -325,27 +331,31 @@ async def _logout(config: GatewayConfig, name: str) -> int:
     from ..oauth.login_manager import logout
 
     was_logged_in = await logout(config, name)
-    print(f"deleted the tokens of {visible(name)}" if was_logged_in else f"{visible(name)} has no tokens")
+    print(
+        f"deleted the tokens of {escape_invisible(name)}"
+        if was_logged_in
+        else f"{escape_invisible(name)} has no tokens"
+    )
     return SUCCEEDED
 
 
 def show_or_approve_pins(options: argparse.Namespace) -> int:
     """Show the differences of all pinned tools, or accept those of one server."""
-    pins = _open_pins(read_configuration(options), options.user)
-    servers = pins.list_servers()
+    pins = _open_pins(load_configuration_and_warn(options), options.user)
+    servers = pins.list_server_pins()
     if options.action is not None:
-        return _approve_pins(pins, servers, options.name)
-    return _list_pins(servers, as_json=options.json)
+        return _confirm_and_approve_pins(pins, servers, options.name)
+    return _print_pins(servers, as_json=options.json)
 
 
-def _open_pins(config: GatewayConfig, user: str) -> Pins:
+def _open_pins(config: GatewayConfig, user: str) -> ToolPins:
     from ..gateway.gateway import Gateway
-    from ..tool_history.tool_pins import Pins
+    from ..tool_history.tool_pins import ToolPins
 
-    return Pins(Gateway(config).folder, user)
+    return ToolPins(Gateway(config).folder, user)
 
 
-def _list_pins(servers: tuple[ServerPins, ...], *, as_json: bool) -> int:
+def _print_pins(servers: tuple[ServerPins, ...], *, as_json: bool) -> int:
     if as_json:
         print_json({"servers": [_to_json_pins(server) for server in servers]})
         return SUCCEEDED
@@ -357,38 +367,40 @@ def _list_pins(servers: tuple[ServerPins, ...], *, as_json: bool) -> int:
 
 
 def _to_json_pins(server: ServerPins) -> dict[str, Any]:
-    differences = [{"tool": tool.tool, "kind": tool.kind, "lines": tool.lines()} for tool in server.differences]
+    differences = [
+        {"tool": tool.tool, "kind": tool.kind, "lines": tool.create_diff_lines()} for tool in server.differences
+    ]
     return {"server": server.server, "tools": server.pinned, "differences": differences}
 
 
 def format_pin_changes(server: ServerPins) -> str:
     """Return the differences of a server's tools for a person, with invisible characters escaped."""
-    lines = [f"{visible(server.server)}: {format_count(server.pinned, 'tool')} at first use"]
+    lines = [f"{escape_invisible(server.server)}: {format_count(server.pinned, 'tool')} at first use"]
     for tool in server.differences:
-        lines.append(f"  {tool.kind} {visible(tool.tool)}")
-        lines += [f"    {visible(line)}" for line in tool.lines()]
+        lines.append(f"  {tool.kind} {escape_invisible(tool.tool)}")
+        lines += [f"    {escape_invisible(line)}" for line in tool.create_diff_lines()]
     return "\n".join(lines if server.differences else [f"{lines[0]}, unchanged"])
 
 
-def _approve_pins(pins: Pins, servers: tuple[ServerPins, ...], name: str) -> int:
+def _confirm_and_approve_pins(pins: ToolPins, servers: tuple[ServerPins, ...], name: str) -> int:
     from ..tool_history.tool_pins import ToolsChangedError
 
     selected = next((server for server in servers if server.server == name), None)
     if selected is None:
-        pinned_names = ", ".join(visible(server.server) for server in servers) or "none"
-        raise UsageError(f"{visible(name)} has no pins; servers with pins: {pinned_names}")
+        pinned_names = ", ".join(escape_invisible(server.server) for server in servers) or "none"
+        raise UsageError(f"{escape_invisible(name)} has no pins; servers with pins: {pinned_names}")
     if not selected.differences:
-        print(f"the tools of {visible(name)} are unchanged since first use")
+        print(f"the tools of {escape_invisible(name)} are unchanged since first use")
         return SUCCEEDED
     with open_controlling_terminal("`pins approve`") as terminal:
         terminal.write_line(format_pin_changes(selected))
-        if not terminal.confirm(f"\nAccept the current tools of {visible(name)}?"):
+        if not terminal.confirm(f"\nAccept the current tools of {escape_invisible(name)}?"):
             terminal.write_line("Nothing was approved.")
             return FAILED
     try:
-        count = pins.approve(name, selected.token)
+        count = pins.approve_current_tools(name, selected.token)
     except ToolsChangedError as error:
         warn(str(error))
         return FAILED
-    print(f"approved {format_count(count, 'tool')} of {visible(name)}")
+    print(f"approved {format_count(count, 'tool')} of {escape_invisible(name)}")
     return SUCCEEDED

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from codemode.cli.databases import throttle_driver_log
 from codemode.cli.exits import SUCCEEDED, UsageError
 
-from .command_context import get_gateway_command, read_configuration, require_servers, warn, warn_about_problems
+from .command_context import (
+    get_gateway_command,
+    load_configuration_and_warn,
+    require_servers,
+    warn,
+    warn_about_problems,
+)
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
@@ -27,7 +33,7 @@ _CONSOLE_MISSING = (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+def run_serve_command(options: argparse.Namespace) -> int:
     """Serve until the client disconnects or a signal arrives."""
     # Servers run as this user, and keys and tokens are in the environment.
     disable_process_inspection()
@@ -39,12 +45,12 @@ def run(options: argparse.Namespace) -> int:
     address = None if options.http is None else parse_http_address(options.http)
     if address is not None and find_spec("codemode_console") is None:
         raise UsageError(_CONSOLE_MISSING)
-    config = apply_overrides(require_servers(read_configuration(options)), options)
-    asyncio.run(_serve(config, options, address))
+    config = apply_command_line_overrides(require_servers(load_configuration_and_warn(options)), options)
+    asyncio.run(_serve_gateway(config, options, address))
     return SUCCEEDED
 
 
-def apply_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
+def apply_command_line_overrides(config: GatewayConfig, options: argparse.Namespace) -> GatewayConfig:
     """Return the configuration with the overrides of the command line. Raises `ValueError` for an invalid name."""
     from ..config import codemode_section
 
@@ -87,7 +93,7 @@ def disable_process_inspection() -> bool:
         return False
 
 
-async def _serve(config: GatewayConfig, options: argparse.Namespace, address: tuple[str, int] | None) -> None:
+async def _serve_gateway(config: GatewayConfig, options: argparse.Namespace, address: tuple[str, int] | None) -> None:
     from ..gateway.gateway import Gateway
     from ..gateway.options import GatewayOptions
     from ..oauth.browser import open_in_browser
@@ -119,6 +125,6 @@ async def _reload_on_change(gateway: Gateway, config: GatewayConfig, options: ar
     async for new_config in watch_config(config.path, on_error=lambda problem: warn(str(problem))):
         warn_about_problems(new_config)
         if new_config.servers:
-            await gateway.replace_config(apply_overrides(new_config, options))
+            await gateway.replace_config(apply_command_line_overrides(new_config, options))
         else:
             warn(f"{config.path} has no usable server any more; the previous servers stay")

@@ -15,14 +15,21 @@ import mcp_types as types
 from mcp import Client
 
 from codemode.cli.exits import FAILED, SUCCEEDED, show_progress
-from codemode.cli.run import TerminalApprovals, read_program
+from codemode.cli.run import TerminalApprover, read_program
 from codemode.errors import CodeModeToolError
-from codemode.trace.visible_text import align_columns, format_count, one_line, visible
+from codemode.trace.visible_text import align_columns, clip_to_visible_line, escape_invisible, format_count
 
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
-from ..passthrough.client_requests import is_from_server
-from .command_context import get_command_prefix, print_json, read_configuration, require_server, require_servers, warn
+from ..passthrough.client_requests import has_server_label
+from .command_context import (
+    get_command_prefix,
+    load_configuration_and_warn,
+    print_json,
+    require_server,
+    require_servers,
+    warn,
+)
 
 if TYPE_CHECKING:
     from ..config.model import GatewayConfig
@@ -31,14 +38,14 @@ if TYPE_CHECKING:
 AskPerson = Callable[[str], Awaitable[bool]]
 
 
-async def fetch_listed_tool(gateway: Gateway) -> dict[str, Any]:
+async def fetch_gateway_tool(gateway: Gateway) -> dict[str, Any]:
     """Return the gateway's tool as JSON, as clients list it."""
     async with Client(gateway.server) as client:
         (tool,) = (await client.list_tools()).tools
     return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-async def run_as_client(
+async def run_program_as_client(
     gateway: Gateway, code: str, decide: AskPerson, notify: Callable[[str], None], confirm: AskPerson | None = None
 ) -> dict[str, Any]:
     """Run a program as a client, and return its response.
@@ -50,7 +57,7 @@ async def run_as_client(
 
     async def answer_elicitation(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         del context
-        asked_by_server = is_from_server(params.message)
+        asked_by_server = has_server_label(params.message)
         if isinstance(params, types.ElicitRequestURLParams):
             shown = f"{params.message}\n{params.url}"
             if not asked_by_server:
@@ -117,7 +124,7 @@ class _LogCollector(logging.Handler):
             self.texts[record.getMessage()] = None
 
 
-async def list_tools_or_reason(upstream: Any, *, starts_server: bool) -> str | None:
+async def list_tools_or_get_failure(upstream: Any, *, starts_server: bool) -> str | None:
     """List a server's tools within its time limit. Returns the reason of a failure, or None.
 
     Starts the server if ``starts_server`` or if no list is cached. A failed server is given up, so that later steps of
@@ -129,13 +136,13 @@ async def list_tools_or_reason(upstream: Any, *, starts_server: bool) -> str | N
                 await upstream.refresh()
             await upstream.tools()
     except TimeoutError:
-        return _give_up(upstream, CodeModeToolError(upstream.problem or _TIMEOUT_REASON))
+        return _fail_upstream(upstream, CodeModeToolError(upstream.problem or _TIMEOUT_REASON))
     except Exception as error:  # noqa: BLE001 - every error is reported, and the other servers continue
-        return _give_up(upstream, error)
+        return _fail_upstream(upstream, error)
     return None
 
 
-def _give_up(upstream: Any, error: Exception) -> str:
+def _fail_upstream(upstream: Any, error: Exception) -> str:
     upstream.fail_permanently(error)
     return upstream.problem or str(error) or type(error).__name__
 
@@ -147,11 +154,11 @@ _MAX_PROGRESS_CHARACTERS = 80
 
 def check_servers(options: argparse.Namespace) -> int:
     """Start every server, run a program that imports them all, and print the results. Return 1 for a failure."""
-    config = require_servers(read_configuration(options))
+    config = require_servers(load_configuration_and_warn(options))
     if options.name is not None:
         name = require_server(config, options.name)
         config = replace(config, servers=tuple(server for server in config.servers if server.name == name), problems=())
-    report = asyncio.run(_check(config, get_command_prefix(options), is_whole=options.name is None))
+    report = asyncio.run(_create_check_report(config, get_command_prefix(options), is_whole=options.name is None))
     if options.json:
         print_json(report)
     else:
@@ -159,16 +166,16 @@ def check_servers(options: argparse.Namespace) -> int:
     return FAILED if report["problems"] or any(server["problem"] for server in report["servers"]) else SUCCEEDED
 
 
-async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
+async def _create_check_report(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
     reported: list[str] = []
     with report_logs_once(reported), show_progress(f"starting {_describe_servers(config)} ..."):
         async with open_gateway(config, command) as (gateway, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
-                *(list_tools_or_reason(upstream, starts_server=True) for upstream in upstreams)
+                *(list_tools_or_get_failure(upstream, starts_server=True) for upstream in upstreams)
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
-            tool = await fetch_listed_tool(gateway)
+            tool = await fetch_gateway_tool(gateway)
             await workspace.run_tool.prepare()  # as before each program
             servers = {upstream.server_id: upstream for upstream in workspace.run_tool.catalog.servers}
             rows = [
@@ -188,7 +195,7 @@ async def _check(config: GatewayConfig, command: str, *, is_whole: bool) -> dict
             problems += await _find_program_problems(gateway, usable_paths)
             warnings = _describe_unmatched_common_patterns(upstreams) if is_whole and not any(reasons) else []
     listed_tools = [tool for upstream in upstreams for tool in upstream.listed_tools]
-    sizes = _compute_sizes(tool, listed_tools)
+    sizes = _compute_tool_sizes(tool, listed_tools)
     return {"servers": rows, "problems": problems, "warnings": warnings, "given": tool, "sizes": sizes}
 
 
@@ -209,11 +216,11 @@ def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str,
 
 def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
     """Return warnings about common patterns that match no tool of any server."""
-    from ..config.patterns import describe_unmatched_patterns, get_patterns
+    from ..config.patterns import describe_unmatched_patterns, get_tool_patterns
 
     common: dict[str, tuple[str, ...]] = {}
     for upstream in upstreams:
-        for key, patterns in get_patterns(upstream.config).items():
+        for key, patterns in get_tool_patterns(upstream.config).items():
             common_own = (pattern for pattern in patterns if pattern in upstream.config.common_patterns)
             common[key] = tuple(dict.fromkeys((*common.get(key, ()), *common_own)))
     names = {tool.name for upstream in upstreams for tool in upstream.listed_tools}
@@ -223,13 +230,13 @@ def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
 async def _find_program_problems(gateway: Any, paths: list[str]) -> list[str]:
     """Run a program that imports these servers without calls, and return its errors."""
 
-    async def deny(_shown: str) -> bool:
+    async def deny_call(_shown: str) -> bool:
         return False
 
     lines = [f'import * as server{index} from "@codemode/servers/{path}";' for index, path in enumerate(paths)]
     names = ", ".join(f"server{index}" for index in range(len(paths)))
     code = "\n".join([*lines, f"globalThis.__codemode_result__ = [{names}].length;"])
-    response = await run_as_client(gateway, code, deny, warn)
+    response = await run_program_as_client(gateway, code, deny_call, warn)
     errors = [entry for entry in response.get("diagnostics", []) if entry.get("severity") == "error"]
     return [f"a program that imports the servers fails: {error.get('message')}" for error in errors]
 
@@ -257,7 +264,7 @@ def _find_sign_in_problems(config: GatewayConfig) -> list[str]:
     return []
 
 
-def _compute_sizes(tool: dict[str, Any], listed: list[Any]) -> dict[str, Any]:
+def _compute_tool_sizes(tool: dict[str, Any], listed: list[Any]) -> dict[str, Any]:
     direct_texts = [listed_tool.model_dump_json(by_alias=True, exclude_none=True) for listed_tool in listed]
     return {
         "given": _to_size(len(json.dumps(tool, ensure_ascii=False, separators=(",", ":")))),
@@ -272,10 +279,10 @@ def _to_size(characters: int) -> dict[str, int]:
 
 def _print_report(report: dict[str, Any]) -> None:
     tool, sizes = report["given"], report["sizes"]
-    print(f"Models see one tool, {visible(tool['name'])}:\n")
-    print(visible(tool.get("description", ""), keep="\n\t"))
+    print(f"Models see one tool, {escape_invisible(tool['name'])}:\n")
+    print(escape_invisible(tool.get("description", ""), keep="\n\t"))
     print()
-    print("\n".join(align_columns(_to_rows(report))))
+    print("\n".join(align_columns(_to_report_rows(report))))
     print()
     rows = [
         ("models see", _describe_size(sizes["given"])),
@@ -289,18 +296,18 @@ def _print_report(report: dict[str, Any]) -> None:
     print(f"\n{' and '.join(counts)}." if counts else "\nNo problems found.")
 
 
-def _to_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _to_report_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return a row for each server, followed by its warnings, and rows for the whole configuration last."""
     rows: list[tuple[str, str, str]] = []
     for server in report["servers"]:
-        name = one_line(server["name"], 60)
+        name = clip_to_visible_line(server["name"], 60)
         if server["problem"] is not None:
-            rows.append(("FAILED", name, one_line(server["problem"], _MAX_REASON_CHARACTERS)))
+            rows.append(("FAILED", name, clip_to_visible_line(server["problem"], _MAX_REASON_CHARACTERS)))
         else:
             rows.append(("ok", name, _describe_tool_count(server)))
-        rows += [("WARNING", name, one_line(text, _MAX_REASON_CHARACTERS)) for text in server["warnings"]]
-    rows += [("WARNING", "", one_line(text, _MAX_REASON_CHARACTERS)) for text in report["warnings"]]
-    return rows + [("FAILED", "", one_line(text, _MAX_REASON_CHARACTERS)) for text in report["problems"]]
+        rows += [("WARNING", name, clip_to_visible_line(text, _MAX_REASON_CHARACTERS)) for text in server["warnings"]]
+    rows += [("WARNING", "", clip_to_visible_line(text, _MAX_REASON_CHARACTERS)) for text in report["warnings"]]
+    return rows + [("FAILED", "", clip_to_visible_line(text, _MAX_REASON_CHARACTERS)) for text in report["problems"]]
 
 
 def _describe_tool_count(server: dict[str, Any]) -> str:
@@ -315,25 +322,25 @@ def _describe_size(size: dict[str, int]) -> str:
 
 def print_types(options: argparse.Namespace) -> int:
     """Print the TypeScript declarations of all servers, or of one."""
-    config = require_servers(read_configuration(options))
+    config = require_servers(load_configuration_and_warn(options))
     name = None if options.name is None else require_server(config, options.name)
     if name is not None:
         config = replace(config, servers=tuple(server for server in config.servers if server.name == name))
-    text, failures = asyncio.run(_declare(config, get_command_prefix(options), name))
+    text, failures = asyncio.run(_declare_types(config, get_command_prefix(options), name))
     if text:
-        print(visible(text, keep="\n\t"))
+        print(escape_invisible(text, keep="\n\t"))
     for failure in failures:
         warn(failure)
     return FAILED if failures else SUCCEEDED
 
 
-async def _declare(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
+async def _declare_types(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
     reported: list[str] = []
     with report_logs_once(reported), show_progress(f"starting {_describe_servers(config)} ..."):
         async with open_gateway(config, command) as (_, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
-                *(list_tools_or_reason(upstream, starts_server=False) for upstream in upstreams)
+                *(list_tools_or_get_failure(upstream, starts_server=False) for upstream in upstreams)
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             await workspace.run_tool.refresh()
@@ -351,31 +358,31 @@ async def _declare(config: GatewayConfig, command: str, name: str | None) -> tup
 def run_program(options: argparse.Namespace) -> int:
     """Run a program and print its whole response."""
     code = read_program(options.program)
-    config = require_servers(read_configuration(options))
+    config = require_servers(load_configuration_and_warn(options))
     response = asyncio.run(
-        _run_in_terminal(config, get_command_prefix(options), code, TerminalApprovals(options.approve))
+        _run_program_in_terminal(config, get_command_prefix(options), code, TerminalApprover(options.approve))
     )
-    print(visible(json.dumps(response, indent=2, ensure_ascii=False), keep="\n"))
+    print(escape_invisible(json.dumps(response, indent=2, ensure_ascii=False), keep="\n"))
     errors = [diagnostic for diagnostic in response.get("diagnostics", []) if diagnostic.get("severity") == "error"]
     return FAILED if errors else SUCCEEDED
 
 
-async def _run_in_terminal(
-    config: GatewayConfig, command: str, code: str, approvals: TerminalApprovals
+async def _run_program_in_terminal(
+    config: GatewayConfig, command: str, code: str, approvals: TerminalApprover
 ) -> dict[str, Any]:
     async def decide(text: str) -> bool:
         end_progress()
-        return await approvals.ask_decision(f"\n{visible(text, keep=chr(10))}") == "approved"
+        return await approvals.ask_decision(f"\n{escape_invisible(text, keep=chr(10))}") == "approved"
 
     async def confirm(text: str) -> bool:
         end_progress()
-        return await approvals.ask_confirmation(f"\n{visible(text, keep=chr(10))}", "Open this page? [y/N] ")
+        return await approvals.ask_confirmation(f"\n{escape_invisible(text, keep=chr(10))}", "Open this page? [y/N] ")
 
     with show_progress(f"running the program with {_describe_servers(config)} ...") as end_progress:
         async with open_gateway(config, command) as (gateway, _):
-            return await run_as_client(gateway, code, decide, warn, confirm)
+            return await run_program_as_client(gateway, code, decide, warn, confirm)
 
 
 def _describe_servers(config: GatewayConfig) -> str:
     names = ", ".join(server.name for server in config.servers)
-    return f"{format_count(len(config.servers), 'server')}: {one_line(names, _MAX_PROGRESS_CHARACTERS)}"
+    return f"{format_count(len(config.servers), 'server')}: {clip_to_visible_line(names, _MAX_PROGRESS_CHARACTERS)}"

@@ -45,7 +45,7 @@ class JsonDocument:
         root = _parse_cached(text).root
         newline = "\r\n" if "\r\n" in text else "\n"
         first = root.members[0].start if root.members else 0
-        return cls(text, root, newline, _blanks_before(text, first) or "  ")
+        return cls(text, root, newline, _get_blanks_before(text, first) or "  ")
 
     def find(self, keys: Sequence[str]) -> JsonNode | None:
         """Return the value at the path ``keys``, or None."""
@@ -91,7 +91,7 @@ class JsonDocument:
         return apply_edits(self.text, [(end, position, f",{self.text[end:position]}{new_text}")])
 
     def _add_first_member(self, node: JsonNode, name: str, value: Any) -> str:
-        outer = self._line_indent(node.start)
+        outer = self._get_line_indent(node.start)
         indent = outer + self.indent_step
         inside = self.text[node.start + 1 : node.end - 1]
         new_text = f"{self.newline}{indent}{self.format_member(name, value, indent)}"
@@ -109,7 +109,9 @@ class JsonDocument:
         lines = json.dumps(value, ensure_ascii=False, indent=self.indent_step).split("\n")
         return f"{key}: " + f"{self.newline}{indent}".join(lines)
 
-    def create_member_edits(self, node: JsonNode, names: Collection[str], instead: Mapping[str, str]) -> list[Edit]:
+    def create_remove_or_replace_edits(
+        self, node: JsonNode, names: Collection[str], instead: Mapping[str, str]
+    ) -> list[Edit]:
         """Return the edits that remove members, or replace them with the texts of ``instead``. Comments stay."""
         edits = [
             (member.start, member.node.end, instead[member.key]) for member in node.members if member.key in instead
@@ -130,7 +132,7 @@ class JsonDocument:
 
     def _create_removal_edits(self, member: JsonMember) -> list[Edit]:
         comma = self._find_comma(member)
-        before = _blanks_before(self.text, member.start)
+        before = _get_blanks_before(self.text, member.start)
         start = member.start - len(before or "")
         end = member.node.end if comma is None else comma + 1
         parts = [(member.start, member.node.end, "")]
@@ -148,25 +150,25 @@ class JsonDocument:
         return position if self.text.startswith(",", position) else None
 
     def _get_member_indent(self, member: JsonMember, node: JsonNode) -> str:
-        blanks = _blanks_before(self.text, member.start)
-        return self._line_indent(node.start) + self.indent_step if blanks is None else blanks
+        blanks = _get_blanks_before(self.text, member.start)
+        return self._get_line_indent(node.start) + self.indent_step if blanks is None else blanks
 
     def get_member_indent(self, member: JsonMember, node: JsonNode) -> str:
         """Return the indentation of a member."""
         return self._get_member_indent(member, node)
 
-    def _line_indent(self, position: int) -> str:
-        line = _line_before(self.text, position)
+    def _get_line_indent(self, position: int) -> str:
+        line = _get_line_before(self.text, position)
         return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _line_before(text: str, position: int) -> str:
+def _get_line_before(text: str, position: int) -> str:
     return text[max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1 : position]
 
 
-def _blanks_before(text: str, position: int) -> str | None:
+def _get_blanks_before(text: str, position: int) -> str | None:
     """Return the white space from the start of the line to ``position``, or None if there is other text."""
-    line = _line_before(text, position)
+    line = _get_line_before(text, position)
     return None if line.strip(" \t") else line
 
 
@@ -176,11 +178,11 @@ class JsonServersFormat:
 
     keys: tuple[str, ...]
 
-    def servers(self, text: str) -> dict[str, Any]:
+    def parse_servers(self, text: str) -> dict[str, Any]:
         node = self._find_servers(JsonDocument.parse(text))
         return {member.key: member.node.to_python() for member in node.members} if node else {}
 
-    def inputs(self, text: str) -> list[Any]:
+    def parse_inputs(self, text: str) -> list[Any]:
         """Return the inputs that VS Code asks its user for."""
         node = JsonDocument.parse(text).find((*self.keys[:-1], "inputs"))
         return node.to_python() if node and node.kind == "array" else []
@@ -200,7 +202,7 @@ class JsonServersFormat:
         instead = (
             {} if is_same else {target_name: self._format_entry(document, node, members[target_name], name, entry)}
         )
-        return apply_edits(document.text, document.create_member_edits(node, removed, instead))
+        return apply_edits(document.text, document.create_remove_or_replace_edits(node, removed, instead))
 
     def restore_servers(self, text: str, original_text: str, name: str, names: Collection[str]) -> str:
         """Return the text with the servers ``names`` from ``original_text`` in place of the gateway ``name``."""
@@ -210,7 +212,7 @@ class JsonServersFormat:
             return text
         moved = [member for member in (source.members if source else ()) if member.key in names]
         if not moved:
-            return apply_edits(document.text, document.create_member_edits(node, [name], {}))
+            return apply_edits(document.text, document.create_remove_or_replace_edits(node, [name], {}))
         gateway_member = next(member for member in node.members if member.key == name)
         separator = f",{document.newline}{document.get_member_indent(gateway_member, node)}"
         parts = [old_document.text[member.start : member.node.end] for member in moved]
@@ -265,7 +267,7 @@ class TomlStatement:
 def iterate_toml_statements(text: str) -> Iterator[TomlStatement]:
     """Yield the statements of a valid TOML text."""
     table: tuple[str, ...] = ()
-    position = _match_end(_GAP, text, 0)
+    position = _get_match_end(_GAP, text, 0)
     while position < len(text):
         start = position
         is_header = text[position] == "["
@@ -276,9 +278,9 @@ def iterate_toml_statements(text: str) -> Iterator[TomlStatement]:
         else:
             key_path, position = _read_key_path(text, position)
             keys, position = (*table, *key_path), _find_value_end(text, position + 1)
-        position = _match_end(_END, text, position)
+        position = _get_match_end(_END, text, position)
         yield TomlStatement(start, position, keys, is_header)
-        position = _match_end(_GAP, text, position)
+        position = _get_match_end(_GAP, text, position)
 
 
 def _read_key_path(text: str, position: int) -> tuple[tuple[str, ...], int]:
@@ -288,14 +290,14 @@ def _read_key_path(text: str, position: int) -> tuple[tuple[str, ...], int]:
         if key is None:
             raise ValueError("no key of TOML")
         bare, basic, literal = key.groups()
-        keys.append(bare if bare is not None else literal if literal is not None else _unescape(basic))
+        keys.append(bare if bare is not None else literal if literal is not None else _unescape_toml_string(basic))
         position = key.end()
         if not text.startswith(".", position):
             return tuple(keys), position
         position += 1
 
 
-def _unescape(escaped: str) -> str:
+def _unescape_toml_string(escaped: str) -> str:
     # JSON has no escapes with eight digits.
     json_escaped = re.sub(r"\\U([0-9A-Fa-f]{8})", lambda escape: json.dumps(chr(int(escape[1], 16)))[1:-1], escaped)
     return json.loads(f'"{json_escaped}"', strict=False)
@@ -314,7 +316,7 @@ def _find_value_end(text: str, position: int) -> int:
     return position
 
 
-def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+def _get_match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
     match = pattern.match(text, position)
     return match.end() if match else position
 
@@ -325,52 +327,58 @@ class TomlServersFormat:
 
     keys: tuple[str, ...]
 
-    def servers(self, text: str) -> dict[str, Any]:
+    def parse_servers(self, text: str) -> dict[str, Any]:
         table = tomllib.loads(text).get(self.keys[0], {})
         if not isinstance(table, dict):
             raise ConfigError(f"{self.keys[0]} is not a table, so it cannot have servers; fix it by hand")
         return cast("dict[str, Any]", table)
 
-    def inputs(self, text: str) -> list[Any]:
+    def parse_inputs(self, text: str) -> list[Any]:
         """Return an empty list: Codex has no inputs."""
         del text
         return []
 
     def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
         """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
-        if self.servers(text).get(name) == entry:
+        if self.parse_servers(text).get(name) == entry:
             return self.remove_servers(text, moved)
-        return self._replace_spans(text, {*moved, name}, self._format_entry(text, name, entry))
+        return self._replace_server_spans(text, {*moved, name}, self._format_entry(text, name, entry))
 
     def restore_servers(self, text: str, original_text: str, name: str, names: Collection[str]) -> str:
         """Return the text with the servers ``names`` from ``original_text`` in place of the gateway ``name``."""
         tables = [
-            original_text[start:end] for start, end, is_table in self._find_spans(original_text, names) if is_table
+            original_text[start:end]
+            for start, end, is_table in self._find_server_spans(original_text, names)
+            if is_table
         ]
         lines = [
-            original_text[start:end] for start, end, is_table in self._find_spans(original_text, names) if not is_table
+            original_text[start:end]
+            for start, end, is_table in self._find_server_spans(original_text, names)
+            if not is_table
         ]
         if lines:
             # Without their own tables they cannot be inserted elsewhere.
             raise ConfigError("its servers had no tables of their own; restore them by hand from the backup")
-        newline = _newline(text)
-        return self._replace_spans(text, {name}, newline.join(table.rstrip("\r\n") + newline for table in tables))
+        newline = _detect_newline(text)
+        return self._replace_server_spans(
+            text, {name}, newline.join(table.rstrip("\r\n") + newline for table in tables)
+        )
 
     def remove_servers(self, text: str, names: Collection[str]) -> str:
         """Return the text without the servers ``names``."""
-        spans = self._find_spans(text, names)
-        return apply_edits(text, [(start, _skip_blank_lines(text, end), "") for start, end, _ in spans])
+        spans = self._find_server_spans(text, names)
+        return apply_edits(text, [(start, _find_blank_lines_end(text, end), "") for start, end, _ in spans])
 
-    def _replace_spans(self, text: str, names: Collection[str], new_text: str) -> str:
-        spans = self._find_spans(text, names)
-        edits: list[Edit] = [(start, _skip_blank_lines(text, end), "") for start, end, _ in spans]
+    def _replace_server_spans(self, text: str, names: Collection[str], new_text: str) -> str:
+        spans = self._find_server_spans(text, names)
+        edits: list[Edit] = [(start, _find_blank_lines_end(text, end), "") for start, end, _ in spans]
         table_index = next((index for index, (_, _, is_table) in enumerate(spans) if is_table), None)
         if table_index is not None:
             start, end, _ = spans[table_index]
             edits[table_index] = (start, end, new_text)
             return apply_edits(text, edits)
         remaining = apply_edits(text, edits)
-        newline = _newline(text)
+        newline = _detect_newline(text)
         gap = (
             ""
             if not remaining or remaining.endswith(newline * 2)
@@ -380,11 +388,11 @@ class TomlServersFormat:
         )
         return remaining + (gap + new_text if new_text else "")
 
-    def _find_spans(self, text: str, names: Collection[str]) -> list[tuple[int, int, bool]]:
+    def _find_server_spans(self, text: str, names: Collection[str]) -> list[tuple[int, int, bool]]:
         """Return the spans of the servers, and whether each is its own table."""
         spans, is_in_table = list[tuple[int, int, bool]](), False
         for statement in iterate_toml_statements(text):
-            is_selected = self._is_about(statement, names)
+            is_selected = self._concerns_servers(statement, names)
             if statement.is_header:
                 is_in_table = is_selected
             if not is_selected:
@@ -395,28 +403,28 @@ class TomlServersFormat:
                 spans.append((statement.start, statement.end, statement.is_header))
         return spans
 
-    def _is_about(self, statement: TomlStatement, names: Collection[str]) -> bool:
+    def _concerns_servers(self, statement: TomlStatement, names: Collection[str]) -> bool:
         if statement.keys[0] != self.keys[0]:
             return False
         # An inline table is removed as a whole: TOML allows no additions to it.
         return not statement.is_header if len(statement.keys) == 1 else statement.keys[1] in names
 
     def _format_entry(self, text: str, name: str, entry: Mapping[str, Any]) -> str:
-        lines = [f"[{self.keys[0]}.{name}]", *(f"{key} = {_format_value(value)}" for key, value in entry.items())]
-        newline = _newline(text)
+        lines = [f"[{self.keys[0]}.{name}]", *(f"{key} = {_format_toml_value(value)}" for key, value in entry.items())]
+        newline = _detect_newline(text)
         return newline.join(lines) + newline
 
 
-def _skip_blank_lines(text: str, end: int) -> int:
+def _find_blank_lines_end(text: str, end: int) -> int:
     """Return the end of the blank lines after a table, so that they do not accumulate."""
     match = re.compile(r"(?:[ \t]*(?:\r\n|\n))*").match(text, end)
     return match.end() if match else end
 
 
-def _newline(text: str) -> str:
+def _detect_newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-def _format_value(value: Any) -> str:
+def _format_toml_value(value: Any) -> str:
     """Return a string, a number or an array as TOML, which is JSON except for one control character."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

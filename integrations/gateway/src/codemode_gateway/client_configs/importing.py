@@ -15,7 +15,7 @@ from codemode.data.narrowing import is_mapping, list_or_empty, mapping_or_empty
 from ..config import config_file
 from ..config.config_file import JsonError
 from ..config.loader import find_server_containers, load_config
-from ..config.locations import PROGRAM_NAME, base_folder, home_folder, is_gateway_command
+from ..config.locations import PROGRAM_NAME, get_base_folder, get_home_folder, is_gateway_command
 from ..config.model import ConfigError
 from .file_formats import JsonDocument, JsonServersFormat, TomlServersFormat
 
@@ -34,9 +34,9 @@ class ClientEnvironment:
 
     @property
     def home(self) -> Path:
-        return home_folder(self.environ)
+        return get_home_folder(self.environ)
 
-    def settings_folder(self) -> Path:
+    def get_settings_folder(self) -> Path:
         """Return the settings folder for applications on this platform."""
         if self.platform == "win32":
             return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming")
@@ -74,16 +74,18 @@ def list_client_files(client: str, machine: ClientEnvironment | None = None) -> 
     return tuple(_FILE_LISTS[client](machine or ClientEnvironment()))
 
 
-def _claude_desktop(machine: ClientEnvironment) -> list[ClientFile]:
+def _list_claude_desktop_files(machine: ClientEnvironment) -> list[ClientFile]:
     name = Path("Claude", "claude_desktop_config.json")
-    folders = [machine.settings_folder()]
+    folders = [machine.get_settings_folder()]
     if machine.platform == "win32" and (local := machine.environ.get("LOCALAPPDATA")):
         # Apps from the Microsoft Store see this folder instead.
         folders += [folder / "LocalCache" / "Roaming" for folder in sorted(Path(local, "Packages").glob("Claude_*"))]
-    return [ClientFile("claude-desktop", _first_existing([folder / name for folder in folders]), is_literal=True)]
+    return [
+        ClientFile("claude-desktop", _choose_first_existing([folder / name for folder in folders]), is_literal=True)
+    ]
 
 
-def _claude_code(machine: ClientEnvironment) -> list[ClientFile]:
+def _list_claude_code_files(machine: ClientEnvironment) -> list[ClientFile]:
     folder = Path(machine.environ.get("CLAUDE_CONFIG_DIR") or machine.home)
     files = [ClientFile("claude-code", folder / ".claude.json", entry_type=True)]
     if machine.project is not None:
@@ -91,17 +93,17 @@ def _claude_code(machine: ClientEnvironment) -> list[ClientFile]:
     return files
 
 
-def _cursor(machine: ClientEnvironment) -> list[ClientFile]:
+def _list_cursor_files(machine: ClientEnvironment) -> list[ClientFile]:
     folders = [machine.home] if machine.project is None else [machine.home, machine.project]
     files = [ClientFile("cursor", folder / ".cursor" / "mcp.json") for folder in folders]
     return [files[0], *(ClientFile(file.client, file.path, scope="project") for file in files[1:])]
 
 
-def _vscode(machine: ClientEnvironment) -> list[ClientFile]:
+def _list_vscode_files(machine: ClientEnvironment) -> list[ClientFile]:
     portable = machine.environ.get("VSCODE_PORTABLE")
     roots = [Path(portable, "user-data")] if portable else []
-    roots += [machine.settings_folder() / name for name in ("Code", "Code - Insiders", "VSCodium")]
-    folder = _first_existing([root / "User" for root in roots])
+    roots += [machine.get_settings_folder() / name for name in ("Code", "Code - Insiders", "VSCodium")]
+    folder = _choose_first_existing([root / "User" for root in roots])
     files = [ClientFile("vscode", folder / "mcp.json", ("servers",), entry_type=True)]
     files.append(ClientFile("vscode", folder / "settings.json", ("mcp", "servers"), entry_type=True))
     if machine.project is not None:
@@ -110,7 +112,7 @@ def _vscode(machine: ClientEnvironment) -> list[ClientFile]:
     return files
 
 
-def _codex(machine: ClientEnvironment) -> list[ClientFile]:
+def _list_codex_files(machine: ClientEnvironment) -> list[ClientFile]:
     folder = Path(machine.environ.get("CODEX_HOME") or machine.home / ".codex")
     files = [ClientFile("codex", folder / "config.toml", ("mcp_servers",), "toml", is_literal=True)]
     if machine.project is not None:
@@ -119,16 +121,16 @@ def _codex(machine: ClientEnvironment) -> list[ClientFile]:
     return files
 
 
-def _first_existing(paths: list[Path]) -> Path:
+def _choose_first_existing(paths: list[Path]) -> Path:
     return next((path for path in paths if path.exists()), paths[0])
 
 
 _FILE_LISTS = {
-    "claude-desktop": _claude_desktop,
-    "claude-code": _claude_code,
-    "cursor": _cursor,
-    "vscode": _vscode,
-    "codex": _codex,
+    "claude-desktop": _list_claude_desktop_files,
+    "claude-code": _list_claude_code_files,
+    "cursor": _list_cursor_files,
+    "vscode": _list_vscode_files,
+    "codex": _list_codex_files,
 }
 
 
@@ -160,7 +162,7 @@ class ImportedServers:
         return f"<Imported: {', '.join(self.servers) or 'nothing'}>"
 
 
-def import_servers(
+def collect_importable_servers(
     client: str, machine: ClientEnvironment | None = None, *, folder: Path | None = None
 ) -> ImportedServers:
     """Return the servers of a client as gateway entries. The first of duplicate names counts.
@@ -251,19 +253,19 @@ def _read_misplaced_servers(file: ClientFile, text: str, notes: list[str]) -> di
     return {}
 
 
-def get_format(file: ClientFile) -> JsonServersFormat | TomlServersFormat:
+def get_servers_format(file: ClientFile) -> JsonServersFormat | TomlServersFormat:
     return TomlServersFormat(file.keys) if file.format == "toml" else JsonServersFormat(file.keys)
 
 
 def read_client_file(file: ClientFile) -> str | None:
     """Return the text of a client's file, or None if it does not exist. Raises `ConfigError`."""
-    return config_file.read_text(file.path, MAX_BYTES) if config_file.is_present(file.path) else None
+    return config_file.read_text(file.path, MAX_BYTES) if config_file.is_file_present(file.path) else None
 
 
 def parse_servers(file: ClientFile, text: str) -> dict[str, Any]:
     """Return the servers in a client's text. Raises `ConfigError` with file and position."""
     try:
-        entries = get_format(file).servers(text)
+        entries = get_servers_format(file).parse_servers(text)
     except JsonError as mistake:
         raise ConfigError(f"{file.path}, {mistake}") from None
     except (tomllib.TOMLDecodeError, RecursionError) as mistake:
@@ -277,7 +279,7 @@ def parse_servers(file: ClientFile, text: str) -> dict[str, Any]:
 
 
 def parse_inputs(file: ClientFile, text: str) -> list[Any]:
-    return get_format(file).inputs(text)
+    return get_servers_format(file).parse_inputs(text)
 
 
 def is_gateway_entry(entry: Any) -> bool:
@@ -300,7 +302,7 @@ def convert_entry(entry: Any, file: ClientFile) -> Any:
     escaped: Any = _escape_variables(entry) if file.is_literal else entry
     if file.scope == "user" or not is_mapping(escaped):
         return escaped
-    folder = file.folder or base_folder(file.path)
+    folder = file.folder or get_base_folder(file.path)
     paths = {key: escaped[key] for key in ("cwd", "envFile") if isinstance(escaped.get(key), str)}
     if file.folder is not None and "command" in escaped:
         paths.setdefault("cwd", ".")  # the client starts it there

@@ -21,7 +21,7 @@ from ..config import config_file, secret_detection
 from ..config.config_file import JsonError
 from ..config.model import ConfigError
 from ..config.redaction import SecretRedactor
-from ..config.substitution import get_input_variable
+from ..config.substitution import get_input_variable_name
 from .file_formats import JsonDocument
 from .importing import (
     GATEWAY_NAME,
@@ -30,7 +30,7 @@ from .importing import (
     ClientFile,
     convert_entry,
     find_unusable_reason,
-    get_format,
+    get_servers_format,
     is_gateway_entry,
     list_client_files,
     parse_servers,
@@ -74,7 +74,7 @@ def list_backups(path: Path) -> list[Path]:
 
 def read_backup(backup: Path) -> bytes | None:
     """Return the content of a backup, or None if the file did not exist."""
-    return None if f".{_CREATED_SUFFIX}" in backup.name else config_file.read_content(backup, MAX_BYTES)
+    return None if f".{_CREATED_SUFFIX}" in backup.name else config_file.read_bounded_bytes(backup, MAX_BYTES)
 
 
 def remove_backups(used: Iterable[Path]) -> None:
@@ -93,7 +93,7 @@ def _get_backup_number(path: Path, candidate: Path, kind: str) -> int:
 
 
 @dataclass(frozen=True)
-class Change:
+class ClientFileChange:
     """A change of a client's file, or in a dry run the planned change. ``diff`` has no secrets.
 
     ``moved`` are the removed or restored servers, by the client's names. ``backup`` is the backup, if one was created.
@@ -109,7 +109,7 @@ class Change:
     notes: tuple[str, ...] = ()
 
 
-def create_diff(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
+def create_redacted_diff(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
     """Return the diff between files and their new texts (None: removed), without the secrets of servers."""
     lines = list[str]()
     for file, new_text in texts:
@@ -146,9 +146,9 @@ def _select_texts(value: Any) -> dict[str, str]:
 def check_only_servers_changed(target: ClientFile, old: str, new: str, servers: Mapping[str, Any]) -> None:
     """Raise `ConfigError` unless ``new`` has these servers and otherwise equals ``old``."""
     try:
-        is_only_change = parse_servers(target, new) == servers and _serialize_rest(target, old) == _serialize_rest(
-            target, new
-        )
+        is_only_change = parse_servers(target, new) == servers and _serialize_without_servers(
+            target, old
+        ) == _serialize_without_servers(target, new)
     except (ConfigError, JsonError, ValueError):
         is_only_change = False
     if not is_only_change:
@@ -158,7 +158,7 @@ def check_only_servers_changed(target: ClientFile, old: str, new: str, servers: 
         )
 
 
-def _serialize_rest(target: ClientFile, text: str) -> str:
+def _serialize_without_servers(target: ClientFile, text: str) -> str:
     """Return the content of a text without its servers and without objects that only contain them."""
     content: Any = tomllib.loads(text) if target.format == "toml" else JsonDocument.parse(text).root.to_python()
     chain = [content]
@@ -196,7 +196,7 @@ def create_gateway_entry(
         # Codex forwards only named variables, and ends a call after a minute.
         entry |= {"env_vars": _list_variables(moved), "tool_timeout_sec": _CODEX_TIMEOUT_SECONDS}
     elif target.client == "vscode":
-        entry["env"] = {get_input_variable(name): f"${{input:{name}}}" for name in _list_inputs(moved)}
+        entry["env"] = {get_input_variable_name(name): f"${{input:{name}}}" for name in _list_inputs(moved)}
     old_entry = cast("dict[str, Any]", current_entry) if is_gateway_entry(current_entry) else {}
     return {
         key: value for key, value in {**old_entry, **_merge_entry(old_entry, entry)}.items() if value not in ({}, [])
@@ -247,7 +247,7 @@ def install_gateway(
     machine: ClientEnvironment | None = None,
     file: ClientFile | None = None,
     command: Sequence[str] | None = None,
-) -> Change:
+) -> ClientFileChange:
     """Move a client's servers into the configuration at ``config_path``, and add the gateway to the client.
 
     ``file`` is the client's file (default: the user's); ``command`` starts codemode. Servers that the gateway cannot
@@ -265,7 +265,7 @@ def install_gateway(
         raise ConfigError(
             f"{target.path}: a server that the gateway cannot use has the name {GATEWAY_NAME}; rename it first"
         )
-    config_text, names = _add_to_config(config, moved, client)
+    config_text, names = _add_servers_to_config(config, moved, client)
     entry = create_gateway_entry(
         target, config.path, command, [moved[name] for name in moved], entries.get(GATEWAY_NAME)
     )
@@ -273,7 +273,7 @@ def install_gateway(
     notes = [f"{name} stays in {client}: {reason}" for name, reason in skipped.items()]
     notes += [f"{name} is called {names[name]} in the configuration" for name in names if names[name] != name]
     notes += _describe_other_files(target, machine)
-    diff = create_diff([(client_text, new_text), (config, config_text)], entries.values())
+    diff = create_redacted_diff([(client_text, new_text), (config, config_text)], entries.values())
     backup = None
     if new_text != client_text.text and not dry_run:
         client_text.check_unchanged()
@@ -281,7 +281,7 @@ def install_gateway(
             config.write(config_text)
         backup = create_backup(client_text)
         client_text.write(new_text)
-    return Change(client, target.path, new_text != client_text.text, diff, tuple(moved), backup, tuple(notes))
+    return ClientFileChange(client, target.path, new_text != client_text.text, diff, tuple(moved), backup, tuple(notes))
 
 
 def _describe_other_files(target: ClientFile, machine: ClientEnvironment | None) -> list[str]:
@@ -293,7 +293,7 @@ def _describe_other_files(target: ClientFile, machine: ClientEnvironment | None)
     return [f"{path} also has servers, which stay there: {', '.join(entries)}" for path, entries in texts if entries]
 
 
-def _add_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
+def _add_servers_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
     try:
         return add_servers(config.text if config.is_present else create_config_text(), moved, client)
     except ConfigError as problem:
@@ -303,14 +303,14 @@ def _add_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> t
 def _replace_servers(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
     entries = parse_servers(target, text)
     expected = {name: value for name, value in entries.items() if name not in moved}
-    new_text = get_format(target).replace_servers(text, moved, GATEWAY_NAME, entry)
+    new_text = get_servers_format(target).replace_servers(text, moved, GATEWAY_NAME, entry)
     check_only_servers_changed(target, text, new_text, {**expected, GATEWAY_NAME: entry})
     return new_text
 
 
 def uninstall_gateway(
     client: str, *, dry_run: bool = False, machine: ClientEnvironment | None = None, file: ClientFile | None = None
-) -> Change:
+) -> ClientFileChange:
     """Restore the servers that a client had before the installation, byte for byte if the file is unchanged.
 
     Later changes of the client's file stay. The gateway's configuration keeps its copies of the servers. Raises
@@ -333,12 +333,14 @@ def uninstall_gateway(
     restored_names = tuple(
         name for name in parse_servers(target, text) if name not in parse_servers(target, client_text.text)
     )
-    diff = create_diff([(client_text, None if content is None else text)], parse_servers(target, text).values())
+    diff = create_redacted_diff(
+        [(client_text, None if content is None else text)], parse_servers(target, text).values()
+    )
     if not dry_run:
         client_text.check_unchanged()
         remove_file(client_text.path) if content is None else write_atomically(client_text.path, content)
         remove_backups(used_backups)
-    return Change(client, target.path, True, diff, restored_names, notes=_UNDO_NOTES)
+    return ClientFileChange(client, target.path, True, diff, restored_names, notes=_UNDO_NOTES)
 
 
 _UNDO_NOTES = ("the servers are still in the gateway's configuration; `codemode mcp remove NAME` removes one there",)
@@ -364,7 +366,7 @@ def _restore_content(target: ClientFile, current: FileText, backup_content: byte
             )
     restored_names = [*missing_names, GATEWAY_NAME] if GATEWAY_NAME in old_entries else missing_names
     try:
-        text = get_format(target).restore_servers(current.text, old_text, GATEWAY_NAME, restored_names)
+        text = get_servers_format(target).restore_servers(current.text, old_text, GATEWAY_NAME, restored_names)
     except ConfigError as problem:
         raise ConfigError(f"{current.path}: {problem}") from None
     kept_entries = {name: value for name, value in current_entries.items() if name != GATEWAY_NAME}
@@ -377,4 +379,4 @@ def _restore_content(target: ClientFile, current: FileText, backup_content: byte
 def _is_unchanged_since_install(
     target: ClientFile, old_text: str, moved: Collection[str], entry: Any, current_text: str
 ) -> bool:
-    return get_format(target).replace_servers(old_text, moved, GATEWAY_NAME, entry) == current_text
+    return get_servers_format(target).replace_servers(old_text, moved, GATEWAY_NAME, entry) == current_text

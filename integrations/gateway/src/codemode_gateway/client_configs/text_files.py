@@ -33,7 +33,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(target, content, _get_mode(target, mode))
+        _replace_file(target, content, _choose_file_mode(target, mode))
     except OSError as problem:
         raise ConfigError(f"{path}: this file cannot be written: {problem.strerror}") from None
 
@@ -46,13 +46,13 @@ def remove_file(path: Path) -> None:
         raise ConfigError(f"{path}: this file cannot be removed: {problem.strerror}") from None
 
 
-def _get_mode(target: Path, wanted: int | None) -> int:
+def _choose_file_mode(target: Path, wanted: int | None) -> int:
     with suppress(FileNotFoundError):
         return stat.S_IMODE(target.stat().st_mode)
     return OWNER_ONLY_MODE if wanted is None else wanted
 
 
-def _replace(target: Path, content: bytes, mode: int) -> None:
+def _replace_file(target: Path, content: bytes, mode: int) -> None:
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -79,9 +79,9 @@ class FileText:
     @classmethod
     def read(cls, path: Path, max_bytes: int = config_file.MAX_BYTES) -> FileText:
         """Read a file of at most ``max_bytes``. Raises `ConfigError` if it is unreadable or not text."""
-        if not config_file.is_present(path):
+        if not config_file.is_file_present(path):
             return cls(path, None)
-        file_text = cls(path, config_file.read_content(path, max_bytes))
+        file_text = cls(path, config_file.read_bounded_bytes(path, max_bytes))
         _ = file_text.text
         return file_text
 
@@ -108,8 +108,8 @@ class FileText:
     def check_unchanged(self) -> None:
         """Raise `ConfigError` if the file has changed since it was read."""
         current = (
-            config_file.read_content(self.path, len(self.content or b"") + 1)
-            if config_file.is_present(self.path)
+            config_file.read_bounded_bytes(self.path, len(self.content or b"") + 1)
+            if config_file.is_file_present(self.path)
             else None
         )
         if current != self.content:
@@ -148,13 +148,13 @@ def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
 
     Raises `ConfigError` if the text or the entry is invalid, or if the name exists.
     """
-    document = _parse(config_text)
+    document = _parse_config(config_text)
     if name in parse_config_servers(config_text):
         raise ConfigError(f"the server {quote_name(name)} already exists; give the new one another name")
     for problem in load_config({"mcpServers": {name: entry}}).problems:
         if problem.server is not None and not problem.lacks_value:
             raise ConfigError(str(problem))
-    return document.add_member(_find_container(document), name, entry)
+    return document.add_member(_find_server_container(document), name, entry)
 
 
 def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str) -> tuple[str, dict[str, str]]:
@@ -185,7 +185,7 @@ def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, An
 
     Existing declarations stay. Raises `ConfigError` if ``inputs`` of the text is not a list.
     """
-    document = _parse(config_text)
+    document = _parse_config(config_text)
     node = document.root.get(_INPUTS_KEY)
     if node is not None and node.kind != "array":
         raise ConfigError("inputs must be a list; fix it by hand")
@@ -204,26 +204,26 @@ def remove_server(file: FileText, name: str) -> str:
     text = file.text
     expected = config_file.parse_config_text(text, file.path)
     containers = list(find_server_containers(expected))
-    valid_names = dict.fromkeys(known for _, container in containers for known in _list_names(container))
+    valid_names = dict.fromkeys(known for _, container in containers for known in _list_server_names(container))
     if name not in valid_names:
         raise ConfigError(f"{file.path}: there is no server {quote_name(name)}{_suggest_names(name, valid_names)}")
     for key, container in containers:
-        if name not in _list_names(container):
+        if name not in _list_server_names(container):
             continue
         if file.path.suffix.lower() == ".toml":
             text = TomlServersFormat((key,)).remove_servers(text, [name])
         else:
-            text = _remove_from_json(text, key, name)
+            text = _remove_server_from_json(text, key, name)
         if is_mapping(container):
             cast("dict[str, Any]", container).pop(name)
         else:
             container[:] = [item for item in container if mapping_or_empty(item).get("name") != name]
-    if _drop_empty(config_file.parse_config_text(text, file.path)) != _drop_empty(expected):
+    if _drop_empty_objects(config_file.parse_config_text(text, file.path)) != _drop_empty_objects(expected):
         raise ConfigError(f"{file.path}: the server {quote_name(name)} is not an entry of its own; remove it by hand")
     return text
 
 
-def _list_names(container: Any) -> list[str]:
+def _list_server_names(container: Any) -> list[str]:
     """Return the names of the servers in an object, or in an array of objects that have a name."""
     if is_mapping(container):
         return list(container)
@@ -238,8 +238,8 @@ def _suggest_names(name: str, valid_names: Collection[str]) -> str:
     return "; `codemode mcp list` lists the servers"
 
 
-def _remove_from_json(text: str, key: str, name: str) -> str:
-    document = _parse(text)
+def _remove_server_from_json(text: str, key: str, name: str) -> str:
+    document = _parse_config(text)
     outer_key, _, inner_key = key.rpartition(".")
     node = document.root.get(key) or document.find((outer_key, inner_key))
     if node is None:
@@ -249,10 +249,10 @@ def _remove_from_json(text: str, key: str, name: str) -> str:
         names = [mapping_or_empty(item.to_python()).get("name") or "" for item in node.items]
         members = (JsonMember(str(own), item.start, item) for own, item in zip(names, node.items, strict=True))
         node = replace(node, members=tuple(members))
-    return apply_edits(document.text, document.create_member_edits(node, [name], {}))
+    return apply_edits(document.text, document.create_remove_or_replace_edits(node, [name], {}))
 
 
-def _drop_empty(whole: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty_objects(whole: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content without empty objects: a TOML table disappears with its last server."""
     return {key: value for key, value in whole.items() if value != {}}
 
@@ -264,12 +264,12 @@ def _without_gateway_section(entry: Any) -> Any:
 def parse_config_servers(config_text: str) -> dict[str, Any]:
     """Return the servers in a configuration's text. Raises `ConfigError` if it is invalid."""
     servers: dict[str, Any] = {}
-    for _, entries in find_server_containers(_parse(config_text).root.to_python()):
+    for _, entries in find_server_containers(_parse_config(config_text).root.to_python()):
         servers = {**mapping_or_empty(entries), **servers}
     return servers
 
 
-def _parse(text: str) -> JsonDocument:
+def _parse_config(text: str) -> JsonDocument:
     try:
         document = JsonDocument.parse(text)
     except JsonError as mistake:
@@ -279,7 +279,7 @@ def _parse(text: str) -> JsonDocument:
     return document
 
 
-def _find_container(document: JsonDocument) -> tuple[str, ...]:
+def _find_server_container(document: JsonDocument) -> tuple[str, ...]:
     for key in SERVER_CONTAINER_KEYS:
         keys = tuple(key.split("."))
         node: JsonNode | None = document.find(keys)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from codemode.options.checked_fields import KEY_COMMAND, is_example_key, is_placeholder
+from codemode.options.checked_fields import KEY_COMMAND, is_example_key, is_placeholder_key
 
 from . import secret_detection
-from .config_file import SURROGATE_PATTERN, ConfigFieldError, format_choices, join_path, suggest_name
+from .config_file import SURROGATE_PATTERN, ConfigFieldError, format_choices, join_field_path, suggest_name
 from .model import APPROVAL_POLICIES, GatewaySettings
 
 FieldCheck = Callable[[Any, str], Any]
@@ -21,7 +21,7 @@ MAX_TEXT_CHARACTERS = 64 * 1024
 MAX_ITEMS = 4_096
 
 
-def check_text(value: Any, path: str) -> str:
+def require_text(value: Any, path: str) -> str:
     if not isinstance(value, str):
         raise ConfigFieldError(path, f"this must be a string, not {describe_type(value)}")
     if len(value) > MAX_TEXT_CHARACTERS:
@@ -31,29 +31,29 @@ def check_text(value: Any, path: str) -> str:
     return value
 
 
-def check_non_empty_text(value: Any, path: str) -> str:
-    if not check_text(value, path).strip():
+def require_non_empty_text(value: Any, path: str) -> str:
+    if not require_text(value, path).strip():
         raise ConfigFieldError(path, "this must not be empty")
     return value
 
 
-def check_boolean(value: Any, path: str) -> bool:
+def require_boolean(value: Any, path: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigFieldError(path, f"this must be true or false, not {describe_type(value)}")
     return value
 
 
-def check_optional_boolean(value: Any, path: str) -> bool | None:
-    return None if value is None else check_boolean(value, path)
+def require_optional_boolean(value: Any, path: str) -> bool | None:
+    return None if value is None else require_boolean(value, path)
 
 
-def check_positive_number(value: Any, path: str) -> float:
+def require_positive_number(value: Any, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise ConfigFieldError(path, "this must be a number above 0")
     return value
 
 
-def integer_check(minimum: int, maximum: int) -> FieldCheck:
+def create_integer_check(minimum: int, maximum: int) -> FieldCheck:
     def check(value: Any, path: str) -> int:
         if type(value) is not int or not minimum <= value <= maximum:
             raise ConfigFieldError(path, f"this must be a whole number from {minimum} to {maximum:,}")
@@ -62,7 +62,7 @@ def integer_check(minimum: int, maximum: int) -> FieldCheck:
     return check
 
 
-def choice_check(names: tuple[str, ...]) -> FieldCheck:
+def create_choice_check(names: tuple[str, ...]) -> FieldCheck:
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str) or value not in names:
             # Security: the value is not quoted; it may be a secret in the wrong place.
@@ -73,7 +73,7 @@ def choice_check(names: tuple[str, ...]) -> FieldCheck:
     return check
 
 
-def check_object(value: Any, path: str) -> Mapping[str, Any]:
+def require_object(value: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigFieldError(path, f"this must be an object, not {describe_type(value)}")
     mapping = cast("Mapping[Any, Any]", value)
@@ -84,7 +84,7 @@ def check_object(value: Any, path: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", mapping)
 
 
-def check_array(value: Any, path: str) -> list[Any]:
+def require_array(value: Any, path: str) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise ConfigFieldError(path, f"this must be an array, not {describe_type(value)}")
     items = list(cast("list[Any]", value))
@@ -93,28 +93,30 @@ def check_array(value: Any, path: str) -> list[Any]:
     return items
 
 
-def check_texts(value: Any, path: str) -> tuple[str, ...]:
+def parse_texts(value: Any, path: str) -> tuple[str, ...]:
     """Return the strings of an array, with numbers and booleans as text."""
-    return tuple(to_text(item, f"{path}[{index}]") for index, item in enumerate(check_array(value, path)))
+    return tuple(to_text(item, f"{path}[{index}]") for index, item in enumerate(require_array(value, path)))
 
 
-def check_names(value: Any, path: str) -> tuple[str, ...]:
-    return tuple(check_non_empty_text(item, f"{path}[{index}]") for index, item in enumerate(check_array(value, path)))
+def require_non_empty_texts(value: Any, path: str) -> tuple[str, ...]:
+    return tuple(
+        require_non_empty_text(item, f"{path}[{index}]") for index, item in enumerate(require_array(value, path))
+    )
 
 
 def to_text(value: Any, path: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else check_text(value, path)
+    return str(value) if isinstance(value, int | float) else require_text(value, path)
 
 
-def check_fields(checks: Mapping[str, FieldCheck], value: Any, path: str) -> dict[str, Any]:
+def parse_fields(checks: Mapping[str, FieldCheck], value: Any, path: str) -> dict[str, Any]:
     """Return the object with all values checked. Raises `ConfigFieldError` with the path of an unknown key."""
-    fields = check_object(value, path)
+    fields = require_object(value, path)
     for key in fields:
         if key not in checks:
-            raise ConfigFieldError(join_path(path, key), f"there is no such key{suggest_name(key, checks)}")
-    return {key: checks[key](item, join_path(path, key)) for key, item in fields.items()}
+            raise ConfigFieldError(join_field_path(path, key), f"there is no such key{suggest_name(key, checks)}")
+    return {key: checks[key](item, join_field_path(path, key)) for key, item in fields.items()}
 
 
 def describe_type(value: Any) -> str:
@@ -147,7 +149,7 @@ _SETTINGS_FIELDS = {
 }
 
 
-def create_settings(
+def create_gateway_settings(
     section: Mapping[str, Any], variable_secrets: set[str], state_folder: Path, resolve_path: Callable[[str], Path]
 ) -> GatewaySettings:
     """Return the settings. ``variable_secrets`` are secrets from variables; ``resolve_path`` resolves paths."""
@@ -163,43 +165,43 @@ def create_settings(
     return GatewaySettings(**fields, state_folder=state_folder, secrets=tuple(sorted(secrets, key=len, reverse=True)))
 
 
-_check_policy = choice_check(APPROVAL_POLICIES)
+_require_policy = create_choice_check(APPROVAL_POLICIES)
 _TOOL_NAME_PATTERN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STORE_URL_PREFIXES = (SQLITE_URL_PREFIX, "postgresql://", "postgres://")
 _MIN_KEY_CHARACTERS = 32
 """Who guesses a key can approve calls. 128 random bits have 32 hexadecimal digits."""
 
 
-def _check_approval(value: Any, path: str) -> dict[str, str]:
+def _parse_approval_policies(value: Any, path: str) -> dict[str, str]:
     """Return policies by pattern, in file order; a single policy applies to ``*``."""
     if isinstance(value, str):
-        return {"*": _check_policy(value, path)}
+        return {"*": _require_policy(value, path)}
     if not isinstance(value, Mapping):
         raise ConfigFieldError(
             path, f"this must be {format_choices(APPROVAL_POLICIES)}, or an object with a policy for each tool pattern"
         )
-    policies = check_object(value, path)
-    return {pattern: _check_policy(policy, join_path(path, pattern)) for pattern, policy in policies.items()}
+    policies = require_object(value, path)
+    return {pattern: _require_policy(policy, join_field_path(path, pattern)) for pattern, policy in policies.items()}
 
 
-def _check_tools(value: Any, path: str) -> dict[str, Any]:
-    return check_fields({"allow": check_names, "deny": check_names}, value, path)
+def _parse_tool_patterns(value: Any, path: str) -> dict[str, Any]:
+    return parse_fields({"allow": require_non_empty_texts, "deny": require_non_empty_texts}, value, path)
 
 
-def _check_tool_name(value: Any, path: str) -> str:
-    if not _TOOL_NAME_PATTERN.fullmatch(check_text(value, path)):
+def _require_tool_name(value: Any, path: str) -> str:
+    if not _TOOL_NAME_PATTERN.fullmatch(require_text(value, path)):
         raise ConfigFieldError(path, "this must be 1 to 64 letters, digits, dots, hyphens or underscores, or auto")
     return value
 
 
-def _check_store(value: Any, path: str) -> str:
-    if not check_non_empty_text(value, path).startswith(_STORE_URL_PREFIXES):
+def _require_store_url(value: Any, path: str) -> str:
+    if not require_non_empty_text(value, path).startswith(_STORE_URL_PREFIXES):
         raise ConfigFieldError(path, "this must be a URL: sqlite:///file, or postgresql://user@host/database")
     return value
 
 
-def _check_keys(value: Any, path: str) -> tuple[str, ...]:
-    keys = (check_non_empty_text(value, path),) if isinstance(value, str) else check_names(value, path)
+def _parse_signing_keys(value: Any, path: str) -> tuple[str, ...]:
+    keys = (require_non_empty_text(value, path),) if isinstance(value, str) else require_non_empty_texts(value, path)
     if not keys:
         raise ConfigFieldError(path, "this needs a key; without `keys` the gateway creates one")
     for index, key in enumerate(keys):
@@ -209,22 +211,22 @@ def _check_keys(value: Any, path: str) -> tuple[str, ...]:
             message = f"a key has at least {_MIN_KEY_CHARACTERS} characters; make one with {KEY_COMMAND}"
             raise ConfigFieldError(key_path, message)
         key_bytes = key.encode("utf-8", "surrogatepass")
-        if is_placeholder(key_bytes) or is_example_key(key_bytes):
+        if is_placeholder_key(key_bytes) or is_example_key(key_bytes):
             message = f"this is a placeholder that can be guessed; make a key with {KEY_COMMAND}"
             raise ConfigFieldError(key_path, message)
     return keys
 
 
-def _check_clients(value: Any, path: str) -> dict[str, dict[str, Any]]:
-    clients = check_object(value, path)
-    return {name: check_fields(CLIENT_CHECKS, client, join_path(path, name)) for name, client in clients.items()}
+def _parse_clients(value: Any, path: str) -> dict[str, dict[str, Any]]:
+    clients = require_object(value, path)
+    return {name: parse_fields(CLIENT_CHECKS, client, join_field_path(path, name)) for name, client in clients.items()}
 
 
-def _check_limits(value: Any, path: str) -> dict[str, Any]:
+def _parse_limits(value: Any, path: str) -> dict[str, Any]:
     # Late import: few configurations have limits.
     from codemode.surfaces.modules.options import WIRE_NAMES, RunLimits
 
-    limits = check_fields(dict.fromkeys(WIRE_NAMES.values(), integer_check(1, 2**53)), value, path)
+    limits = parse_fields(dict.fromkeys(WIRE_NAMES.values(), create_integer_check(1, 2**53)), value, path)
     try:
         RunLimits.of(limits)
     except ValueError as problem:
@@ -232,88 +234,88 @@ def _check_limits(value: Any, path: str) -> dict[str, Any]:
     return limits
 
 
-def _check_scopes(value: Any, path: str) -> Any:
-    return check_non_empty_text(value, path) if isinstance(value, str) else check_names(value, path)
+def _require_text_or_texts(value: Any, path: str) -> Any:
+    return require_non_empty_text(value, path) if isinstance(value, str) else require_non_empty_texts(value, path)
 
 
-def _check_token_or_users(value: Any, path: str) -> Any:
-    return check_non_empty_text(value, path) if isinstance(value, str) else check_object(value, path)
+def _require_token_or_users(value: Any, path: str) -> Any:
+    return require_non_empty_text(value, path) if isinstance(value, str) else require_object(value, path)
 
 
-_check_milliseconds = integer_check(1, MAX_DURATION_MS)
+_check_milliseconds = create_integer_check(1, MAX_DURATION_MS)
 
 SHARED_CHECKS: Mapping[str, FieldCheck] = {
-    "approval": _check_approval,
-    "tools": _check_tools,
+    "approval": _parse_approval_policies,
+    "tools": _parse_tool_patterns,
     "timeoutMs": _check_milliseconds,
     "connectTimeoutMs": _check_milliseconds,
-    "maxConcurrency": integer_check(1, 1_024),
-    "maxConcurrencyPerProgram": integer_check(1, 1_024),
-    "idleMs": integer_check(100, MAX_DURATION_MS),
-    "sharing": choice_check(("user", "session", "shared")),
-    "pin": choice_check(("off", "warn", "block")),
-    "outputValidation": choice_check(("warn", "strict")),
-    "approvalWaitMs": integer_check(0, MAX_DURATION_MS),
-    "secrets": check_names,
+    "maxConcurrency": create_integer_check(1, 1_024),
+    "maxConcurrencyPerProgram": create_integer_check(1, 1_024),
+    "idleMs": create_integer_check(100, MAX_DURATION_MS),
+    "sharing": create_choice_check(("user", "session", "shared")),
+    "pin": create_choice_check(("off", "warn", "block")),
+    "outputValidation": create_choice_check(("warn", "strict")),
+    "approvalWaitMs": create_integer_check(0, MAX_DURATION_MS),
+    "secrets": require_non_empty_texts,
 }
 """Keys of a server that the section may also set, as defaults for all servers."""
 
 SIGN_IN_CHECKS: Mapping[str, FieldCheck] = {
-    **dict.fromkeys(("clientId", "clientSecret", "clientName", "clientMetadataUrl", "issuer"), check_non_empty_text),
-    **dict.fromkeys(("redirectUri", "scope"), check_non_empty_text),
-    "scopes": _check_scopes,
-    "flow": choice_check(("browser", "client_credentials")),
-    "grant": choice_check(("authorization_code", "client_credentials")),
-    "callbackPort": integer_check(0, 65_535),
-    "storage": choice_check(("auto", "keyring", "files")),
+    **dict.fromkeys(("clientId", "clientSecret", "clientName", "clientMetadataUrl", "issuer"), require_non_empty_text),
+    **dict.fromkeys(("redirectUri", "scope"), require_non_empty_text),
+    "scopes": _require_text_or_texts,
+    "flow": create_choice_check(("browser", "client_credentials")),
+    "grant": create_choice_check(("authorization_code", "client_credentials")),
+    "callbackPort": create_integer_check(0, 65_535),
+    "storage": create_choice_check(("auto", "keyring", "files")),
 }
 """Keys of ``auth`` of a server: how the gateway signs in to it."""
 
 AUTH_CHECKS: Mapping[str, FieldCheck] = {
-    "tokens": check_object,
-    "console": _check_token_or_users,
-    **dict.fromkeys(("issuer", "url"), check_non_empty_text),
-    **dict.fromkeys(("scopes", "audience", "origins", "hosts", "proxies"), _check_scopes),
-    **dict.fromkeys(("jwt", "introspection"), check_object),
+    "tokens": require_object,
+    "console": _require_token_or_users,
+    **dict.fromkeys(("issuer", "url"), require_non_empty_text),
+    **dict.fromkeys(("scopes", "audience", "origins", "hosts", "proxies"), _require_text_or_texts),
+    **dict.fromkeys(("jwt", "introspection"), require_object),
 }
 """Keys of ``auth`` in the section: how clients sign in to the gateway over HTTP."""
 
 CLIENT_CHECKS: Mapping[str, FieldCheck] = {
-    "toolName": _check_tool_name,
-    "descriptionCharacters": integer_check(200, 1_000_000),
-    "asks": choice_check(("declared", "console")),
+    "toolName": _require_tool_name,
+    "descriptionCharacters": create_integer_check(200, 1_000_000),
+    "asks": create_choice_check(("declared", "console")),
 }
 """Keys of a client in ``clients``, by the client's name or ``*``."""
 
 SERVER_CHECKS: Mapping[str, FieldCheck] = {
     **SHARED_CHECKS,
-    "auth": lambda value, path: check_fields(SIGN_IN_CHECKS, value, path),
+    "auth": lambda value, path: parse_fields(SIGN_IN_CHECKS, value, path),
 }
 
 SECTION_CHECKS: Mapping[str, FieldCheck] = {
     **SHARED_CHECKS,
-    "store": _check_store,
-    "keys": _check_keys,
-    "journal": check_optional_boolean,
-    "auth": lambda value, path: check_fields(AUTH_CHECKS, value, path),
-    "learn": check_optional_boolean,
-    "library": check_boolean,
-    "toolName": _check_tool_name,
-    "output": choice_check(("both", "structured", "text")),
-    "passThrough": check_boolean,
-    "maxWaiting": integer_check(1, 1_000_000),
-    "limits": _check_limits,
-    "clients": _check_clients,
+    "store": _require_store_url,
+    "keys": _parse_signing_keys,
+    "journal": require_optional_boolean,
+    "auth": lambda value, path: parse_fields(AUTH_CHECKS, value, path),
+    "learn": require_optional_boolean,
+    "library": require_boolean,
+    "toolName": _require_tool_name,
+    "output": create_choice_check(("both", "structured", "text")),
+    "passThrough": require_boolean,
+    "maxWaiting": create_integer_check(1, 1_000_000),
+    "limits": _parse_limits,
+    "clients": _parse_clients,
 }
 
 _SECTION_ONLY_KEYS = ("approval", "approvalWaitMs", "sharing", "pin", "outputValidation", "passThrough", "toolName")
 """Gateway keys that no client has: outside ``codemode`` they have no effect, which is probably a mistake."""
 
 
-def find_misplaced_keys(fields: Mapping[str, Any], path: str) -> list[str]:
+def describe_misplaced_keys(fields: Mapping[str, Any], path: str) -> list[str]:
     """Return warnings about gateway keys outside the section ``codemode``."""
     messages = [
-        f'{join_path(path, key)}: this only counts in "codemode"; move it there'
+        f'{join_field_path(path, key)}: this only counts in "codemode"; move it there'
         for key in _SECTION_ONLY_KEYS
         if key in fields
     ]
@@ -322,7 +324,7 @@ def find_misplaced_keys(fields: Mapping[str, Any], path: str) -> list[str]:
             key for key, item in fields.items() if isinstance(item, Mapping) and suggest_name(key, ("codemode",))
         ]
         messages += [
-            f"{join_path(path, key)}: there is no such key{suggest_name(key, ('codemode',))}"
+            f"{join_field_path(path, key)}: there is no such key{suggest_name(key, ('codemode',))}"
             for key in similar_keys[:1]
         ]
     return messages

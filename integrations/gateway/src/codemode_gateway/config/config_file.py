@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from codemode.data.similar_names import find_nearest_names
-from codemode.trace.unseen import is_visible
+from codemode.trace.unseen import has_only_visible_characters
 
 from .model import ConfigError
 
@@ -32,9 +32,9 @@ class ConfigFieldError(ValueError):
         self.lacks_value = lacks_value
 
 
-def join_path(path: str, key: str) -> str:
+def join_field_path(path: str, key: str) -> str:
     """Return the path of ``key`` in the object at ``path``, such as ``a.b`` or ``a["b c"]``."""
-    if len(key) <= 100 and is_visible(key) and key.replace("-", "_").isidentifier():
+    if len(key) <= 100 and has_only_visible_characters(key) and key.replace("-", "_").isidentifier():
         return f"{path}.{key}" if path else key
     return f"{path}[{quote_name(key)}]"
 
@@ -45,7 +45,7 @@ def quote_name(name: str) -> str:
     return (
         '"'
         + "".join(
-            character if is_visible(character) else character.encode("unicode_escape").decode()
+            character if has_only_visible_characters(character) else character.encode("unicode_escape").decode()
             for character in shortened
         )
         + '"'
@@ -210,7 +210,7 @@ class _JsoncParser:
     def _parse_array(self) -> JsonNode:
         start, items = self.position, list[JsonNode]()
         self.position += 1
-        while not self._is_closed("]", start):
+        while not self._consume_closing("]", start):
             items.append(self._parse_value())
             self._skip_comma("]", start)
         return JsonNode(start, self.position, "array", items=tuple(items))
@@ -218,7 +218,7 @@ class _JsoncParser:
     def _parse_object(self) -> JsonNode:
         start, members, key_positions = self.position, list[JsonMember](), dict[str, int]()
         self.position += 1
-        while not self._is_closed("}", start):
+        while not self._consume_closing("}", start):
             members.append(member := self._parse_member())
             if member.key in key_positions:
                 first = self._to_line_and_column(key_positions[member.key])[0]
@@ -241,7 +241,7 @@ class _JsoncParser:
         self._skip_space()
         return JsonMember(key.value, key.start, self._parse_value())
 
-    def _is_closed(self, closing: str, start: int) -> bool:
+    def _consume_closing(self, closing: str, start: int) -> bool:
         self._skip_space()
         if self.position == len(self.text):
             raise self._create_error(f'the file ends before the "{closing}" for this bracket', start)
@@ -294,10 +294,10 @@ _READ_ERRORS = {
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """Return the text of a file. Raises `ConfigError` if it is unreadable, too large or not UTF-8."""
-    return decode_text(read_content(path, max_bytes), path)
+    return decode_text(read_bounded_bytes(path, max_bytes), path)
 
 
-def read_content(path: Path, max_bytes: int) -> bytes:
+def read_bounded_bytes(path: Path, max_bytes: int) -> bytes:
     """Return the bytes of a file. Raises `ConfigError` if it is unreadable or larger than ``max_bytes``."""
     try:
         is_other = path.exists() and not path.is_file()
@@ -317,7 +317,7 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def is_present(path: Path) -> bool:
+def is_file_present(path: Path) -> bool:
     """Return whether a file exists at ``path``, as far as this process can see."""
     with suppress(OSError, ValueError):
         return path.exists()

@@ -13,11 +13,11 @@ from typing import Any, cast
 from codemode.data.narrowing import list_or_empty, mapping_or_empty
 
 from . import codemode_section, config_file, locations
-from .codemode_section import create_settings
-from .config_file import ConfigFieldError, join_path, quote_name, read_text, suggest_name
+from .codemode_section import create_gateway_settings
+from .config_file import ConfigFieldError, join_field_path, quote_name, read_text, suggest_name
 from .locations import get_config_argument, is_gateway_command
 from .model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
-from .server_entry import ServerEntry, create_server_config, flatten_command, is_turned_off
+from .server_entry import ServerEntry, create_server_config, flatten_command, is_server_disabled
 from .substitution import Substitution, Variables
 
 MAX_SERVERS = 1_000
@@ -46,9 +46,9 @@ def load_config(
     document = config_file.parse_config_text(config_file.read_text(path), path) if path else source
     variables_source = os.environ if environ is None else environ
     try:
-        document = codemode_section.check_object(document, "the configuration")
+        document = codemode_section.require_object(document, "the configuration")
         declared = _read_input_declarations(document, "default"), _read_input_declarations(document, "description")
-        variables = Variables(variables_source, locations.workspace_folder(path), inputs or {}, *declared)
+        variables = Variables(variables_source, locations.get_workspace_folder(path), inputs or {}, *declared)
         state = Path(state_folder).expanduser() if state_folder else locations.state_folder(variables_source)
         return _build_config(document, path, variables, state)
     except RecursionError:
@@ -58,19 +58,19 @@ def load_config(
 
 
 def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
-    result, folder = _LoadResult(codemode_section.find_misplaced_keys(whole, "")), locations.base_folder(path)
-    section, settings = _read_section(whole, variables, state, folder)
-    for name, entry_path, value in _list_entries(whole, result.problems):
+    result, folder = _LoadResult(codemode_section.describe_misplaced_keys(whole, "")), locations.get_base_folder(path)
+    section, settings = _parse_codemode_section(whole, variables, state, folder)
+    for name, entry_path, value in _list_server_entries(whole, result.problems):
         substitution = Substitution(variables)
         try:
             entry = ServerEntry(
-                flatten_command(codemode_section.check_object(value, entry_path)), entry_path, folder, substitution
+                flatten_command(codemode_section.require_object(value, entry_path)), entry_path, folder, substitution
             )
-            if is_turned_off(entry.fields, entry_path):
+            if is_server_disabled(entry.fields, entry_path):
                 result.disabled.append(name)
             else:
                 result.servers.append(_reject_self_start(create_server_config(name, entry, section), entry_path, path))
-                result.notes += codemode_section.find_misplaced_keys(entry.fields, entry_path)
+                result.notes += codemode_section.describe_misplaced_keys(entry.fields, entry_path)
         except ConfigFieldError as mistake:
             result.problems.append(ConfigProblem(name, mistake.path, mistake.message, mistake.lacks_value))
         result.extra_files |= substitution.files
@@ -105,13 +105,13 @@ class _LoadResult:
     extra_files: set[Path] = field(default_factory=set[Path])
 
 
-def _read_section(
+def _parse_codemode_section(
     whole: Mapping[str, Any], variables: Variables, state: Path, folder: Path
 ) -> tuple[Mapping[str, Any], GatewaySettings]:
     substitution = Substitution(variables)
-    values = substitution.substitute(whole.get("codemode", {}), "codemode")
-    section = codemode_section.check_fields(codemode_section.SECTION_CHECKS, values, "codemode")
-    return section, create_settings(
+    values = substitution.substitute_value(whole.get("codemode", {}), "codemode")
+    section = codemode_section.parse_fields(codemode_section.SECTION_CHECKS, values, "codemode")
+    return section, create_gateway_settings(
         section, substitution.secrets, state, lambda text: locations.resolve_path(folder, text, variables.environ)
     )
 
@@ -140,7 +140,7 @@ def _has_servers(value: Any) -> bool:
     return any(not _CONNECTION_KEYS.isdisjoint(mapping_or_empty(item)) for item in mapping_or_empty(value).values())
 
 
-def _list_container(container_path: str, container: Any) -> Iterator[tuple[str, str, Any]]:
+def _list_container_servers(container_path: str, container: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server in a container, which is an object or an array."""
     if isinstance(container, list) and container:
         for index, item in enumerate(cast("list[Any]", container)):
@@ -150,15 +150,15 @@ def _list_container(container_path: str, container: Any) -> Iterator[tuple[str, 
                 raise ConfigFieldError(path, 'this needs a name; or write an object: {"mcpServers": {"name": {...}}}')
             yield name, path, item
         return
-    for name, item in codemode_section.check_object(container, container_path).items():
-        yield name, join_path(container_path, name), item
+    for name, item in codemode_section.require_object(container, container_path).items():
+        yield name, join_field_path(container_path, name), item
 
 
-def _list_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
+def _list_server_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server. A duplicate name is used once and is a problem."""
     paths_by_name = dict[str, str]()
     for container_path, value in find_server_containers(whole):
-        for name, path, item in _list_container(container_path, value):
+        for name, path, item in _list_container_servers(container_path, value):
             if name in paths_by_name:
                 problems.append(
                     ConfigProblem(name, path, f"{paths_by_name[name]} has the same name and is used; rename one")
@@ -240,7 +240,7 @@ async def watch_config(
     failure: str | None = None
     if since is None:
         last_texts = await asyncio.to_thread(file.read)
-        current = await _try_load(path, load_options)
+        current = await _load_config_or_error(path, load_options)
         if isinstance(current, ConfigError):
             failure = str(current)
             on_error(current)
@@ -251,7 +251,7 @@ async def watch_config(
         if texts == last_texts or not file.are_stable:
             continue
         last_texts = texts
-        loaded = await _try_load(path, load_options)
+        loaded = await _load_config_or_error(path, load_options)
         if isinstance(loaded, ConfigError):
             if failure != str(loaded):
                 failure = str(loaded)
@@ -264,7 +264,7 @@ async def watch_config(
             yield loaded
 
 
-async def _try_load(path: str | Path, load_options: dict[str, Any]) -> GatewayConfig | ConfigError:
+async def _load_config_or_error(path: str | Path, load_options: dict[str, Any]) -> GatewayConfig | ConfigError:
     try:
         return await asyncio.to_thread(partial(load_config, path, **load_options))
     except ConfigError as problem:
@@ -307,7 +307,7 @@ class _WatchedFile:
         self._unchanged_reads = self._unchanged_reads + 1 if mark == self._file_state else 0
         self._file_state = mark
         if self._content is None or self._unchanged_reads < _UNCHANGED_READS_UNTIL_STABLE:
-            content = self._read()
+            content = self._read_text_or_error()
             self.is_stable = content == self._content
             self._content = content
         return self._content
@@ -319,7 +319,7 @@ class _WatchedFile:
             return problem.errno
         return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
-    def _read(self) -> str:
+    def _read_text_or_error(self) -> str:
         try:
             return "+" + read_text(self._path)
         except ConfigError as problem:

@@ -11,7 +11,7 @@ from pathlib import Path
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".codex"})
 
 
-def home_folder(environ: Mapping[str, str]) -> Path:
+def get_home_folder(environ: Mapping[str, str]) -> Path:
     """Return the user's home folder according to ``environ``."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
     return Path(home) if home else Path.home()
@@ -27,13 +27,13 @@ def state_folder(environ: Mapping[str, str] | None = None, *, platform: str = sy
         return Path(xdg_folder) / "codemode"
     if platform == "win32":
         local = variables.get("LOCALAPPDATA")
-        return (Path(local) if local else home_folder(variables) / "AppData" / "Local") / "codemode"
+        return (Path(local) if local else get_home_folder(variables) / "AppData" / "Local") / "codemode"
     if platform == "darwin":
-        return home_folder(variables) / "Library" / "Application Support" / "codemode"
-    return home_folder(variables) / ".local" / "state" / "codemode"
+        return get_home_folder(variables) / "Library" / "Application Support" / "codemode"
+    return get_home_folder(variables) / ".local" / "state" / "codemode"
 
 
-def base_folder(path: Path | None) -> Path:
+def get_base_folder(path: Path | None) -> Path:
     """Return the base of relative paths in the file at ``path``: its folder, or the project of an editor folder."""
     if path is None:
         return Path.cwd()
@@ -41,16 +41,16 @@ def base_folder(path: Path | None) -> Path:
     return folder.parent if folder.name in _EDITOR_FOLDERS else folder
 
 
-def workspace_folder(path: Path | None) -> Path:
+def get_workspace_folder(path: Path | None) -> Path:
     """Return the value of ``${workspaceFolder}``: the project of the file, else the current folder."""
     is_of_project = path is not None and (path.name == ".mcp.json" or path.absolute().parent.name in _EDITOR_FOLDERS)
-    return base_folder(path) if is_of_project else Path.cwd()
+    return get_base_folder(path) if is_of_project else Path.cwd()
 
 
 def resolve_path(folder: Path, written_path: str, environ: Mapping[str, str]) -> Path:
     """Return the path for ``written_path`` in a configuration with the base folder ``folder``."""
     if written_path == "~" or written_path.startswith(("~/", "~\\")):
-        return home_folder(environ) / written_path[2:]
+        return get_home_folder(environ) / written_path[2:]
     return folder / written_path
 
 
@@ -59,7 +59,7 @@ GATEWAY_COMMAND = f"{PROGRAM_NAME} mcp"
 """The command before a subcommand, by default."""
 
 
-def login_command(server: str, command: str = GATEWAY_COMMAND) -> str:
+def format_login_command(server: str, command: str = GATEWAY_COMMAND) -> str:
     """Return the shell command that signs in to a server."""
     return f"{command} login {shlex.quote(server)}"
 

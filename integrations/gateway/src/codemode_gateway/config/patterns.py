@@ -46,7 +46,7 @@ def find_unmatched_patterns(patterns: Iterable[str], names: Collection[str]) -> 
     ]
 
 
-def get_patterns(config: ServerConfig) -> dict[str, tuple[str, ...]]:
+def get_tool_patterns(config: ServerConfig) -> dict[str, tuple[str, ...]]:
     """Return the patterns of a server by their configuration keys."""
     return {
         "approval": tuple(config.tool_approvals),

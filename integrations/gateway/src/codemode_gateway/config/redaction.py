@@ -113,12 +113,12 @@ class SecretSearch:
 
     def find_matches(self, text: str) -> Iterator[tuple[int, int, bool]]:
         """Yield start, end and flag of the longest match at each position."""
-        for start in self._candidate_positions(text):
-            match = self._match_at(text, start)
+        for start in self._find_candidate_positions(text):
+            match = self._find_match_at(text, start)
             if match is not None:
                 yield start, start + len(match), self._matches_only_whole[match]
 
-    def _candidate_positions(self, text: str) -> Iterator[int]:
+    def _find_candidate_positions(self, text: str) -> Iterator[int]:
         begins = self._prefix_pattern
         if begins is None:
             return
@@ -127,12 +127,12 @@ class SecretSearch:
             yield match.start()
             position = match.start() + 1
 
-    def _match_at(self, text: str, start: int) -> str | None:
+    def _find_match_at(self, text: str, start: int) -> str | None:
         text_at_start = text[start : start + self._max_length]
         index = bisect_right(self._texts, text_at_start) - 1
         if index < 0:
             return None
-        common = _common_prefix_length(self._texts[index], text_at_start)
+        common = _compute_common_prefix_length(self._texts[index], text_at_start)
         while index >= 0 and len(self._texts[index]) > common:
             index = self._prefix_indexes[index]
         return self._texts[index] if index >= 0 else None
@@ -150,7 +150,7 @@ def _find_prefix_indexes(texts: list[str]) -> list[int]:
     return indexes
 
 
-def _common_prefix_length(first: str, second: str) -> int:
+def _compute_common_prefix_length(first: str, second: str) -> int:
     """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(first), len(second))
     while low < high:
@@ -186,15 +186,15 @@ def create_search_texts(secrets: Iterable[str]) -> dict[str, bool]:
     """Return the texts to search for; True for those that only count as whole words."""
     search_texts: dict[str, bool] = {}
     for secret in secrets:
-        for text in _list_parts(secret):
+        for text in _list_secret_parts(secret):
             if len(text) >= MIN_SECRET_LENGTH:
                 search_texts[text] = len(text) < MIN_ANYWHERE_LENGTH
             if len(text) >= MIN_ANYWHERE_LENGTH:
                 search_texts.update(
-                    (form, False) for form in _encode_anywhere(text) if len(form) >= _MIN_ENCODED_LENGTH
+                    (form, False) for form in _list_embedded_encodings(text) if len(form) >= _MIN_ENCODED_LENGTH
                 )
             elif len(text) >= MIN_SECRET_LENGTH:
-                search_texts.update((form, True) for form in _encode_whole(text))
+                search_texts.update((form, True) for form in _list_whole_encodings(text))
     return search_texts
 
 
@@ -204,7 +204,7 @@ def is_whole_word(text: str, start: int, end: int) -> bool:
     return not before and not (end < len(text) and (text[end].isalnum() or text[end] == "_"))
 
 
-def _list_parts(secret: str) -> Iterator[str]:
+def _list_secret_parts(secret: str) -> Iterator[str]:
     """Yield the secret, and its parts that are secret too: the token of a header, the lines of a key."""
     yield secret
     bare = secret.strip()
@@ -230,7 +230,7 @@ def _decode_basic_password(credentials: str) -> Iterator[str]:
         yield both.partition(":")[2]
 
 
-def _encode_anywhere(text: str) -> Iterator[str]:
+def _list_embedded_encodings(text: str) -> Iterator[str]:
     data = text.encode(errors="surrogatepass")
     yield from (data.hex(), data.hex().upper())
     # Base64 has three alignments. The first and last digits depend on the neighbouring bytes, so they are cut off.
@@ -239,10 +239,10 @@ def _encode_anywhere(text: str) -> Iterator[str]:
         inner = digits[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
         yield inner
         yield inner.replace("+", "-").replace("/", "_")
-    yield from _encode_whole(text)
+    yield from _list_whole_encodings(text)
 
 
-def _encode_whole(text: str) -> Iterator[str]:
+def _list_whole_encodings(text: str) -> Iterator[str]:
     data = text.encode(errors="surrogatepass")
     for digits in (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()):
         yield digits
@@ -253,7 +253,7 @@ _MAX_RECENT = 32
 """The maximum of secrets whose search is rebuilt for each new one, possibly on the event loop."""
 
 
-class SearchSet(NamedTuple):
+class SecretSearchSet(NamedTuple):
     """Searches that together find all secrets. ``min_length`` is the length of the shortest one, 0 without any."""
 
     searches: tuple[SecretSearch, ...]
@@ -269,7 +269,7 @@ class SecretIndex:
     found for a while.
     """
 
-    search_set: SearchSet
+    search_set: SecretSearchSet
 
     def __init__(self, lock: threading.RLock, list_secrets: Callable[[], set[str]]) -> None:
         self._lock, self._list_secrets = lock, list_secrets
@@ -277,9 +277,9 @@ class SecretIndex:
         self._recent_search = SecretSearch({})
         self._recent_secrets: dict[str, None] = {}  # the secrets of the recent search
         self._is_merging = False
-        self.add(list_secrets())
+        self.add_secrets(list_secrets())
 
-    def add(self, new: Iterable[str]) -> None:
+    def add_secrets(self, new: Iterable[str]) -> None:
         """Search for these secrets too."""
         current_secrets = self._list_secrets()
         self._recent_secrets = {secret: None for secret in (*self._recent_secrets, *new) if secret in current_secrets}
@@ -293,14 +293,14 @@ class SecretIndex:
         self._update_search_set()
         if len(self._older_searches) > 1 and not self._is_merging:
             self._is_merging = True
-            BackgroundThreads("codemode-secrets", 1, idle_seconds=0).submit(self._merge)
+            BackgroundThreads("codemode-secrets", 1, idle_seconds=0).submit(self._merge_older_searches)
 
     def _update_search_set(self) -> None:
         searches = tuple(search for search in (*self._older_searches, self._recent_search) if search.min_length)
         min_length = min((search.min_length for search in searches), default=0)
-        self.search_set = SearchSet(searches, min_length, any(search.has_digits for search in searches))
+        self.search_set = SecretSearchSet(searches, min_length, any(search.has_digits for search in searches))
 
-    def _merge(self) -> None:
+    def _merge_older_searches(self) -> None:
         while True:
             with self._lock:
                 merged, older_secrets = self._older_searches, self._list_secrets().difference(self._recent_secrets)
@@ -338,12 +338,12 @@ class SecretRedactor:
         self._lock = forkable_rlock()
         self._added: dict[str, dict[str, None]] = {}  # by owner, the most recent last
         self._fixed = frozenset(texts)
-        self._index = SecretIndex(self._lock, self._list_all)
+        self._index = SecretIndex(self._lock, self._list_all_secrets)
 
     def __repr__(self) -> str:
-        return f"<Secrets: {len(self._list_all())}>"
+        return f"<Secrets: {len(self._list_all_secrets())}>"
 
-    def add(self, *texts: str, owner: str = _CONFIGURATION_OWNER) -> None:
+    def add_secrets(self, *texts: str, owner: str = _CONFIGURATION_OWNER) -> None:
         """Also replace these texts, such as new tokens.
 
         The last 16 are kept for each ``owner``, one user's sign-in at one server, and 2,000 of the configuration.
@@ -365,9 +365,9 @@ class SecretRedactor:
                 if count <= _MAX_ADDED:
                     break
                 count -= len(self._added.pop(other_owner))
-            self._index.add(new_texts)
+            self._index.add_secrets(new_texts)
 
-    def _list_all(self) -> set[str]:
+    def _list_all_secrets(self) -> set[str]:
         return {*self._fixed, *chain.from_iterable(self._added.values())}
 
     def redact_text(self, text: str) -> str:
@@ -376,7 +376,10 @@ class SecretRedactor:
         if not min_length or len(text) < min_length:
             return text
         spans = sorted(
-            span for view in list_decoded_views(text) for search in searches for span in _find_spans(search, view)
+            span
+            for view in list_decoded_views(text)
+            for search in searches
+            for span in _find_secret_spans(search, view)
         )
         return "".join(_replace_spans(text, spans)) if spans else text
 
@@ -407,18 +410,18 @@ class SecretRedactor:
         redacting_filter, is_open = self.create_log_filter(), True
         previous_factory = logging.getLogRecordFactory()
 
-        def make(name: str, *args: Any, **more: Any) -> logging.LogRecord:
+        def make_redacted_record(name: str, *args: Any, **more: Any) -> logging.LogRecord:
             record = previous_factory(name, *args, **more)
             if is_open and name.split(".", maxsplit=1)[0] in _GUARDED_LOGGERS:
                 redacting_filter.filter(record)
             return record
 
-        logging.setLogRecordFactory(make)
+        logging.setLogRecordFactory(make_redacted_record)
         try:
             yield
         finally:
             is_open = False
-            if logging.getLogRecordFactory() is make:
+            if logging.getLogRecordFactory() is make_redacted_record:
                 logging.setLogRecordFactory(previous_factory)
 
     async def redact_off_loop(self, value: Any) -> Any:
@@ -482,7 +485,7 @@ _formatter = logging.Formatter()
 _MAX_NUMBER_BITS = 4_000
 
 
-def _find_spans(search: SecretSearch, view: DecodedView) -> Iterator[tuple[int, int]]:
+def _find_secret_spans(search: SecretSearch, view: DecodedView) -> Iterator[tuple[int, int]]:
     for start, end, is_short in search.find_matches(view.text):
         if not is_short or is_whole_word(view.text, start, end):
             yield view.to_source_position(start), view.to_source_position(end)

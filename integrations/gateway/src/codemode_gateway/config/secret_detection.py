@@ -98,7 +98,7 @@ def find_env_secrets(env: Mapping[str, str], secret_names: Iterable[str]) -> set
     chosen = {*secret_names}
     secrets = {value for name, value in env.items() if value and name in chosen}
     for name, value in env.items():
-        secrets |= _find_in_compound_value(value)
+        secrets |= _find_secrets_in_compound_value(value)
         if is_secret_variable(name, value):
             secrets |= find_header_secrets({name: value})
     return secrets
@@ -111,11 +111,11 @@ def find_argument_secrets(args: Sequence[str]) -> set[str]:
         flag = _FLAG.fullmatch(args[index - 1]) if index else None
         if flag and not argument.startswith("-") and is_secret_variable(flag[1], argument):
             secrets |= find_header_secrets({flag[1]: argument})
-        secrets |= _find_in_argument(argument)
+        secrets |= _find_secrets_in_argument(argument)
     return secrets
 
 
-def _find_in_argument(argument: str) -> set[str]:
+def _find_secrets_in_argument(argument: str) -> set[str]:
     named = _NAMED_VALUE.fullmatch(argument)
     if named and is_secret_variable(named[1], named[2]):
         return find_header_secrets({named[1]: named[2]})
@@ -125,15 +125,17 @@ def _find_in_argument(argument: str) -> set[str]:
         return find_header_secrets({"": argument})
     # The value of a flag for headers or variables has a name itself.
     return (
-        _find_in_compound_value(argument) | _find_in_argument(named[2]) if named else _find_in_compound_value(argument)
+        _find_secrets_in_compound_value(argument) | _find_secrets_in_argument(named[2])
+        if named
+        else _find_secrets_in_compound_value(argument)
     )
 
 
-def _find_in_compound_value(value: str) -> set[str]:
+def _find_secrets_in_compound_value(value: str) -> set[str]:
     """Return the secrets within JSON credentials, a connection string or a URL."""
     if value.lstrip().startswith("{"):
         try:
-            pairs = _list_pairs(json.loads(value))
+            pairs = _list_name_value_pairs(json.loads(value))
         except (ValueError, RecursionError):
             return set()
     else:
@@ -142,9 +144,13 @@ def _find_in_compound_value(value: str) -> set[str]:
     return secrets | (find_url_secrets(value) if "://" in value else set())
 
 
-def _list_pairs(value: Any) -> list[tuple[str, str]]:
+def _list_name_value_pairs(value: Any) -> list[tuple[str, str]]:
     items = value.items() if is_mapping(value) else [("", item) for item in list_or_empty(value)]
-    return [found for key, item in items for found in ([(key, item)] if isinstance(item, str) else _list_pairs(item))]
+    return [
+        found
+        for key, item in items
+        for found in ([(key, item)] if isinstance(item, str) else _list_name_value_pairs(item))
+    ]
 
 
 def find_url_secrets(url: str) -> set[str]:

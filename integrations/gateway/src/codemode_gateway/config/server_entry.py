@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from codemode.trace.unseen import is_visible
+from codemode.trace.unseen import has_only_visible_characters
 
 from . import codemode_section, config_file, secret_detection
-from .config_file import ConfigFieldError, join_path
+from .config_file import ConfigFieldError, join_field_path
 from .locations import resolve_path
 from .model import ConfigError, ServerConfig, Transport
 from .substitution import Substitution, parse_env_file
@@ -39,17 +39,17 @@ class ServerEntry:
     folder: Path
     substitution: Substitution
 
-    def get_first(self, *keys: str) -> tuple[Any, str]:
+    def get_first_present(self, *keys: str) -> tuple[Any, str]:
         """Return the value and path of the first of ``keys`` that is present and not null; else None."""
         present_key = next((key for key in keys if self.fields.get(key) is not None), keys[0])
-        return self.fields.get(present_key), join_path(self.path, present_key)
+        return self.fields.get(present_key), join_field_path(self.path, present_key)
 
-    def get_text(self, *keys: str) -> str | None:
-        value, path = self.get_first(*keys)
+    def get_substituted_text(self, *keys: str) -> str | None:
+        value, path = self.get_first_present(*keys)
         return (
             None
             if value is None
-            else self.substitution.substitute_text(codemode_section.check_non_empty_text(value, path), path)
+            else self.substitution.substitute_text(codemode_section.require_non_empty_text(value, path), path)
         )
 
 
@@ -66,22 +66,28 @@ def flatten_command(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**inner_fields, **fields, "command": program}
 
 
-def read_connection(entry: ServerEntry) -> dict[str, Any]:
+def read_connection_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return the connection fields of a `ServerConfig`. Raises `ConfigFieldError`."""
     if entry.fields.get("openapi") is not None:
         return {"transport": "openapi", **_read_openapi_fields(entry)}
     transport = _read_transport(entry)
-    return {"transport": transport, **(_read_stdio_fields(entry) if transport == "stdio" else _read_remote(entry))}
+    return {
+        "transport": transport,
+        **(_read_stdio_fields(entry) if transport == "stdio" else _read_remote_fields(entry)),
+    }
 
 
 def _read_transport(entry: ServerEntry) -> Transport:
-    transport_name, path = entry.get_first("type", "transport", "transportType", "transport_type")
+    transport_name, path = entry.get_first_present("type", "transport", "transportType", "transport_type")
     if isinstance(transport_name, Mapping):
-        transport_name, path = codemode_section.check_object(transport_name, path).get("type"), join_path(path, "type")
+        transport_name, path = (
+            codemode_section.require_object(transport_name, path).get("type"),
+            join_field_path(path, "type"),
+        )
     has_url = any(entry.fields.get(key) is not None for key in _URL_KEYS)
     has_command = entry.fields.get("command") is not None
     if transport_name is not None:
-        name = re.sub(r"[-_+/ ]", "", codemode_section.check_text(transport_name, path)).lower()
+        name = re.sub(r"[-_+/ ]", "", codemode_section.require_text(transport_name, path)).lower()
         if name in _TRANSPORT_NAMES:
             return _TRANSPORT_NAMES[name]
         if name not in ("custom", "builtin", "platform", "inmemory"):
@@ -97,18 +103,18 @@ def _read_transport(entry: ServerEntry) -> Transport:
 
 
 def _guess_url_transport(entry: ServerEntry) -> Transport:
-    tail = (entry.get_text(*_URL_KEYS) or "").partition("?")[0].rstrip("/")
+    tail = (entry.get_substituted_text(*_URL_KEYS) or "").partition("?")[0].rstrip("/")
     return "sse" if tail.endswith("/sse") and "httpUrl" not in entry.fields else "http"
 
 
 def _read_stdio_fields(entry: ServerEntry) -> dict[str, Any]:
-    command, path = entry.get_first("command", "cmd")
+    command, path = entry.get_first_present("command", "cmd")
     if command is None:
         raise ConfigFieldError(entry.path, "a server of type stdio needs a command")
     command_parts = [(command, path)]
     if isinstance(command, list | tuple):
         command_parts = [
-            (part, f"{path}[{index}]") for index, part in enumerate(codemode_section.check_array(command, path))
+            (part, f"{path}[{index}]") for index, part in enumerate(codemode_section.require_array(command, path))
         ]
         if not command_parts:
             raise ConfigFieldError(path, "the command is empty")
@@ -118,7 +124,7 @@ def _read_stdio_fields(entry: ServerEntry) -> dict[str, Any]:
     ]
     if not program.strip():
         raise ConfigFieldError(command_parts[0][1], "the command is empty")
-    args, args_path = entry.get_first("args", "arguments")
+    args, args_path = entry.get_first_present("args", "arguments")
     further_arguments = () if args is None else entry.substitution.substitute_texts(args, args_path)
     return {
         "command": _expand_home(entry, program),
@@ -138,7 +144,7 @@ def _expand_home(entry: ServerEntry, program: str) -> str:
 
 
 def _read_cwd(entry: ServerEntry) -> str | None:
-    written_path = entry.get_text("cwd", "workingDirectory", "working_directory")
+    written_path = entry.get_substituted_text("cwd", "workingDirectory", "working_directory")
     return (
         None
         if written_path is None
@@ -148,25 +154,25 @@ def _read_cwd(entry: ServerEntry) -> str | None:
 
 def _read_env(entry: ServerEntry) -> dict[str, str]:
     env = {**_read_forwarded_env(entry), **_read_env_file(entry)}
-    value_map, path = entry.get_first("env", "environment")
+    value_map, path = entry.get_first_present("env", "environment")
     if value_map is not None:
         env |= entry.substitution.substitute_table(value_map, path)
     for name, value in env.items():
         if not _VARIABLE_NAME.fullmatch(name) or "\0" in value:
             raise ConfigFieldError(
-                join_path(path, name), "a variable's name has no '=', and neither name nor value has a NUL"
+                join_field_path(path, name), "a variable's name has no '=', and neither name nor value has a NUL"
             )
     return env
 
 
 def _read_forwarded_env(entry: ServerEntry) -> dict[str, str]:
     """Return the variables that Codex forwards from its environment."""
-    listed, path = entry.get_first("env_vars")
+    listed, path = entry.get_first_present("env_vars")
     if listed is None:
         return {}
-    items = [_get_variable_name(item) for item in codemode_section.check_array(listed, path)]
+    items = [_get_variable_name(item) for item in codemode_section.require_array(listed, path)]
     environ = entry.substitution.variables.environ
-    return {name: environ[name] for name in codemode_section.check_names(items, path) if name in environ}
+    return {name: environ[name] for name in codemode_section.require_non_empty_texts(items, path) if name in environ}
 
 
 def _get_variable_name(item: Any) -> Any:
@@ -174,7 +180,10 @@ def _get_variable_name(item: Any) -> Any:
 
 
 def _read_env_file(entry: ServerEntry) -> dict[str, str]:
-    written_path, (_, path) = entry.get_text("envFile", "env_file"), entry.get_first("envFile", "env_file")
+    written_path, (_, path) = (
+        entry.get_substituted_text("envFile", "env_file"),
+        entry.get_first_present("envFile", "env_file"),
+    )
     if written_path is None:
         return {}
     file = resolve_path(entry.folder, written_path, entry.substitution.variables.environ)
@@ -190,29 +199,34 @@ def _read_env_file(entry: ServerEntry) -> dict[str, str]:
 
 def _read_openapi_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return the fields of an OpenAPI server. Without `baseUrl` it cannot be connected."""
-    document_location, (_, path) = entry.get_text("openapi") or "", entry.get_first("openapi")
+    document_location, (_, path) = entry.get_substituted_text("openapi") or "", entry.get_first_present("openapi")
     if any(entry.fields.get(key) is not None for key in (*_URL_KEYS, "command")):
         raise ConfigFieldError(path, "an API has openapi and baseUrl; remove url and command")
     is_url = re.match(r"https?://", document_location, re.IGNORECASE)
     environ = entry.substitution.variables.environ
     document = (
-        _check_url(document_location, path) if is_url else str(resolve_path(entry.folder, document_location, environ))
+        _require_http_url(document_location, path)
+        if is_url
+        else str(resolve_path(entry.folder, document_location, environ))
     )
-    base, (_, base_path) = entry.get_text("baseUrl", "base_url"), entry.get_first("baseUrl", "base_url")
-    include, include_path = entry.get_first("include")
-    patterns = () if include is None else codemode_section.check_names(include, include_path)
-    base_url = None if base is None else _check_url(base, base_path)
+    base, (_, base_path) = (
+        entry.get_substituted_text("baseUrl", "base_url"),
+        entry.get_first_present("baseUrl", "base_url"),
+    )
+    include, include_path = entry.get_first_present("include")
+    patterns = () if include is None else codemode_section.require_non_empty_texts(include, include_path)
+    base_url = None if base is None else _require_http_url(base, base_path)
     return {"document": document, "base_url": base_url, "include": tuple(patterns), "headers": _read_headers(entry)}
 
 
-def _read_remote(entry: ServerEntry) -> dict[str, Any]:
-    url, (_, path) = entry.get_text(*_URL_KEYS), entry.get_first(*_URL_KEYS)
+def _read_remote_fields(entry: ServerEntry) -> dict[str, Any]:
+    url, (_, path) = entry.get_substituted_text(*_URL_KEYS), entry.get_first_present(*_URL_KEYS)
     if url is None:
         raise ConfigFieldError(entry.path, "a server of this type needs a url")
-    return {"url": _check_url(url, path), "headers": _read_headers(entry)}
+    return {"url": _require_http_url(url, path), "headers": _read_headers(entry)}
 
 
-def _check_url(url: str, path: str) -> str:
+def _require_http_url(url: str, path: str) -> str:
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -224,28 +238,30 @@ def _check_url(url: str, path: str) -> str:
 
 
 def _read_headers(entry: ServerEntry) -> dict[str, str]:
-    headers, (value_map, path) = dict[str, str](), entry.get_first("headers", "http_headers", "httpHeaders")
+    headers, (value_map, path) = dict[str, str](), entry.get_first_present("headers", "http_headers", "httpHeaders")
     if value_map is not None:
         headers |= entry.substitution.substitute_table(value_map, path)
-    value_map, variables_path = entry.get_first("env_http_headers")
-    for name, variable in codemode_section.check_object({} if value_map is None else value_map, variables_path).items():
-        headers[name] = _expand_variable(entry, variable, join_path(variables_path, name))
-    token, token_path = entry.get_first("bearer_token_env_var")
+    value_map, variables_path = entry.get_first_present("env_http_headers")
+    for name, variable in codemode_section.require_object(
+        {} if value_map is None else value_map, variables_path
+    ).items():
+        headers[name] = _expand_variable(entry, variable, join_field_path(variables_path, name))
+    token, token_path = entry.get_first_present("bearer_token_env_var")
     if token is not None:
         headers["Authorization"] = f"Bearer {_expand_variable(entry, token, token_path)}"
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            raise ConfigFieldError(join_path(path, name), "this is not a header name")
+            raise ConfigFieldError(join_field_path(path, name), "this is not a header name")
         if not value.isascii() or any(ord(character) < 32 and character != "\t" for character in value):
-            raise ConfigFieldError(join_path(path, name), "a header cannot have this value; is it a line break?")
+            raise ConfigFieldError(join_field_path(path, name), "a header cannot have this value; is it a line break?")
         if value != value.strip():
             reason = "a header value cannot start or end with a space; is a variable in it empty?"
-            raise ConfigFieldError(join_path(path, name), reason)
+            raise ConfigFieldError(join_field_path(path, name), reason)
     return headers
 
 
 def _expand_variable(entry: ServerEntry, name: Any, path: str) -> str:
-    return entry.substitution.substitute_text(f"${{{codemode_section.check_non_empty_text(name, path)}}}", path)
+    return entry.substitution.substitute_text(f"${{{codemode_section.require_non_empty_text(name, path)}}}", path)
 
 
 _MAX_NAME_LENGTH = 128
@@ -271,10 +287,10 @@ _CLIENT_LIST_KEYS = {
 }
 
 
-def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
+def is_server_disabled(fields: Mapping[str, Any], path: str) -> bool:
     """Return whether the file disables a server. Raises `ConfigFieldError` unless the flag is a boolean."""
     flags = {
-        key: codemode_section.check_boolean(fields[key], join_path(path, key))
+        key: codemode_section.require_boolean(fields[key], join_field_path(path, key))
         for key in ("disabled", "enabled")
         if key in fields
     }
@@ -283,23 +299,23 @@ def is_turned_off(fields: Mapping[str, Any], path: str) -> bool:
 
 def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, Any]) -> ServerConfig:
     """Return the server of ``entry``, with defaults of the section ``codemode``. Raises `ConfigFieldError`."""
-    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not is_visible(name):
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not has_only_visible_characters(name):
         raise ConfigFieldError(entry.path, f"a server name has 1 to {_MAX_NAME_LENGTH} visible characters")
     own = _read_codemode_section(entry)
-    connection = read_connection(entry)
+    connection = read_connection_fields(entry)
     common, client_fields, gateway_fields = (
-        _to_config_fields(_select_defaults(section)),
+        _to_config_fields(_select_server_defaults(section)),
         _read_client_fields(entry),
         _to_config_fields(own),
     )
-    fields = _merge_layers(common, client_fields, gateway_fields)
+    fields = _merge_config_layers(common, client_fields, gateway_fields)
     if connection["transport"] == "openapi":  # the HTTP method says which operations only read
         fields.setdefault("approval", "writes")
-    fields["common_patterns"] = frozenset(_list_patterns(common)) - {
-        *_list_patterns(client_fields),
-        *_list_patterns(gateway_fields),
+    fields["common_patterns"] = frozenset(_list_tool_patterns(common)) - {
+        *_list_tool_patterns(client_fields),
+        *_list_tool_patterns(gateway_fields),
     }
-    auth = {**_read_sign_in(entry), **own.get("auth", {})}
+    auth = {**_read_sign_in_settings(entry), **own.get("auth", {})}
     secret_names = (*section.get("secrets", ()), *own.get("secrets", ()))
     secrets = {
         *secret_detection.drop_short_texts(entry.substitution.secrets),
@@ -308,27 +324,27 @@ def create_server_config(name: str, entry: ServerEntry, section: Mapping[str, An
     return ServerConfig(name, **connection, **fields, auth=auth, secrets=tuple(sorted(secrets, key=len, reverse=True)))
 
 
-def _merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_config_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the layers, later ones first; a tool that any layer denies stays denied."""
     merged = {key: value for layer in layers for key, value in layer.items()}
     denied = dict.fromkeys(name for layer in layers for name in layer.get("deny", ()))
     return {**merged, "deny": tuple(denied)}
 
 
-def _list_patterns(fields: Mapping[str, Any]) -> list[str]:
+def _list_tool_patterns(fields: Mapping[str, Any]) -> list[str]:
     return [pattern for key in ("tool_approvals", "auto_approve", "allow", "deny") for pattern in fields.get(key, ())]
 
 
-def _select_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
+def _select_server_defaults(section: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in section.items() if key in codemode_section.SHARED_CHECKS}
 
 
 def _read_codemode_section(entry: ServerEntry) -> dict[str, Any]:
     if "codemode" not in entry.fields:
         return {}
-    path = join_path(entry.path, "codemode")
-    return codemode_section.check_fields(
-        codemode_section.SERVER_CHECKS, entry.substitution.substitute(entry.fields["codemode"], path), path
+    path = join_field_path(entry.path, "codemode")
+    return codemode_section.parse_fields(
+        codemode_section.SERVER_CHECKS, entry.substitution.substitute_value(entry.fields["codemode"], path), path
     )
 
 
@@ -338,20 +354,20 @@ def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
         field: name_list for field, keys in _CLIENT_LIST_KEYS.items() if (name_list := _read_names(entry, *keys))
     }
     for field, keys in (("timeout_ms", ("timeout",)), ("connect_timeout_ms", ("initTimeout",))):
-        value, path = entry.get_first(*keys)
+        value, path = entry.get_first_present(*keys)
         if value is not None:
-            client_fields[field] = normalize_client_timeout(codemode_section.check_positive_number(value, path), path)
+            client_fields[field] = normalize_client_timeout(codemode_section.require_positive_number(value, path), path)
     client_fields |= _read_codex_timeouts(entry)
     return client_fields
 
 
 def normalize_client_timeout(value: float, path: str) -> int:
     """Return a client's ``timeout`` in milliseconds. Values up to 3,600 are seconds, as in some clients."""
-    return _check_duration_ms(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
+    return _parse_duration_ms(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
 
 
-def _check_duration_ms(value: float, path: str) -> int:
-    return codemode_section.integer_check(1, codemode_section.MAX_DURATION_MS)(round(value) or 1, path)
+def _parse_duration_ms(value: float, path: str) -> int:
+    return codemode_section.create_integer_check(1, codemode_section.MAX_DURATION_MS)(round(value) or 1, path)
 
 
 def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
@@ -361,17 +377,17 @@ def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
         ("startup_timeout_sec", "connect_timeout_ms", 1_000),
         ("tool_timeout_sec", "timeout_ms", 1_000),
     ):
-        value, path = entry.get_first(key)
+        value, path = entry.get_first_present(key)
         if value is not None:
-            timeouts[field] = _check_duration_ms(codemode_section.check_positive_number(value, path) * factor, path)
+            timeouts[field] = _parse_duration_ms(codemode_section.require_positive_number(value, path) * factor, path)
     return timeouts
 
 
 def _read_names(entry: ServerEntry, *keys: str) -> tuple[str, ...]:
     name_list = list[str]()
     for key in keys:
-        value, path = entry.get_first(key)
-        name_list += () if value is None else codemode_section.check_names(value, path)
+        value, path = entry.get_first_present(key)
+        name_list += () if value is None else codemode_section.require_non_empty_texts(value, path)
     return tuple(dict.fromkeys(name_list))
 
 
@@ -385,18 +401,18 @@ def _to_config_fields(section: Mapping[str, Any]) -> dict[str, Any]:
     return {**config_fields, **{key: tools[key] for key in ("allow", "deny") if key in tools}}
 
 
-def _read_sign_in(entry: ServerEntry) -> dict[str, Any]:
+def _read_sign_in_settings(entry: ServerEntry) -> dict[str, Any]:
     """Return clients' sign-in keys under the gateway's names; other client keys are ignored."""
-    auth, path = entry.get_first("oauth", "auth")
+    auth, path = entry.get_first_present("oauth", "auth")
     if not isinstance(auth, Mapping):
         return {}
-    sign_in, auth_fields = dict[str, Any](), codemode_section.check_object(auth, path)
+    sign_in, auth_fields = dict[str, Any](), codemode_section.require_object(auth, path)
     for key, client_keys in _CLIENT_SIGN_IN_KEYS.items():
         name = next((client_key for client_key in client_keys if auth_fields.get(client_key) is not None), None)
         if name is not None:
-            key_path = join_path(path, name)
+            key_path = join_field_path(path, name)
             sign_in[key] = codemode_section.SIGN_IN_CHECKS[key](
-                entry.substitution.substitute(auth_fields[name], key_path), key_path
+                entry.substitution.substitute_value(auth_fields[name], key_path), key_path
             )
     return sign_in
 

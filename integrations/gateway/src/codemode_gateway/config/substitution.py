@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from . import codemode_section
-from .config_file import ConfigFieldError, join_path, quote_name
-from .locations import home_folder
+from .config_file import ConfigFieldError, join_field_path, quote_name
+from .locations import get_home_folder
 from .secret_detection import is_secret_name, is_secret_variable
 
 _ASSIGNMENT = re.compile(
@@ -36,12 +36,12 @@ def parse_env_file(text: str, path: str, name: str) -> dict[str, str]:
         if line is None:
             number = text.count("\n", 0, position) + 1
             raise ConfigFieldError(path, f"{name}, line {number}: expected NAME=value, a comment or an empty line")
-        variables[line[1]] = _parse_value(line[2])
+        variables[line[1]] = _parse_env_value(line[2])
         position = line.end()
     return variables
 
 
-def _parse_value(value_text: str) -> str:
+def _parse_env_value(value_text: str) -> str:
     if value_text.startswith('"') and value_text.endswith('"') and len(value_text) > 1:
         return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), value_text[1:-1], flags=re.DOTALL)
     if value_text.startswith("'") and value_text.endswith("'") and len(value_text) > 1:
@@ -65,7 +65,7 @@ def _read_keyring(service: str, name: str) -> str | None:
     return cast("Any", keyring).get_password(service, name)
 
 
-def get_input_variable(name: str) -> str:
+def get_input_variable_name(name: str) -> str:
     """Return the environment variable for the input ``name``."""
     return "CODEMODE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
@@ -91,20 +91,20 @@ class Variables:
         a value.
         """
 
-        def fill(match: re.Match[str]) -> str:
-            return "${" if match[1] is None else self._resolve(match[1], path, secrets)
+        def substitute_match(match: re.Match[str]) -> str:
+            return "${" if match[1] is None else self._resolve_variable(match[1], path, secrets)
 
-        return _VARIABLE.sub(fill, text)
+        return _VARIABLE.sub(substitute_match, text)
 
-    def _resolve(self, expression: str, path: str, secrets: set[str]) -> str:
+    def _resolve_variable(self, expression: str, path: str, secrets: set[str]) -> str:
         kind, colon, argument = expression.partition(":")
         if colon and kind == "input":
-            secrets.add(value := self._get_input(argument, path))
+            secrets.add(value := self._get_input_value(argument, path))
             return value
         if colon and kind == "keyring":
             secrets.add(value := self._get_from_keyring(argument, path))
             return value
-        if (value := self._get_predefined(expression)) is not None:
+        if (value := self._get_predefined_value(expression)) is not None:
             return value
         name, has_default, default = (argument if colon and kind == "env" else expression).partition(":-")
         if not _VARIABLE_NAME.fullmatch(name) or "${" in default:
@@ -121,24 +121,24 @@ class Variables:
             path, f"the variable {name} is not set; set it, or write {alternative}", lacks_value=True
         )
 
-    def _get_predefined(self, expression: str) -> str | None:
+    def _get_predefined_value(self, expression: str) -> str | None:
         predefined = {
             "workspaceFolder": self.workspace,
             "workspaceFolderBasename": self.workspace.name,
             "workspaceRoot": self.workspace,
-            "userHome": home_folder(self.environ),
+            "userHome": get_home_folder(self.environ),
             "pathSeparator": os.sep,
             "/": os.sep,
         }
         return str(predefined[expression]) if expression in predefined else None
 
-    def _get_input(self, name: str, path: str) -> str:
-        variable = get_input_variable(name)
+    def _get_input_value(self, name: str, path: str) -> str:
+        variable = get_input_variable_name(name)
         for source, key in ((self.inputs, name), (self.environ, variable), (self.defaults, name)):
             if key in source:
                 return source[key]
         described = self.descriptions.get(name)
-        description = f" ({one_line(described, _MAX_DESCRIPTION_CHARACTERS)})" if described else ""
+        description = f" ({clip_to_visible_line(described, _MAX_DESCRIPTION_CHARACTERS)})" if described else ""
         message = f"the input {quote_name(name)}{description} has no value; set the environment variable {variable}"
         raise ConfigFieldError(path, message, lacks_value=True)
 
@@ -176,29 +176,29 @@ class Substitution:
     """Files with parts of the configuration, whether they exist or not."""
 
     def substitute_text(self, value: Any, path: str) -> str:
-        return self.variables.expand(codemode_section.check_text(value, path), path, self.secrets)
+        return self.variables.expand(codemode_section.require_text(value, path), path, self.secrets)
 
     def substitute_texts(self, value: Any, path: str) -> tuple[str, ...]:
-        texts = codemode_section.check_texts(value, path)
+        texts = codemode_section.parse_texts(value, path)
         return tuple(self.substitute_text(text, f"{path}[{index}]") for index, text in enumerate(texts))
 
     def substitute_table(self, value: Any, path: str) -> dict[str, str]:
         """Return an object of strings without null values, which editors ignore too."""
-        items = codemode_section.check_object(value, path).items()
-        present = [(key, item, join_path(path, key)) for key, item in items if item is not None]
+        items = codemode_section.require_object(value, path).items()
+        present = [(key, item, join_field_path(path, key)) for key, item in items if item is not None]
         return {
             key: self.substitute_text(codemode_section.to_text(item, item_path), item_path)
             for key, item, item_path in present
         }
 
-    def substitute(self, value: Any, path: str) -> Any:
+    def substitute_value(self, value: Any, path: str) -> Any:
         """Return a JSON value with the variables of all its strings substituted."""
         if isinstance(value, str):
             return self.substitute_text(value, path)
         if isinstance(value, Mapping):
-            fields = codemode_section.check_object(cast("Any", value), path)
-            return {key: self.substitute(item, join_path(path, key)) for key, item in fields.items()}
+            fields = codemode_section.require_object(cast("Any", value), path)
+            return {key: self.substitute_value(item, join_field_path(path, key)) for key, item in fields.items()}
         if isinstance(value, list | tuple):
             items = cast("list[Any]", value)
-            return [self.substitute(item, f"{path}[{index}]") for index, item in enumerate(items)]
+            return [self.substitute_value(item, f"{path}[{index}]") for index, item in enumerate(items)]
         return value

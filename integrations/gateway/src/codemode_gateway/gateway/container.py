@@ -15,7 +15,7 @@ from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..upstreams.hooks import UpstreamHooks
 from .options import APP_NAME, GatewayOptions, LazyStore, load_or_create_signing_keys
-from .principals import CallOrigin, Principal, SharingScope, pool_share_of
+from .principals import CallOrigin, Principal, SharingScope, get_pool_share
 from .workspaces import ConnectedServers
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ class GatewayContainer:
         self._report_steps = report_steps
         self._record_url = record_url
 
-    def connect(self, config: GatewayConfig, scope: SharingScope) -> AbstractAsyncContextManager[Any]:
+    def connect_servers(self, config: GatewayConfig, scope: SharingScope) -> AbstractAsyncContextManager[Any]:
         """Return a context manager that connects a configuration's servers for the principals of a scope."""
         if self._options.servers is not None:
             return _use_custom_servers(self._options.servers)
-        return self._connect_scope(config, scope)
+        return self._connect_configured_servers(config, scope)
 
     @asynccontextmanager
-    async def _connect_scope(self, config: GatewayConfig, scope: SharingScope) -> AsyncGenerator[Any]:
+    async def _connect_configured_servers(self, config: GatewayConfig, scope: SharingScope) -> AsyncGenerator[Any]:
         from ..upstreams.connected import connect
 
         lists = self._state_folder / "lists"
@@ -88,24 +88,26 @@ class GatewayContainer:
         import mcp_types as types
 
         from ..approvals.remembered_answers import create_approval_hook
-        from ..upstreams.connection import most_verbose
+        from ..upstreams.connection import find_most_verbose_level
 
         async def on_request(server: ServerConfig, method: str, params: Mapping[str, Any], context: Any) -> Any:
             return await self._forward_request(scope, server, method, params, context)
 
         async def on_notification(server: ServerConfig, notification: Any) -> None:
             is_logged = isinstance(notification, types.LoggingMessageNotification)
-            for workspace in self._log_recipients(scope) if is_logged else self.workspaces.in_scope(scope):
+            for workspace in self._list_log_recipients(scope) if is_logged else self.workspaces.list_in_scope(scope):
                 await workspace.handle_notification(server, notification)
 
-        def log_level(_server: ServerConfig) -> types.LoggingLevel | None:
-            return most_verbose(workspace.passthrough.logs.level for workspace in self._log_recipients(scope))
+        def get_log_level(_server: ServerConfig) -> types.LoggingLevel | None:
+            return find_most_verbose_level(
+                workspace.passthrough.logs.level for workspace in self._list_log_recipients(scope)
+            )
 
         return UpstreamHooks(
             get_approval_rule=create_approval_hook(self.remembered),
             on_request=on_request,
             on_notification=on_notification,
-            get_log_level=log_level,
+            get_log_level=get_log_level,
             create_auth=self.sign_ins.create_auth_hook(scope.owner),
             on_signed_out=self.sign_ins.create_signed_out_hook(scope.owner),
         )
@@ -120,7 +122,7 @@ class GatewayContainer:
             "limits": limits,
             "secrets": [text for text in config.secrets if len(text) >= _MIN_SECRET_CHARACTERS],
         }
-        pool = pool_share_of(self._options.pool, principal)
+        pool = get_pool_share(self._options.pool, principal)
         library = self._create_program_library(principal, pool) if config.settings.library else None
         settings = self._create_tool_settings(config, principal)
         return create_modules_tool(connected, options, settings=settings, pool=pool, library=library)
@@ -136,13 +138,13 @@ class GatewayContainer:
         """The worker that resumes programs after decisions in the store, for all principals."""
         from ..approvals.pending_store import StoredRunResumer
 
-        return StoredRunResumer(lambda: self._store.store, self._enter_approval_flow, APP_NAME)
+        return StoredRunResumer(lambda: self._store.store, self._open_principal_runs, APP_NAME)
 
     @asynccontextmanager
-    async def _enter_approval_flow(self, principal: Principal) -> AsyncGenerator[PrincipalRuns]:
-        workspace = await self.workspaces.get(principal)
+    async def _open_principal_runs(self, principal: Principal) -> AsyncGenerator[PrincipalRuns]:
+        workspace = await self.workspaces.get_or_create(principal)
         async with workspace.use_environment() as environment:
-            yield environment.approval_flow_for(principal).runs
+            yield environment.get_or_create_approval_flow(principal).runs
 
     def create_approval_flow(self, run_tool: RunTool, config: GatewayConfig, caller: Principal) -> Any:
         """Return the flow that asks a caller to approve the tool calls of their programs."""
@@ -178,10 +180,10 @@ class GatewayContainer:
             "conversation_id": f"{APP_NAME}:{principal.id}",
             "max_age_ms": _MAX_CONTINUATION_AGE_MS,
             "compress": True,
-            "seal": _can_seal(),
+            "seal": _can_seal_continuations(),
         }
         if self._uses_journal(config):
-            continuation["journal"] = self._store.journal(principal.id)
+            continuation["journal"] = self._store.get_journal(principal.id)
         return {
             # Each server has its own timeout, and callers decide how long to wait for a full pool.
             "execution_policy": {"timeout_includes_tools": False, "on_saturation": "wait"},
@@ -202,16 +204,20 @@ class GatewayContainer:
         import mcp_types as types
 
         origin = getattr(context, "context", None)
-        workspaces = self.workspaces.in_scope(scope)
+        workspaces = self.workspaces.list_in_scope(scope)
         if isinstance(origin, CallOrigin):
-            workspaces = [await self.workspaces.get(origin.principal)]
+            workspaces = [await self.workspaces.get_or_create(origin.principal)]
         if len(workspaces) != 1:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: it belongs to no call")
         return await workspaces[0].passthrough.on_request(server, method, params, context)
 
-    def _log_recipients(self, scope: SharingScope) -> list[Workspace]:
+    def _list_log_recipients(self, scope: SharingScope) -> list[Workspace]:
         """Return the workspaces that may receive a server's log: no user sees the calls of another."""
-        return [workspace for workspace in self.workspaces.in_scope(scope) if scope.is_of_user(workspace.principal)]
+        return [
+            workspace
+            for workspace in self.workspaces.list_in_scope(scope)
+            if scope.concerns_only_user(workspace.principal)
+        ]
 
 
 def should_learn_schemas(config: GatewayConfig, options: GatewayOptions) -> bool:
@@ -240,7 +246,7 @@ async def _use_custom_servers(servers: Any) -> AsyncGenerator[_CustomServers]:
     yield _CustomServers(servers)
 
 
-def _can_seal() -> bool:
+def _can_seal_continuations() -> bool:
     from importlib.util import find_spec
 
     return find_spec("cryptography") is not None

@@ -16,11 +16,11 @@ from codemode.host.threads import run_off_loop
 
 from ..config.locations import state_folder
 from ..config.model import GatewayConfig, ServerConfig
-from ..passthrough.client_requests import connection_of
+from ..passthrough.client_requests import get_client_connection
 from ..passthrough.proxy import PassthroughProxy
 from .mcp_server import ActiveCalls
 from .options import GatewayOptions, LazyStore, find_client_profile, load_or_create_signing_keys
-from .principals import LOCAL, Principal, principal_of
+from .principals import LOCAL, Principal, get_request_principal
 from .workspaces import ConnectionPool, Workspace, Workspaces
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Gateway:
         self._store = LazyStore(config.settings, self.folder, self.options.store)
         self._active_calls = ActiveCalls()
         self._sessions: set[Principal] = set()
-        self.record_url: Callable[[str], str | None] = _no_record_url
+        self.record_url: Callable[[str], str | None] = _get_no_record_url
         """Returns the console page of a record, or None without a console."""
         self._is_open = False
         self._exit_stack = ExitStack()
@@ -62,17 +62,17 @@ class Gateway:
         from .container import GatewayContainer
 
         load_or_create_signing_keys(self.config.settings.keys, self.folder)  # fail early without key or store
-        self._store.check_usable()
+        self._store.ensure_usable()
         container = GatewayContainer(
             self.config,
             self.options,
             self._store,
             self.folder,
-            report_steps=self._active_calls.report_steps,
+            report_steps=self._active_calls.report_program_calls,
             record_url=self._get_record_url,
         )
         self.workspaces = container.workspaces = Workspaces(
-            ConnectionPool(container.connect), container, lambda: self.config
+            ConnectionPool(container.connect_servers), container, lambda: self.config
         )
         self._container = container
         self._exit_stack.enter_context(container.secrets.redact_logs())
@@ -124,7 +124,7 @@ class Gateway:
 
     async def get_workspace(self, principal: Principal = LOCAL) -> Workspace:
         """Return the workspace of a principal, created on first use."""
-        return await self.workspaces.get(principal)
+        return await self.workspaces.get_or_create(principal)
 
     async def serve_stdio(self) -> None:
         """Serve one client over standard input and output until it closes them or a signal arrives.
@@ -137,32 +137,32 @@ class Gateway:
 
     def http_app(self) -> Any:
         """Return the ASGI application that serves many clients over streamable HTTP."""
-        from .http_app import http_app
+        from .http_app import create_http_app
 
-        return http_app(self)
+        return create_http_app(self)
 
     async def list_tools(self, ctx: Any, _params: Any) -> types.ListToolsResult:
         """Answer ``tools/list``."""
         import mcp_types as types
         from mcp.shared.subscriptions import ToolsListChanged
 
-        workspace = await self.get_workspace(self._caller(ctx))
-        workspace.passthrough.subscriptions.subscribe_to_list(ToolsListChanged, connection_of(ctx.session))
+        workspace = await self.get_workspace(self._get_and_track_caller(ctx))
+        workspace.passthrough.subscriptions.subscribe_to_list(ToolsListChanged, get_client_connection(ctx.session))
         profile = find_client_profile(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
-        tool = await workspace.get_tool(profile)
+        tool = await workspace.get_tool_after_listing(profile)
         self._warm_up_task = self._warm_up_task or asyncio.create_task(self._warm_up(workspace.run_tool))
         return types.ListToolsResult(tools=[tool])
 
     async def call_tool(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
         """Answer ``tools/call``."""
-        caller = self._caller(ctx)
-        workspace = await self.workspaces.get(caller)
+        caller = self._get_and_track_caller(ctx)
+        workspace = await self.workspaces.get_or_create(caller)
         profile = find_client_profile(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
         return await self._active_calls.call_tool(workspace, caller, profile, ctx, params)
 
     async def replace_config(self, config: GatewayConfig) -> None:
         """Replace the configuration; running programs keep the old one."""
-        await run_off_loop(lambda: self._container.secrets.add(*config.secrets))
+        await run_off_loop(lambda: self._container.secrets.add_secrets(*config.secrets))
         self.config = self._with_custom_servers(config)
         await self.workspaces.apply_config(self.config)
 
@@ -180,13 +180,13 @@ class Gateway:
         return replace(config, servers=(ServerConfig("given", "stdio"),))
 
     async def _get_passthrough(self, ctx: Any) -> PassthroughProxy:
-        return (await self.get_workspace(self._caller(ctx))).passthrough
+        return (await self.get_workspace(self._get_and_track_caller(ctx))).passthrough
 
-    def _caller(self, ctx: Any) -> Principal:
+    def _get_and_track_caller(self, ctx: Any) -> Principal:
         """Return the sender of a message; end its session when the connection closes."""
-        caller = principal_of(ctx)
+        caller = get_request_principal(ctx)
         if caller.session is not None and caller not in self._sessions:
-            connection = connection_of(ctx.session)
+            connection = get_client_connection(ctx.session)
             if connection is not None:
                 self._sessions.add(caller)
                 connection.exit_stack.push_async_callback(self._on_session_end, caller)
@@ -195,7 +195,7 @@ class Gateway:
     async def _on_session_end(self, caller: Principal) -> None:
         self._sessions.discard(caller)
         try:
-            await self._container.remembered.end_session(caller)
+            await self._container.remembered.forget_session_answers(caller)
         finally:
             await self.workspaces.end_session(caller)
 
@@ -203,5 +203,5 @@ class Gateway:
         return self.record_url(record_id)
 
 
-def _no_record_url(_record_id: str) -> str | None:
+def _get_no_record_url(_record_id: str) -> str | None:
     return None

@@ -13,15 +13,15 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from codemode_console.web import Server as WebServer
+from codemode_console.web import SignalSafeServer as WebServer
 from codemode_console.web import (
     TrustedProxies,
-    client_address,
+    get_route_path,
+    get_socket_url,
     open_server_socket,
     parse_address,
     parse_content_length,
-    route_path,
-    socket_url,
+    resolve_client_address,
 )
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.lowlevel import Server
@@ -30,12 +30,12 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from codemode.errors import CodeModeConcurrencyError
-from codemode.workers.pool import pool_or_default
+from codemode.workers.pool import get_pool_or_default
 
 from ..config.model import ConfigError, GatewayConfig
 from ..oauth.browser import CALLBACK_PATH, START_PATH
-from .http_auth import METADATA_PATH, PEER_KEY, RequestAuthenticator, create_verifier
-from .http_console import CONSOLE_PATH, MountedConsole, server_page_path
+from .http_auth import METADATA_PATH, PEER_KEY, RequestAuthenticator, create_token_verifier
+from .http_console import CONSOLE_PATH, MountedConsole, get_server_page_path
 from .http_limits import BoundedReceive, HttpError, RequestLimiter, send_error, send_json
 from .http_sessions import SessionRegistry
 from .http_settings import HttpLimits, HttpSettings, is_loopback, parse_http_settings
@@ -52,7 +52,7 @@ _CHECK_TIMEOUT_SECONDS = 3.0
 _WORKER_MEMORY_BYTES = 64 << 20
 
 
-class Health:
+class HealthProbes:
     """Answers ``/healthz`` and ``/readyz``. Check results are cached for five seconds."""
 
     def __init__(self, gateway: Any) -> None:
@@ -65,12 +65,12 @@ class Health:
         if path == "/healthz":
             return 200, {"status": "ok"}
         if self._check_task is None or (self._check_task.done() and time.monotonic() > self._valid_until):
-            self._check_task = asyncio.get_running_loop().create_task(self._check())
+            self._check_task = asyncio.get_running_loop().create_task(self._check_store_and_workers())
         results = await asyncio.shield(self._check_task)
         is_ready = all(result == "ok" for result in results.values())
         return (200, {"status": "ready", **results}) if is_ready else (503, {"status": "not ready", **results})
 
-    async def _check(self) -> dict[str, str]:
+    async def _check_store_and_workers(self) -> dict[str, str]:
         store, workers = await asyncio.gather(_run_check(self._check_store), _run_check(self._check_workers))
         results = {"store": store, "workers": workers}
         self._valid_until = time.monotonic() + _HEALTH_CACHE_SECONDS
@@ -80,13 +80,13 @@ class Health:
         await self._gateway.store.list(tenant=LOCAL.id, limit=1)
 
     async def _check_workers(self) -> None:
-        pool = pool_or_default(getattr(self._gateway.options, "pool", None))
+        pool = get_pool_or_default(getattr(self._gateway.options, "pool", None))
         try:
             lease = await pool.acquire(_WORKER_MEMORY_BYTES, "fail")
         except CodeModeConcurrencyError:
             return  # workers run: a full pool is busy, not broken
         lease.kill_and_release()
-        lease.refill()
+        lease.refill_spares()
 
 
 async def _run_check(check: Any) -> str:
@@ -118,7 +118,7 @@ class ServableGateway(contextlib.AbstractAsyncContextManager[Any], Protocol):
     record_url: Callable[[str], str | None]
 
 
-def http_app(gateway: ServableGateway, *, limits: HttpLimits | None = None) -> HttpApp:
+def create_http_app(gateway: ServableGateway, *, limits: HttpLimits | None = None) -> HttpApp:
     """Return a gateway as an ASGI application. Raises `ConfigError` for invalid ``auth`` settings.
 
     It accepts only local callers unless ``auth.tokens`` or a token verifier is configured.
@@ -137,12 +137,12 @@ class HttpApp:
         self._console: MountedConsole | None = None
         self._base_url = settings.url
         self._custom_verifier = getattr(gateway.options, "verifier", None)
-        self._verifier = self._custom_verifier or create_verifier(settings.check)
+        self._verifier = self._custom_verifier or create_token_verifier(settings.token_verification)
         self._authenticator = RequestAuthenticator(settings, self._verifier)
         self._sessions = SessionRegistry(gateway.server, limits)
         self._limiter = RequestLimiter(limits)
         self._proxies = TrustedProxies(settings.proxies)
-        self._health = Health(gateway)
+        self._health = HealthProbes(gateway)
         self._mcp = AuthContextMiddleware(self._handle_in_session)
 
     @property
@@ -159,7 +159,7 @@ class HttpApp:
         async with contextlib.AsyncExitStack() as stack:
             if not self._gateway.is_open:
                 await stack.enter_async_context(self._gateway)
-            self._gateway.record_url = self.record_url
+            self._gateway.record_url = self.get_record_url
             if self._sign_ins is not None:
                 self._sign_ins.binds_browsers = True
             if self._settings.url is not None and self._sign_ins is not None and self._sign_ins.callback_url is None:
@@ -169,11 +169,11 @@ class HttpApp:
             )
             await stack.enter_async_context(self._console.running())
             if self._sign_ins is not None:
-                self._sign_ins.get_page_url = self.sign_in_url
+                self._sign_ins.get_page_url = self.get_sign_in_url
             await stack.enter_async_context(self._sessions.running())
             yield
 
-    def set_listen_address(self, host: str, port: int) -> list[str]:
+    def set_listen_address_and_describe(self, host: str, port: int) -> list[str]:
         """Record the listen address and return the start messages for the operator, with the console token."""
         is_wildcard = host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
         listen_url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -185,18 +185,18 @@ class HttpApp:
             lines.append(f"Approvals: {page}" if token is None else f"Approvals: {page}sign-in#token={token}")
         return lines
 
-    def record_url(self, record_id: str) -> str | None:
+    def get_record_url(self, record_id: str) -> str | None:
         """Return the console URL of a record without credentials, or None without a console."""
         if self._console is None or self._base_url is None:
             return None
         return f"{self._base_url}{CONSOLE_PATH}/records/{record_id}"
 
-    def sign_in_url(self, server: str, principal: str) -> str | None:
+    def get_sign_in_url(self, server: str, principal: str) -> str | None:
         """Return the sign-in page URL of a server for a principal, without credentials, or None."""
         is_operator_only = self.requires_sign_in and principal == LOCAL.id
         if self._console is None or self._base_url is None or is_operator_only:
             return None
-        return f"{self._base_url}{CONSOLE_PATH}{server_page_path(server)}"
+        return f"{self._base_url}{CONSOLE_PATH}{get_server_page_path(server)}"
 
     async def stop(self) -> None:
         """Refuse new requests, give running calls a moment to finish, then end all sessions."""
@@ -205,23 +205,23 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http":
             scope = with_client_address(scope, self._proxies)
-            reservation = self._limiter.reserve(scope)
-            with reservation.use():
+            reservation = self._limiter.create_reservation(scope)
+            with reservation.count_request():
                 await self._handle_http(
                     {**scope, RESERVATION_KEY: reservation}, BoundedReceive(receive, reservation, self._limits), send
                 )
 
     async def _handle_http(self, scope: Scope, receive: BoundedReceive, send: Send) -> None:
         try:
-            scope[RESERVATION_KEY].reserve_prefetch(parse_content_length(Headers(scope=scope)) or 0)
+            scope[RESERVATION_KEY].reserve_prefetched_bytes(parse_content_length(Headers(scope=scope)) or 0)
             self._reload_settings()
             self._authenticator.check_host_and_origin(scope)
-            await self._route(route_path(scope).rstrip("/") or "/", scope, receive, send)
+            await self._route_request(get_route_path(scope).rstrip("/") or "/", scope, receive, send)
         except HttpError as error:
             await receive.drain()
             await send_error(error, send)
@@ -241,9 +241,11 @@ class HttpApp:
         except ConfigError as error:
             _log.error("%s; the previous users stay", error)
             return
-        is_verifier_replaced = settings.check != self._settings.check and self._custom_verifier is None
+        is_verifier_replaced = (
+            settings.token_verification != self._settings.token_verification and self._custom_verifier is None
+        )
         if is_verifier_replaced:
-            self._verifier = create_verifier(settings.check)
+            self._verifier = create_token_verifier(settings.token_verification)
         self._settings, self._authenticator = (
             settings,
             RequestAuthenticator(settings, self._verifier, requires_token=self.requires_sign_in),
@@ -251,7 +253,7 @@ class HttpApp:
         self._proxies = TrustedProxies(settings.proxies)
         self._sessions.end_sessions_except(settings.tokens.values(), keep_verified=not is_verifier_replaced)
 
-    async def _route(self, path: str, scope: Scope, receive: BoundedReceive, send: Send) -> None:
+    async def _route_request(self, path: str, scope: Scope, receive: BoundedReceive, send: Send) -> None:
         if path == MCP_PATH:
             await self._handle_mcp({**scope}, receive, send)
         elif path in ("/healthz", "/readyz") and scope["method"] in ("GET", "HEAD"):
@@ -266,7 +268,7 @@ class HttpApp:
         elif path.startswith(START_PATH) and self._sign_ins is not None:
             await self._sign_ins.start_app({**scope, "path": path}, receive, send)
         elif self._console is not None and (path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")):
-            await _call_with_limits(self._console, scope, receive, send)
+            await _call_with_body_limits(self._console, scope, receive, send)
         else:
             raise HttpError(404, f"Not found; the gateway is at {MCP_PATH}")
 
@@ -294,9 +296,9 @@ class HttpApp:
                 return caller
 
     async def _handle_in_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._sessions.handle(scope[PRINCIPAL_KEY], scope, receive, send)
+        await self._sessions.handle_request(scope[PRINCIPAL_KEY], scope, receive, send)
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         async with contextlib.AsyncExitStack() as stack:
             try:
@@ -309,7 +311,7 @@ class HttpApp:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _call_with_limits(app: ASGIApp, scope: Scope, receive: BoundedReceive, send: Send) -> None:
+async def _call_with_body_limits(app: ASGIApp, scope: Scope, receive: BoundedReceive, send: Send) -> None:
     """Call an application and replace its answer by the `HttpError` of a body over the limits."""
 
     async def send_unless_refused(message: Message) -> None:
@@ -339,7 +341,7 @@ def with_client_address(scope: Scope, proxies: TrustedProxies) -> Scope:
     peer = scope.get("client")
     if peer is None:
         return scope
-    caller = client_address(HTTPConnection(scope), proxies)
+    caller = resolve_client_address(HTTPConnection(scope), proxies)
     if caller is None or caller == parse_address(peer[0]):
         return scope
     return {**scope, "client": (str(caller), 0), PEER_KEY: peer}
@@ -367,23 +369,23 @@ async def serve_http(
     the URL. Raises `ConfigError` for an unusable address, and for a non-local address without sign-in.
     """
     http_limits = limits or HttpLimits()
-    app = http_app(gateway, limits=http_limits)
+    app = create_http_app(gateway, limits=http_limits)
     if not app.requires_sign_in and not is_loopback(host):
         raise ConfigError(_SIGN_IN_REQUIRED.format(host=host))
-    with _listen(host, port) as bound:
+    with _open_listen_socket(host, port) as bound:
         host, port = bound.getsockname()[:2]
         async with app.running():
 
             def on_ready() -> None:
-                for line in app.set_listen_address(host, port):
+                for line in app.set_listen_address_and_describe(host, port):
                     (print_line or _print_to_stderr)(line)
                 if on_listening is not None:
-                    on_listening(f"{socket_url(bound)}{MCP_PATH}")
+                    on_listening(f"{get_socket_url(bound)}{MCP_PATH}")
 
-            await _serve(_Server(app, http_limits, on_ready), bound)
+            await _serve_until_cancelled(_GatewayWebServer(app, http_limits, on_ready), bound)
 
 
-async def _serve(server: _Server, bound: socket.socket) -> None:
+async def _serve_until_cancelled(server: _GatewayWebServer, bound: socket.socket) -> None:
     serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
     try:
         await asyncio.shield(serving)
@@ -397,7 +399,7 @@ def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - stdout is for protocols
 
 
-class _Server(WebServer):
+class _GatewayWebServer(WebServer):
     """Ends the gateway's sessions before it waits for their connections."""
 
     def __init__(self, app: HttpApp, limits: HttpLimits, on_ready: Callable[[], None]) -> None:
@@ -427,7 +429,7 @@ class _Server(WebServer):
         self.should_exit = self._is_signalled = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _open_listen_socket(host: str, port: int) -> socket.socket:
     try:
         return open_server_socket(host, port)
     except ValueError as error:

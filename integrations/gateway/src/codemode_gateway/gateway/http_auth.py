@@ -24,9 +24,17 @@ from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_mapping, is_object
 from codemode.host.threads import run_off_loop
 
-from ..outgoing_http import tls_context
+from ..outgoing_http import get_tls_context
 from .http_limits import HttpError, RequestReservation
-from .http_settings import VERIFIED_PREFIX, HttpSettings, Introspection, Jwt, TokenCheck, is_loopback, token_digest
+from .http_settings import (
+    VERIFIED_PREFIX,
+    HttpSettings,
+    IntrospectionSettings,
+    JwtSettings,
+    TokenVerificationSettings,
+    compute_token_digest,
+    is_loopback,
+)
 from .principals import LOCAL, RESERVATION_KEY
 
 # Failures deny access. Only tokens of the configured issuer for this gateway are accepted.
@@ -51,7 +59,7 @@ _JWT_TYPES = ("jwt", "at+jwt", "application/at+jwt")
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
-class Verifier(Protocol):
+class AccessTokenVerifier(Protocol):
     """The SDK's ``TokenVerifier``."""
 
     async def verify_token(self, token: str) -> AccessToken | None: ...
@@ -61,21 +69,21 @@ class VerifierUnavailableError(Exception):
     """The token cannot be verified at present. The message contains no part of the token."""
 
 
-def create_verifier(check: TokenCheck | None) -> Verifier | None:
+def create_token_verifier(check: TokenVerificationSettings | None) -> AccessTokenVerifier | None:
     """Return the token verifier that ``codemode.auth`` configures, or None."""
     if check is None:
         return None
     return (
-        IntrospectionVerifier(check, check.how)
-        if isinstance(check.how, Introspection)
-        else JwtVerifier(check, check.how)
+        IntrospectionVerifier(check, check.method_settings)
+        if isinstance(check.method_settings, IntrospectionSettings)
+        else JwtVerifier(check, check.method_settings)
     )
 
 
 class IntrospectionVerifier:
     """Verifies tokens by RFC 7662 introspection. Results are cached for 30 seconds at most."""
 
-    def __init__(self, check: TokenCheck, settings: Introspection) -> None:
+    def __init__(self, check: TokenVerificationSettings, settings: IntrospectionSettings) -> None:
         self._check, self._settings = check, settings
         self._cache: OrderedDict[str, tuple[float, AccessToken]] = OrderedDict()
         self._pending: dict[str, _PendingIntrospection] = {}
@@ -83,7 +91,7 @@ class IntrospectionVerifier:
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the access of a token, or None for an invalid one. Raises `VerifierUnavailableError`."""
-        digest = token_digest(token)
+        digest = compute_token_digest(token)
         until, access = self._cache.get(digest, (0.0, None))
         if until > time.monotonic():
             return access
@@ -93,9 +101,9 @@ class IntrospectionVerifier:
                 raise VerifierUnavailableError(
                     f"{_MAX_PENDING_TOKENS} tokens already wait for the authorization server's answer"
                 )
-            task = asyncio.get_running_loop().create_task(self._introspect(token, digest))
+            task = asyncio.get_running_loop().create_task(self._introspect_and_cache_token(token, digest))
             pending = self._pending[digest] = _PendingIntrospection(task)
-            task.add_done_callback(lambda done: self._on_introspected(digest, done))
+            task.add_done_callback(lambda done: self._on_introspection_done(digest, done))
         pending.callers += 1
         try:
             return await asyncio.shield(pending.task)
@@ -105,7 +113,7 @@ class IntrospectionVerifier:
                 del self._pending[digest]
                 pending.task.cancel()
 
-    async def _introspect(self, token: str, digest: str) -> AccessToken | None:
+    async def _introspect_and_cache_token(self, token: str, digest: str) -> AccessToken | None:
         settings = self._settings
         # RFC 6749, 2.3.1: form-encode both before joining them.
         credentials = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
@@ -129,7 +137,7 @@ class IntrospectionVerifier:
                 self._cache.popitem(last=False)
         return access
 
-    def _on_introspected(self, digest: str, task: asyncio.Task[Any]) -> None:
+    def _on_introspection_done(self, digest: str, task: asyncio.Task[Any]) -> None:
         pending = self._pending.get(digest)
         if pending is not None and pending.task is task:
             del self._pending[digest]
@@ -148,8 +156,8 @@ class _PendingIntrospection:
 class JwtVerifier:
     """Verifies signatures with the keys that the authorization server publishes."""
 
-    def __init__(self, check: TokenCheck, settings: Jwt) -> None:
-        self._check, self._settings, self._keys = check, settings, _KeyCache(settings.jwks_url)
+    def __init__(self, check: TokenVerificationSettings, settings: JwtSettings) -> None:
+        self._check, self._settings, self._keys = check, settings, _PublicKeyCache(settings.jwks_url)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the access of a token, or None for an invalid one. Raises `VerifierUnavailableError`."""
@@ -164,7 +172,7 @@ class JwtVerifier:
             return None
         if str(header.get("typ", "jwt")).lower() not in _JWT_TYPES or "crit" in header:
             return None  # signed for another purpose, or with unknown critical headers
-        for key in await self._keys.find_keys(key_id, algorithm):
+        for key in await self._keys.find_or_fetch_keys(key_id, algorithm):
             try:
                 claims = jwt.decode(
                     token,
@@ -179,7 +187,7 @@ class JwtVerifier:
         return None
 
 
-class _KeyCache:
+class _PublicKeyCache:
     """The public keys of an authorization server, refreshed every ten minutes and for unknown key ids.
 
     It waits at least 30 seconds between fetches. Keys stay valid for an hour while the server is unreachable.
@@ -191,21 +199,21 @@ class _KeyCache:
         self._fetched_at = self._attempted_at = float("-inf")
         self._fetch_task: asyncio.Task[None] | None = None
 
-    async def find_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
+    async def find_or_fetch_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
         """Return candidate keys for a signature. Raises `VerifierUnavailableError`."""
-        keys = self._matching_keys(key_id, algorithm)
+        keys = self._list_matching_keys(key_id, algorithm)
         if not keys or time.monotonic() - self._fetched_at > _KEYS_REFRESH_SECONDS:
             if self._fetch_task is None and time.monotonic() - self._attempted_at > _MIN_FETCH_INTERVAL_SECONDS:
                 self._fetch_task = asyncio.get_running_loop().create_task(self._fetch_keys())
                 self._fetch_task.add_done_callback(self._on_fetch_done)
             if self._fetch_task is not None:
                 await asyncio.shield(self._fetch_task)  # shared with other callers; this one may disconnect
-            keys = self._matching_keys(key_id, algorithm)
+            keys = self._list_matching_keys(key_id, algorithm)
         if time.monotonic() - self._fetched_at > _MAX_KEYS_AGE_SECONDS:
             raise VerifierUnavailableError("the authorization server's keys cannot be fetched")
         return keys
 
-    def _matching_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
+    def _list_matching_keys(self, key_id: str | None, algorithm: str) -> list[Any]:
         key_type = _KEY_TYPES[algorithm[:2]]
         return [
             key
@@ -249,22 +257,24 @@ def _parse_public_keys(entries: Any) -> list[tuple[str | None, str | None, str, 
     return keys
 
 
-def to_access_token(claims: Mapping[str, Any], verification: TokenCheck) -> AccessToken | None:
+def to_access_token(claims: Mapping[str, Any], verification: TokenVerificationSettings) -> AccessToken | None:
     """Convert token claims; return None for another issuer or audience, or claims without an identity."""
     if str(claims.get("iss", "")).rstrip("/") != verification.issuer:
         _log.warning("a token was refused: its issuer is not codemode.auth.issuer")
         return None
     audience = claims.get("aud")
-    audiences = {audience} if isinstance(audience, str) else {*filter(_is_text, audience if is_array(audience) else ())}
+    audiences = (
+        {audience} if isinstance(audience, str) else {*filter(_is_bounded_text, audience if is_array(audience) else ())}
+    )
     if not {url.rstrip("/") for url in audiences} & {url.rstrip("/") for url in verification.audiences}:
         _log.warning("a token was refused: its audience is not one of %s", " or ".join(verification.audiences))
         return None
     if "cnf" in claims:
         return None  # bound to a key whose possession was not proven
     subject, expires_at = claims.get("sub"), claims.get("exp")
-    client = next((url for key in ("client_id", "azp") if _is_text(url := claims.get(key))), subject)
-    has_identity = _is_text(client) and (subject is None or _is_text(subject))
-    if not has_identity or not (expires_at is None or _is_time(expires_at)):
+    client = next((url for key in ("client_id", "azp") if _is_bounded_text(url := claims.get(key))), subject)
+    has_identity = _is_bounded_text(client) and (subject is None or _is_bounded_text(subject))
+    if not has_identity or not (expires_at is None or _is_valid_timestamp(expires_at)):
         return None
     return AccessToken(
         token="",  # not needed after authentication
@@ -283,11 +293,11 @@ def _parse_scopes(claims: Mapping[str, Any]) -> list[str]:
     return [scope for scope in scopes if isinstance(scope, str)] if is_array(scopes) else []
 
 
-def _is_text(value: Any) -> TypeGuard[str]:
+def _is_bounded_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= 1000
 
 
-def _is_time(value: Any) -> bool:
+def _is_valid_timestamp(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 53
 
 
@@ -299,7 +309,7 @@ async def _fetch_json_object(method: str, url: str, **options: Any) -> dict[str,
         async with (
             asyncio.timeout(_REQUEST_SECONDS),
             httpx2.AsyncClient(
-                verify=tls_context(), trust_env=not is_loopback(parts.hostname or ""), timeout=_REQUEST_SECONDS
+                verify=get_tls_context(), trust_env=not is_loopback(parts.hostname or ""), timeout=_REQUEST_SECONDS
             ) as client,
             client.stream(
                 method, url, headers={"accept": "application/json", "accept-encoding": "identity"}, **options
@@ -348,12 +358,12 @@ class RequestAuthenticator:
 
     def check_host_and_origin(self, scope: Scope) -> None:
         """Check Host and Origin against DNS rebinding and cross-site requests. Raises `HttpError`."""
-        host = _single_header(scope, "host")
+        host = _get_single_header(scope, "host")
         host_name = None if host is None else parse_host(host)
         if host_name is None or not self._is_gateway_host(host_name):
             raise HttpError(421, "The gateway does not accept this Host")
-        origin = _single_header(scope, "origin")
-        if origin is None and not _header_values(scope, "origin"):
+        origin = _get_single_header(scope, "origin")
+        if origin is None and not _list_header_values(scope, "origin"):
             return
         gateway_origins = {
             f"http://{host}",
@@ -362,7 +372,7 @@ class RequestAuthenticator:
             parse_origin(self._settings.url or ""),
         }
         # Browsers send this for forms on pages without a referrer, such as the console's.
-        is_console_form = origin == "null" and _single_header(scope, "sec-fetch-site") == "same-origin"
+        is_console_form = origin == "null" and _get_single_header(scope, "sec-fetch-site") == "same-origin"
         if not is_console_form and (origin is None or origin not in gateway_origins):
             raise HttpError(403, "The gateway does not accept this Origin")
 
@@ -397,10 +407,10 @@ class RequestAuthenticator:
                 AccessToken(token="", client_id=user_name, scopes=[], subject=user_name)
             )
         access = await self.verify_token(token, scope, wait_for_disconnect)
-        return principal_id(access), AuthenticatedUser(access)
+        return to_principal_id(access), AuthenticatedUser(access)
 
     def _read_bearer_token(self, scope: Scope) -> str:
-        header = _single_header(scope, "authorization")
+        header = _get_single_header(scope, "authorization")
         scheme, _, token = (header or "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN_CHARACTERS:
@@ -408,7 +418,7 @@ class RequestAuthenticator:
         return token
 
     def _find_configured_user(self, token: str) -> str | None:
-        digest, user_name = token_digest(token), None
+        digest, user_name = compute_token_digest(token), None
         for configured_digest, name in self._settings.tokens.items():  # compare all, in constant time
             if hmac.compare_digest(configured_digest, digest):
                 user_name = name
@@ -418,8 +428,9 @@ class RequestAuthenticator:
     def verifier_fingerprint(self) -> str:
         """A text that changes with the token verification settings; ``-`` without a verifier."""
         settings, verifier = self._settings, type(self._verifier)
-        description = f"{verifier.__module__} {verifier.__qualname__} {settings.check} {settings.scopes} {settings.url}"
-        return NO_VERIFIER if self._verifier is None else token_digest(description)[:16]
+        name = f"{verifier.__module__} {verifier.__qualname__}"
+        description = f"{name} {settings.token_verification} {settings.scopes} {settings.url}"
+        return NO_VERIFIER if self._verifier is None else compute_token_digest(description)[:16]
 
     async def verify_token(
         self, token: str, scope: Scope, wait_for_disconnect: WaitForDisconnect | None = None
@@ -433,7 +444,7 @@ class RequestAuthenticator:
                 access = await (
                     verification
                     if wait_for_disconnect is None
-                    else _cancel_on_disconnect(verification, wait_for_disconnect())
+                    else _run_until_disconnect(verification, wait_for_disconnect())
                 )
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
             raise self._unauthorized_error(scope, "invalid_token")
@@ -454,24 +465,24 @@ class RequestAuthenticator:
             raise HttpError(503, "The token cannot be verified now; try again later", {"retry-after": "5"}) from None
 
     def _is_gateway_resource(self, resource: str, scope: Scope) -> bool:
-        resource_url = self.resource_url(scope)
+        resource_url = self.get_resource_url(scope)
         return resource.rstrip("/") in (resource_url, resource_url.removesuffix("/mcp"))
 
-    def resource_url(self, scope: Scope) -> str:
+    def get_resource_url(self, scope: Scope) -> str:
         """Return the external URL of the gateway's ``/mcp``."""
         base = self._settings.url
         if base is None:
-            base = f"{scope.get('scheme', 'http')}://{_single_header(scope, 'host') or 'localhost'}"
+            base = f"{scope.get('scheme', 'http')}://{_get_single_header(scope, 'host') or 'localhost'}"
         return f"{base}/mcp"
 
     def create_resource_metadata(self, scope: Scope) -> dict[str, Any] | None:
         """Return RFC 9728 metadata, or None without an issuer or for another resource."""
-        resource_path = urlsplit(self.resource_url(scope)).path
+        resource_path = urlsplit(self.get_resource_url(scope)).path
         requested_path = str(scope["path"]).partition(METADATA_PATH)[2].rstrip("/")
         if self._settings.issuer is None or requested_path not in ("", "/mcp", resource_path):
             return None
         document: dict[str, Any] = {
-            "resource": self.resource_url(scope),
+            "resource": self.get_resource_url(scope),
             "authorization_servers": [self._settings.issuer],
             "bearer_methods_supported": ["header"],
         }
@@ -482,7 +493,7 @@ class RequestAuthenticator:
         if self._settings.scopes:  # the scopes to request from the authorization server
             parts.append(f'scope="{" ".join(self._settings.scopes)}"')
         if self._settings.issuer is not None:
-            resource_url = urlsplit(self.resource_url(scope))
+            resource_url = urlsplit(self.get_resource_url(scope))
             parts.append(
                 f'resource_metadata="{resource_url.scheme}://{resource_url.netloc}{METADATA_PATH}{resource_url.path}"'
             )
@@ -491,7 +502,7 @@ class RequestAuthenticator:
         return HttpError(403 if missing else 401, message, {"www-authenticate": challenge})
 
 
-async def _cancel_on_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnect: Coroutine[Any, Any, object]) -> T:
+async def _run_until_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnect: Coroutine[Any, Any, object]) -> T:
     """Run a coroutine; cancel it and raise `HttpError` when the caller disconnects."""
     task, watcher = asyncio.create_task(work), asyncio.create_task(wait_for_disconnect)
     try:
@@ -505,19 +516,19 @@ async def _cancel_on_disconnect(work: Coroutine[Any, Any, T], wait_for_disconnec
         await asyncio.gather(task, watcher, return_exceptions=True)
 
 
-def principal_id(access: AccessToken) -> str:
+def to_principal_id(access: AccessToken) -> str:
     """Return a unique id for each user of each issuer. Components are quoted so that ids cannot collide."""
     client, issuer, subject = principal_components(access)
     identity = f"client {quote(client, safe='')}" if subject is None else f"user {quote(subject, safe='@')}"
     full_id = f"{VERIFIED_PREFIX}{quote(issuer or '', safe=':/.')} {identity}"
-    return full_id if len(full_id) <= _MAX_ID_CHARACTERS else f"{VERIFIED_PREFIX}{token_digest(full_id)}"
+    return full_id if len(full_id) <= _MAX_ID_CHARACTERS else f"{VERIFIED_PREFIX}{compute_token_digest(full_id)}"
 
 
-def _header_values(scope: Scope, name: str) -> list[str]:
+def _list_header_values(scope: Scope, name: str) -> list[str]:
     return Headers(scope=scope).getlist(name)
 
 
-def _single_header(scope: Scope, name: str) -> str | None:
+def _get_single_header(scope: Scope, name: str) -> str | None:
     """Return a header that occurs exactly once, else None: parsers disagree about duplicates."""
-    values = _header_values(scope, name)
+    values = _list_header_values(scope, name)
     return values[0] if len(values) == 1 else None

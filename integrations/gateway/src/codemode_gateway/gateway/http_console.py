@@ -28,15 +28,15 @@ from codemode.stores.records import ALL_TENANTS
 
 from ..approvals.pending_store import SCOPE_DESCRIPTIONS, StandingApproval
 from ..approvals.remembered_answers import RememberedAnswers
-from ..config.locations import login_command
+from ..config.locations import format_login_command
 from ..config.model import ConfigError
 from ..oauth.browser import PAGE_HEADERS, SIGNED_IN, render_page
 from ..oauth.settings import SignInError
-from .http_auth import NO_VERIFIER, RequestAuthenticator, principal_id
+from .http_auth import NO_VERIFIER, RequestAuthenticator, to_principal_id
 from .http_limits import HttpError
-from .http_settings import VERIFIED_PREFIX, HttpSettings, token_digest
+from .http_settings import VERIFIED_PREFIX, HttpSettings, compute_token_digest
 from .options import APP_NAME, load_or_create_signing_keys
-from .principals import LOCAL, Principal, sharing_scope_of
+from .principals import LOCAL, Principal, get_sharing_scope
 
 if TYPE_CHECKING:
     from codemode.stores.interrupt_store import InterruptStore
@@ -58,7 +58,7 @@ def create_token_auth_class(
     Their session ends with the token, after an hour for tokens without expiry, and when the verifier settings change.
     """
 
-    class Users(TokenAuth):
+    class VerifiedTokenAuth(TokenAuth):
         async def authenticate(self, token: str, request: Any) -> Any:
             base: Any = super()
             known: Any = await base.authenticate(token, request)
@@ -73,7 +73,7 @@ def create_token_auth_class(
                 raise Problem(503, error.message, advice) from None
             expires_at = clock() + _DEFAULT_SESSION_SECONDS if access.expires_at is None else access.expires_at
             fingerprint = get_authenticator().verifier_fingerprint
-            key = f"{_VERIFIED_PREFIX} {fingerprint} {math.floor(expires_at)} {principal_id(access)}"
+            key = f"{_VERIFIED_PREFIX} {fingerprint} {math.floor(expires_at)} {to_principal_id(access)}"
             user = self.find_by_session_key(key)
             return None if user is None else (user, key)
 
@@ -96,7 +96,7 @@ def create_token_auth_class(
             )
             return User(name, [name]) if is_known else None
 
-    return Users
+    return VerifiedTokenAuth
 
 
 class StandingApprovals:
@@ -118,7 +118,7 @@ class StandingApprovals:
     ) -> None:
         """Save this choice for later calls. Raises the errors of `StandingApproval`."""
         later = StandingApproval.from_requests(record, [request], choice)
-        await later.save(self._remembered, self._store, record, actor=actor, address=address)
+        await later.audit_and_save(self._remembered, self._store, record, actor=actor, address=address)
 
 
 # The URL of a server's page carries no credential, so programs and models may know it: users sign in on it.
@@ -131,7 +131,7 @@ def create_server_pages(gateway: Any, **guard_options: Any) -> ASGIApp:
     return AccessMiddleware(_ServerPages(gateway), **guard_options)
 
 
-def server_page_path(name: str) -> str:
+def get_server_page_path(name: str) -> str:
     """Return the path of a server's page, relative to the console."""
     return SERVERS_PATH + quote(name, safe="")
 
@@ -143,12 +143,12 @@ class _ServerPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         try:
-            response: Response = await self._respond(request)
+            response: Response = await self._respond_with_sign_in(request)
         except Problem as problem:
             response = problem_response(request, problem)
         await response(scope, receive, send)
 
-    async def _respond(self, request: Request) -> Response:
+    async def _respond_with_sign_in(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise Problem(405, "Method not allowed", headers={"Allow": "GET, HEAD"})
         path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))
@@ -159,9 +159,9 @@ class _ServerPages:
         sign_ins = getattr(self._gateway, "sign_ins", None)
         if matching_server is None or matching_server.url is None or sign_ins is None:
             raise Problem(404, "Server not found", "The configuration has no server of this name to sign in to.")
-        principal = self._principal_of(request.scope["user"])
-        if sharing_scope_of(matching_server, Principal(principal)).owner != principal:
-            advice = f"The operator of the gateway signs in to it: {login_command(name)}"
+        principal = self._require_single_principal(request.scope["user"])
+        if get_sharing_scope(matching_server, Principal(principal)).owner != principal:
+            advice = f"The operator of the gateway signs in to it: {format_login_command(name)}"
             raise Problem(403, "All users share this server", advice)
         try:
             sign_in = await sign_ins.get_sign_in(matching_server, principal)
@@ -169,10 +169,10 @@ class _ServerPages:
             raise Problem(502, "Sign-in cannot start", error.message) from None
         if sign_in is None:
             return HTMLResponse(render_page(SIGNED_IN), headers=PAGE_HEADERS)
-        cookie = sign_in.cookie_header()
+        cookie = sign_in.create_cookie_header()
         return RedirectResponse(sign_in.url, 303, headers={} if cookie is None else {"Set-Cookie": cookie})
 
-    def _principal_of(self, user: Any) -> str:
+    def _require_single_principal(self, user: Any) -> str:
         if user.tenants is not ALL_TENANTS and len(user.tenants) == 1:
             return next(iter(user.tenants))
         advice = "You are not signed in as one user. Sign in with the token of the user who uses the server."
@@ -212,7 +212,7 @@ class MountedConsole:
         )
         options = {
             "secret": secret,
-            "inspect": _create_inspector(signing_keys),
+            "inspect": _create_interrupt_inspector(signing_keys),
             "standing_approvals": standing_approvals,
             "private_path": self._private_path,
         }
@@ -228,14 +228,14 @@ class MountedConsole:
 
     def replace_users(self, settings: HttpSettings) -> None:
         """Replace the users; removed users lose access immediately. Raises `ConfigError`."""
-        no_users = {f"sha256:{token_digest(secrets.token_urlsafe(32))}": User("nobody", [])}
+        no_users = {f"sha256:{compute_token_digest(secrets.token_urlsafe(32))}": User("nobody", [])}
         self._auth.replace(self._create_users(settings) or no_users)
 
     def _create_users(self, settings: HttpSettings) -> dict[str, Any]:
         users: dict[str, Any] = {f"sha256:{digest}": User(name, [name]) for digest, name in settings.tokens.items()}
         configured = settings.console or self.token
         if isinstance(configured, str):
-            users[f"sha256:{token_digest(configured)}"] = User("operator", self._operator_tenants)
+            users[f"sha256:{compute_token_digest(configured)}"] = User("operator", self._operator_tenants)
         elif configured is not None:
             try:
                 # Parsed and checked like a token file.
@@ -265,7 +265,7 @@ def _parse_user(key: str, entry: Any) -> Any:
     return auth.find_by_session_key(key.lower() if key.lower().startswith("sha256:") else f"sha256:{key.lower()}")
 
 
-def _create_inspector(keys: tuple[bytes, ...]) -> Any:
+def _create_interrupt_inspector(keys: tuple[bytes, ...]) -> Any:
     """Return the function that reads this gateway's pauses, which are bound to app and tenant."""
 
     def inspect(record: Any, interrupt: Any) -> Any:

@@ -10,13 +10,13 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from codemode_console.web import address_network, drain_body, parse_address, parse_content_length
+from codemode_console.web import drain_body, get_throttled_network, parse_address, parse_content_length
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from codemode.data.narrowing import is_object
-from codemode.host.http_timeouts import limit_body_seconds
+from codemode.host.http_timeouts import create_receive_with_body_timeout
 from codemode.host.threads import run_off_loop
 
 from .http_settings import HttpLimits
@@ -84,9 +84,9 @@ class RequestLimiter:
         self.bytes: Counter[_Owner] = Counter()
         self.token_checks: Counter[_Owner] = Counter()
 
-    def reserve(self, scope: Mapping[str, Any]) -> RequestReservation:
+    def create_reservation(self, scope: Mapping[str, Any]) -> RequestReservation:
         """Return the reservation of a request whose user is not known yet."""
-        return RequestReservation(self, ("address", _client_address(scope)))
+        return RequestReservation(self, ("address", _get_address_or_network(scope)))
 
 
 class RequestReservation:
@@ -100,16 +100,16 @@ class RequestReservation:
         self._uses = self._size = 0
 
     @contextmanager
-    def use(self) -> Generator[None]:
+    def count_request(self) -> Generator[None]:
         """Count the request while the block runs."""
         self._uses += 1
         if self._uses == 1:
-            self._count(1)
+            self._adjust_counters(1)
         try:
             yield
         finally:
             if self._uses == 1:
-                self._count(-1)
+                self._adjust_counters(-1)
             self._uses -= 1
 
     @contextmanager
@@ -140,11 +140,11 @@ class RequestReservation:
                 _RETRY_HEADERS,
             )
         self._check_held_bytes(owner, self._size)
-        self._count(-1)
+        self._adjust_counters(-1)
         self._owner = owner
-        self._count(1)
+        self._adjust_counters(1)
 
-    def reserve_prefetch(self, declared: int) -> None:
+    def reserve_prefetched_bytes(self, declared: int) -> None:
         """Reserve the part of a body that the server may have read already. Raises `HttpError`."""
         self.reserve_bytes(min(declared, READ_AHEAD_BYTES))
 
@@ -172,17 +172,17 @@ class RequestReservation:
                 _RETRY_HEADERS,
             )
 
-    def _count(self, sign: int) -> None:
+    def _adjust_counters(self, sign: int) -> None:
         for counter, change in ((self._limiter.requests, sign), (self._limiter.bytes, sign * self._size)):
             counter[self._owner] += change
             if not counter[self._owner]:
                 del counter[self._owner]
 
 
-def _client_address(scope: Mapping[str, Any]) -> str:
+def _get_address_or_network(scope: Mapping[str, Any]) -> str:
     """Return the client address; for IPv6 its network, from which one caller can choose addresses."""
     address = (scope.get("client") or ("",))[0]
-    return address_network(parse_address(address)) or address
+    return get_throttled_network(parse_address(address)) or address
 
 
 _DRAIN_SECONDS = 1.0
@@ -205,7 +205,7 @@ class BoundedReceive:
     """
 
     def __init__(self, receive: Receive, reservation: RequestReservation, limits: HttpLimits) -> None:
-        self._receive = limit_body_seconds(receive, limits.body_seconds, lambda: _timeout_error(limits))
+        self._receive = create_receive_with_body_timeout(receive, limits.body_seconds, lambda: _timeout_error(limits))
         self._reservation, self._max_bytes = reservation, limits.body_bytes
         self._is_complete, self._bytes = False, 0
         self._buffered: deque[Message | HttpError] = deque()
@@ -215,7 +215,7 @@ class BoundedReceive:
         """Return the next ASGI message. Raises `HttpError` over the limits of size and time."""
         try:
             if not self._buffered:
-                return await self._receive_counted()
+                return await self._receive_and_count()
             message = self._buffered.popleft()
             if isinstance(message, HttpError):
                 raise message
@@ -232,7 +232,7 @@ class BoundedReceive:
         remaining = READ_AHEAD_BYTES
         while remaining >= 0:
             try:
-                message = await self._receive_counted()
+                message = await self._receive_and_count()
             except HttpError as error:
                 self._buffered.append(error)
                 break
@@ -248,7 +248,7 @@ class BoundedReceive:
             if not self._is_complete:
                 await drain_body(self._receive_next, max(self._max_bytes, _MIN_DRAIN_BYTES), _DRAIN_SECONDS)
 
-    async def _receive_counted(self) -> Message:
+    async def _receive_and_count(self) -> Message:
         message = await self._receive_next()
         self._bytes += len(message.get("body", b""))
         self._reservation.reserve_bytes(min(self._bytes, self._max_bytes))
@@ -260,7 +260,7 @@ class BoundedReceive:
         return message
 
 
-async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, RequestHead]:
+async def buffer_request_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, RequestHead]:
     """Return a ``receive`` that replays the whole body, and the id and method of its request.
 
     Raises `HttpError` for a body over the limits and for an invalid JSON-RPC id.
@@ -270,15 +270,15 @@ async def read_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple
     if declared is None or declared > limits.body_bytes:
         raise HttpError(413, f"A message may have at most {limits.body_bytes} bytes")
     reservation.reserve_bytes(declared)  # admitted callers have room for the whole body
-    body = await _read_all(receive, limits.body_bytes)
+    body = await _read_whole_body(receive, limits.body_bytes)
     # Count before parsing: many small values take far more memory than their bytes.
     values = body.count(b"[") + body.count(b"{") + body.count(b",")
     if values > limits.body_items:
         raise HttpError(413, f"A message may have at most {limits.body_items} values")
     reservation.reserve_bytes(len(body), values)
     if len(body) <= _MAX_INLINE_PARSE_BYTES:
-        return _replay_body(body, receive), _parse_head(body)
-    return _replay_body(body, receive), await run_off_loop(lambda: _parse_head(body))
+        return _create_replaying_receive(body, receive), _parse_head(body)
+    return _create_replaying_receive(body, receive), await run_off_loop(lambda: _parse_head(body))
 
 
 def _timeout_error(limits: HttpLimits) -> HttpError:
@@ -301,7 +301,7 @@ def _parse_head(body: bytes) -> RequestHead:
     return RequestHead(request_id, method if isinstance(method, str) else None)
 
 
-async def _read_all(receive: Receive, max_bytes: int) -> bytes:
+async def _read_whole_body(receive: Receive, max_bytes: int) -> bytes:
     body = bytearray()
     while True:
         message = await receive()
@@ -314,7 +314,7 @@ async def _read_all(receive: Receive, max_bytes: int) -> bytes:
             return bytes(body)
 
 
-def _replay_body(body: bytes, receive: Receive) -> Receive:
+def _create_replaying_receive(body: bytes, receive: Receive) -> Receive:
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_buffered() -> Message:

@@ -15,9 +15,9 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .http_limits import HttpError, read_body
+from .http_limits import HttpError, buffer_request_body
 from .http_settings import VERIFIED_PREFIX, HttpLimits
-from .principals import LOCAL, METHOD_KEY, REQUEST_ID_KEY, SESSION_HEADER, track_disconnect
+from .principals import LOCAL, METHOD_KEY, REQUEST_ID_KEY, SESSION_HEADER, signal_disconnect_at_end
 
 _SESSION_HEADER = SESSION_HEADER.encode()
 
@@ -48,7 +48,7 @@ class SessionLimiter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        key: object = session_id_of(scope)
+        key: object = get_session_id(scope)
         is_initialize = key is None and scope.get(METHOD_KEY) == "initialize"
         if is_initialize:
             key = object()  # it counts before its id is known
@@ -57,29 +57,29 @@ class SessionLimiter:
         async def track_response(message: Message) -> None:
             nonlocal key
             if message["type"] == "http.response.start" and message["status"] < 400:
-                if is_initialize and (name := _session_header(message["headers"])) is not None:
+                if is_initialize and (name := _find_session_header(message["headers"])) is not None:
                     self._sessions[name] = self._sessions.pop(key)
                     key = name
                 elif scope["method"] == "DELETE":
                     self._sessions.pop(key, None)
             await send(message)
 
-        self._adjust_requests(key, 1)
+        self._adjust_request_count(key, 1)
         try:
             if is_initialize:
-                await self._evict_idle(scope)
+                await self._close_idle_sessions(scope)
             await self._app(scope, receive, track_response)
         finally:
-            self._adjust_requests(key, -1)
+            self._adjust_request_count(key, -1)
             if not isinstance(key, str):
                 self._sessions.pop(key, None)
 
-    def _adjust_requests(self, key: object, change: int) -> None:
+    def _adjust_request_count(self, key: object, change: int) -> None:
         if (session := self._sessions.get(key)) is not None:
             session.requests += change
             self._sessions.move_to_end(key)
 
-    async def _evict_idle(self, scope: Scope) -> None:
+    async def _close_idle_sessions(self, scope: Scope) -> None:
         idle = [name for name, session in self._sessions.items() if not session.requests and isinstance(name, str)]
         for name in idle[: max(0, len(self._sessions) - self._max_sessions)]:
             session = self._sessions.pop(name)
@@ -89,15 +89,15 @@ class SessionLimiter:
                 "headers": [(_SESSION_HEADER, name.encode())],
                 "user": session.user,
             }
-            await self._app(delete_scope, _receive_empty_body, _discard)
+            await self._app(delete_scope, _receive_empty_body, _discard_message)
 
 
-def session_id_of(scope: Scope) -> str | None:
+def get_session_id(scope: Scope) -> str | None:
     """Return the session id of a request, or None."""
-    return _session_header(scope["headers"])
+    return _find_session_header(scope["headers"])
 
 
-def _session_header(headers: Any) -> str | None:
+def _find_session_header(headers: Any) -> str | None:
     return next((value.decode("latin-1") for name, value in headers if name.lower() == _SESSION_HEADER), None)
 
 
@@ -105,7 +105,7 @@ async def _receive_empty_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _discard(_message: Message) -> None:
+async def _discard_message(_message: Message) -> None:
     pass
 
 
@@ -143,7 +143,7 @@ class SessionRegistry:
         async with self._start_lock:
             open_sessions = list(self._by_principal.values())
             self._by_principal.clear()
-            await asyncio.gather(*(sessions.end() for sessions in open_sessions))
+            await asyncio.gather(*(sessions.cancel_and_wait() for sessions in open_sessions))
 
     def end_sessions_except(self, names: Iterable[str], *, keep_verified: bool = True) -> None:
         """End the sessions of removed users; keep those of verified users if ``keep_verified``."""
@@ -156,19 +156,19 @@ class SessionRegistry:
         for name in removed:
             self._by_principal.pop(name).cancel()
 
-    async def handle(self, principal_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle_request(self, principal_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of a principal. Raises `HttpError` over the limits."""
         if not self._is_open:
             raise HttpError(503, "The gateway is stopping, or has not started", _RETRY_HEADERS)
-        sessions = self._by_principal.get(principal_id) or await self._start_sessions(principal_id)
+        sessions = self._by_principal.get(principal_id) or await self._get_or_start_sessions(principal_id)
         tracked_send = _TrackedSend(send)
         with sessions.track_request() as cancel_scope:
-            receive, head = await read_body(scope, receive, self._limits)
+            receive, head = await buffer_request_body(scope, receive, self._limits)
             scope[REQUEST_ID_KEY], scope[METHOD_KEY] = head.id, head.method
-            with sessions.reject_duplicate_id(scope), self._track_call(scope), track_disconnect(scope):
+            with sessions.reject_duplicate_id(scope), self._track_call(scope), signal_disconnect_at_end(scope):
                 await sessions.app(scope, receive, tracked_send)
         if cancel_scope.cancelled_caught:
-            await tracked_send.end()
+            await tracked_send.complete_answer()
 
     @contextlib.contextmanager
     def _track_call(self, scope: Scope) -> Generator[None]:
@@ -184,25 +184,25 @@ class SessionRegistry:
             if not self._active_calls:
                 self._no_calls.set()
 
-    async def _start_sessions(self, principal_id: str) -> _PrincipalSessions:
+    async def _get_or_start_sessions(self, principal_id: str) -> _PrincipalSessions:
         async with self._start_lock:
             if (existing := self._by_principal.get(principal_id)) is not None:
                 return existing
             if not self._is_open:
                 raise HttpError(503, "The gateway is stopping", _RETRY_HEADERS)
-            await self._evict_idle()
+            await self._evict_idle_principals()
             sessions = _PrincipalSessions(self._server, self._limits)
             await sessions.start()
             self._by_principal[principal_id] = sessions
             return sessions
 
-    async def _evict_idle(self) -> None:
+    async def _evict_idle_principals(self) -> None:
         if len(self._by_principal) < self._limits.principals:
             return
         idle_since = time.monotonic() - self._limits.idle_seconds
         # These have no open session; each ends after the idle time.
         for name in [name for name, sessions in self._by_principal.items() if sessions.is_idle(idle_since)]:
-            await self._by_principal.pop(name).end()
+            await self._by_principal.pop(name).cancel_and_wait()
         if len(self._by_principal) >= self._limits.principals:
             raise HttpError(503, "Too many users at once", _RETRY_HEADERS)
 
@@ -218,7 +218,7 @@ class _TrackedSend:
         self._has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
 
-    async def end(self) -> None:
+    async def complete_answer(self) -> None:
         if not self._has_started:
             raise HttpError(503, "The gateway has stopped; the outcome of the call is unknown")
         if not self._has_ended:
@@ -261,7 +261,7 @@ class _PrincipalSessions:
     def reject_duplicate_id(self, scope: Scope) -> Generator[None]:
         """Allow one request per id and session at a time: the SDK would not answer the first of two."""
         request_id = scope.get(REQUEST_ID_KEY)
-        session = session_id_of(scope)
+        session = get_session_id(scope)
         if request_id is None or session is None:
             yield
             return
@@ -275,7 +275,7 @@ class _PrincipalSessions:
             self._active_ids.discard(key)
 
     async def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run_session_manager())
         ready = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait([ready, self._task], return_when=asyncio.FIRST_COMPLETED)
@@ -284,7 +284,7 @@ class _PrincipalSessions:
         if self._task.done():
             self._task.result()
 
-    async def _run(self) -> None:
+    async def _run_session_manager(self) -> None:
         async with self.manager.run():
             self._ready.set()
             await self._end_requested.wait()
@@ -295,7 +295,7 @@ class _PrincipalSessions:
             cancel_scope.cancel()
         self._end_requested.set()
 
-    async def end(self) -> None:
+    async def cancel_and_wait(self) -> None:
         self.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])

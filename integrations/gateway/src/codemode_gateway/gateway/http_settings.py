@@ -18,7 +18,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 
 
 @dataclass(frozen=True)
-class Introspection:
+class IntrospectionSettings:
     """RFC 7662 introspection at ``url`` with the gateway's client credentials."""
 
     url: str
@@ -27,7 +27,7 @@ class Introspection:
 
 
 @dataclass(frozen=True)
-class Jwt:
+class JwtSettings:
     """Signed tokens with keys from ``jwks_url`` and one of the algorithms."""
 
     jwks_url: str
@@ -35,17 +35,17 @@ class Jwt:
 
 
 @dataclass(frozen=True)
-class TokenCheck:
+class TokenVerificationSettings:
     """Tokens must come from ``issuer`` (no trailing slash) and be for one of ``audiences``."""
 
-    how: Introspection | Jwt
+    method_settings: IntrospectionSettings | JwtSettings
     issuer: str
     audiences: tuple[str, ...]
 
 
-def parse_token_check(
+def parse_token_verification(
     auth: Mapping[str, Any], *, issuer: str | None, url: str | None, audiences: tuple[str, ...]
-) -> TokenCheck | None:
+) -> TokenVerificationSettings | None:
     """Return the token verification settings, or None. Raises `ConfigError`."""
     methods = [key for key in ("introspection", "jwt") if auth.get(key) is not None]
     if not methods:
@@ -63,28 +63,28 @@ def parse_token_check(
             " otherwise it would accept tokens for other servers"
         )
     accepted_audiences = audiences or (f"{url}/mcp", cast("str", url))
-    return TokenCheck(
+    return TokenVerificationSettings(
         (_parse_introspection if methods[0] == "introspection" else _parse_jwt)(auth[methods[0]], path),
         issuer,
         accepted_audiences,
     )
 
 
-def _parse_introspection(value: Any, path: str) -> Introspection:
+def _parse_introspection(value: Any, path: str) -> IntrospectionSettings:
     settings = _require_object(value, path, ("url", "clientId", "clientSecret"))
     client_id, secret = settings.get("clientId"), settings.get("clientSecret")
     if not (isinstance(client_id, str) and client_id and isinstance(secret, str) and secret):
         raise ConfigError(f"{path} needs clientId and clientSecret, the gateway's own credentials there")
-    return Introspection(_require_secure_url(settings.get("url"), f"{path}.url"), client_id, secret)
+    return IntrospectionSettings(_require_secure_url(settings.get("url"), f"{path}.url"), client_id, secret)
 
 
-def _parse_jwt(value: Any, path: str) -> Jwt:
+def _parse_jwt(value: Any, path: str) -> JwtSettings:
     settings = _require_object(value, path, ("jwksUrl", "algorithms"))
     algorithms = settings.get("algorithms", ALGORITHMS)
     names = [algorithms] if isinstance(algorithms, str) else algorithms
     if not isinstance(names, list | tuple) or not names or not set(cast("list[Any]", names)) <= {*ALGORITHMS}:
         raise ConfigError(f"{path}.algorithms must be some of {', '.join(ALGORITHMS)}")
-    return Jwt(_require_secure_url(settings.get("jwksUrl"), f"{path}.jwksUrl"), tuple(cast("list[str]", names)))
+    return JwtSettings(_require_secure_url(settings.get("jwksUrl"), f"{path}.jwksUrl"), tuple(cast("list[str]", names)))
 
 
 def _require_object(value: Any, path: str, keys: tuple[str, ...]) -> Mapping[str, Any]:
@@ -171,7 +171,7 @@ class HttpSettings:
     hosts: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     console: str | Mapping[str, Any] | None = None
-    check: TokenCheck | None = None
+    token_verification: TokenVerificationSettings | None = None
 
 
 def parse_http_settings(auth: Mapping[str, Any]) -> HttpSettings:
@@ -184,7 +184,7 @@ def parse_http_settings(auth: Mapping[str, Any]) -> HttpSettings:
         issuer=issuer,
         scopes=_parse_scopes(auth.get("scopes", ())),
         url=url,
-        check=parse_token_check(
+        token_verification=parse_token_verification(
             auth, issuer=issuer, url=url, audiences=_parse_texts(auth.get("audience", ()), "audience")
         ),
         origins=tuple(_parse_origin(text) for text in _parse_texts(auth.get("origins", ()), "origins")),
@@ -194,7 +194,7 @@ def parse_http_settings(auth: Mapping[str, Any]) -> HttpSettings:
     )
 
 
-def token_digest(token: str) -> str:
+def compute_token_digest(token: str) -> str:
     """Return the SHA-256 of a token, as 64 hexadecimal digits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -24,8 +24,8 @@ from pydantic import ValidationError
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import record_call_end, record_failure, request_span
-from codemode.trace.events import Event, NestedToolCallEvent
+from codemode.observe.request_telemetry import record_call_end, record_span_failure, request_span
+from codemode.trace.events import InvocationEvent, NestedToolCallEvent
 from codemode.trace.failures import log_failure
 
 from ..config.model import OutputFormat
@@ -45,7 +45,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 @dataclass(frozen=True)
-class Media:
+class MediaBlock:
     """One block: its ``data`` in base64, its kind and its MIME type."""
 
     kind: Literal["image", "audio"]
@@ -53,13 +53,13 @@ class Media:
     mime_type: str
 
 
-def extract_media(result: Any) -> tuple[Any, list[Media]]:
+def extract_media(result: Any) -> tuple[Any, list[MediaBlock]]:
     """Return a result without its images and audio, and the extracted media.
 
     A media block is an object with ``type`` image or audio, base64 ``data`` and a matching ``mimeType``. It is replaced
     by ``{"type", "mimeType", "block": <number from 1>}``; equal blocks are returned once.
     """
-    numbers: dict[Media, int] = {}
+    numbers: dict[MediaBlock, int] = {}
     root: list[Any] = [None]
     stack: list[tuple[Any, Any, Any]] = [(result, root, 0)]
     while stack:
@@ -82,14 +82,14 @@ def extract_media(result: Any) -> tuple[Any, list[Media]]:
     return (root[0], list(numbers)) if numbers else (result, [])
 
 
-def parse_media(value: Mapping[str, Any]) -> Media | None:
+def parse_media(value: Mapping[str, Any]) -> MediaBlock | None:
     """Return the image or audio in an object, or None."""
     kind, data, mime_type = value.get("type"), value.get("data"), value.get("mimeType")
     if kind not in ("image", "audio") or not isinstance(data, str) or not isinstance(mime_type, str):
         return None
     if _MIME_PATTERNS[kind].fullmatch(mime_type) is None or len(data) % 4 or _BASE64.fullmatch(data) is None:
         return None
-    return Media(kind, data, mime_type)
+    return MediaBlock(kind, data, mime_type)
 
 
 # Clients show their model either text or structured content, so each is complete. A failed program is no tool error.
@@ -112,7 +112,7 @@ def to_call_tool_result(response: Mapping[str, Any], output: OutputFormat = "bot
     return types.CallToolResult(content=blocks, structured_content=structured)
 
 
-def _to_content_block(media: Media) -> types.ContentBlock:
+def _to_content_block(media: MediaBlock) -> types.ContentBlock:
     if media.kind == "image":
         return types.ImageContent(type="image", data=media.data, mime_type=media.mime_type)
     return types.AudioContent(type="audio", data=media.data, mime_type=media.mime_type)
@@ -149,28 +149,28 @@ class ProgressReporter:
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._send_loop())
+        self._task = asyncio.create_task(self._send_queued_messages())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def report_step(self, message: str | None) -> None:
+    def queue_message(self, message: str | None) -> None:
         """Queue a progress message."""
         self._queue.append(None if message is None else message[:_MAX_MESSAGE_CHARACTERS])
         self._updated.set()
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: InvocationEvent) -> None:
         """Report a tool call of the program, except replayed calls."""
         if type(event) is NestedToolCallEvent and not event.replayed:  # the result event is a subclass
-            self.report_step(event.tool_name)
+            self.queue_message(event.tool_name)
 
     async def __call__(self, message: str | None) -> None:
-        """Queue a progress message, as `report_step` does."""
-        self.report_step(message)
+        """Queue a progress message, as `queue_message` does."""
+        self.queue_message(message)
 
-    async def _send_loop(self) -> None:
+    async def _send_queued_messages(self) -> None:
         try:
             while True:
                 if not self._queue:
@@ -205,7 +205,7 @@ _TRACE_PATTERNS = {
 _SDK_METHODS = ("initialize", "ping", "server/discover")
 
 
-def parse_trace(fields: Mapping[str, Any]) -> dict[str, str]:
+def parse_trace_fields(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return valid W3C trace fields of ``_meta`` or headers. Other fields are never forwarded to servers."""
     trace: dict[str, str] = {}
     if fields.get("traceparent") is not None:
@@ -216,31 +216,31 @@ def parse_trace(fields: Mapping[str, Any]) -> dict[str, str]:
     return trace if "traceparent" in trace else {}
 
 
-def read_traces(ctx: Any) -> tuple[dict[str, str], dict[str, str]]:
+def parse_request_traces(ctx: Any) -> tuple[dict[str, str], dict[str, str]]:
     """Return the trace fields of a request's ``_meta`` and of its headers."""
     request = getattr(ctx, "request", None)
-    return parse_trace(ctx.meta or {}), {} if request is None else parse_trace(request.headers)
+    return parse_trace_fields(ctx.meta or {}), {} if request is None else parse_trace_fields(request.headers)
 
 
 def create_tracing_middleware(server: Server[Any]) -> Any:
     """Return a middleware that records each request as a child span of the client's trace."""
 
-    async def trace(ctx: Any, call_next: Any) -> Any:
+    async def trace_request(ctx: Any, call_next: Any) -> Any:
         if ctx.request_id is None:
             return await call_next(ctx)
-        meta_trace, header_trace = read_traces(ctx)
+        meta_trace, header_trace = parse_request_traces(ctx)
         name, attributes = _describe_span(ctx, server)
         with request_span(name, attributes, request_carrier=meta_trace, transport_carrier=header_trace) as span:
             try:
                 return await call_next(ctx)
             except MCPError as error:
-                record_failure(span, str(error.error.code))
+                record_span_failure(span, str(error.error.code))
                 raise
             except BaseException as error:
-                record_failure(span, type(error).__name__)
+                record_span_failure(span, type(error).__name__)
                 raise
 
-    return trace
+    return trace_request
 
 
 def _describe_span(ctx: Any, server: Server[Any]) -> tuple[str, dict[str, str | int | float | bool]]:
@@ -268,7 +268,7 @@ class ActiveCalls:
         self._reporters: dict[str, ProgressReporter] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def report_steps(self, outer_id: str | None) -> AbstractContextManager[None]:
+    def report_program_calls(self, outer_id: str | None) -> AbstractContextManager[None]:
         """Return a context manager that reports a program's calls to the client that asked for progress."""
         progress = None if outer_id is None else self._reporters.get(outer_id)
         if progress is None:
@@ -322,20 +322,20 @@ class ActiveCalls:
         started_at = time.monotonic()
         async with AsyncExitStack() as stack:
             environment = await stack.enter_async_context(workspace.use_environment())
-            meta_trace, header_trace = read_traces(ctx)
+            meta_trace, header_trace = parse_request_traces(ctx)
             origin = CallOrigin(caller, outer_id, ctx.session, trace=meta_trace or header_trace)
             meta: Mapping[str, Any] = ctx.meta or {}
             if meta.get("progress_token") is not None or meta.get("progressToken") is not None:
                 progress = await stack.enter_async_context(
-                    ProgressReporter(ctx.session, status=environment.startup_status)
+                    ProgressReporter(ctx.session, status=environment.describe_startup)
                 )
                 self._reporters[outer_id] = progress
                 stack.callback(self._reporters.pop, outer_id, None)
                 origin = replace(origin, progress=progress)
             token = CURRENT_ORIGIN.set(origin)
-            approval_flow = environment.approval_flow_for(caller)
+            approval_flow = environment.get_or_create_approval_flow(caller)
 
-            async def run() -> Any:
+            async def run_program() -> Any:
                 # The run may outlast this request while the client is asked.
                 async with workspace.use_environment(environment):
                     return await approval_flow.handle_call(
@@ -347,21 +347,21 @@ class ActiveCalls:
                     )
 
             try:
-                response = await workspace.passthrough.paused_requests.run_in_rounds(origin, params, run)
+                response = await workspace.passthrough.paused_requests.run_in_rounds(origin, params, run_program)
             except BaseException as error:
-                _log_call(outer_id, workspace, ctx, started_at, type(error).__name__, None)
+                _log_and_record_call_end(outer_id, workspace, ctx, started_at, type(error).__name__, None)
                 raise
             finally:
                 CURRENT_ORIGIN.reset(token)
         if not is_mapping(response):  # the SDK's InputRequiredResult
-            _log_call(outer_id, workspace, ctx, started_at, "input_required", None)
+            _log_and_record_call_end(outer_id, workspace, ctx, started_at, "input_required", None)
             return response
-        _log_call(outer_id, workspace, ctx, started_at, "answered", response)
+        _log_and_record_call_end(outer_id, workspace, ctx, started_at, "answered", response)
         size = estimate_json_length(response, LARGE_CHARACTERS)
         return await run_check(size, partial(to_call_tool_result, response, environment.config.settings.output))
 
 
-def _log_call(
+def _log_and_record_call_end(
     outer_id: str, workspace: Workspace, ctx: Any, started_at: float, outcome: str, response: Mapping[str, Any] | None
 ) -> None:
     """Log one line per call, without inputs and results."""
@@ -413,11 +413,11 @@ def create_server(
     if passes_through:
         add_log_level_handler(server, get_passthrough)
         server.middleware.append(create_capability_middleware(get_passthrough))
-    server.middleware.append(report_errors)
+    server.middleware.append(hide_internal_errors)
     return server
 
 
-async def report_errors(ctx: Any, call_next: Any) -> Any:
+async def hide_internal_errors(ctx: Any, call_next: Any) -> Any:
     """Report invalid params without their values; log internal errors and hide their text."""
     try:
         return await call_next(ctx)

@@ -106,7 +106,7 @@ def load_or_create_signing_keys(configured_keys: tuple[str, ...], folder: Path) 
         return tuple(key.encode() for key in configured_keys)
     path = folder / _KEY_FILE_NAME
     try:
-        return (_read_key(path) or _create_key(path),)
+        return (_read_signing_key(path) or _create_signing_key(path),)
     except OSError as error:
         raise ConfigError(
             f"the gateway's key cannot be stored in {folder}: {error.strerror}; choose a writable folder"
@@ -114,7 +114,7 @@ def load_or_create_signing_keys(configured_keys: tuple[str, ...], folder: Path) 
         ) from error
 
 
-def _read_key(path: Path) -> bytes | None:
+def _read_signing_key(path: Path) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
@@ -134,7 +134,7 @@ def _read_key(path: Path) -> bytes | None:
     return key
 
 
-def _create_key(path: Path) -> bytes:
+def _create_signing_key(path: Path) -> bytes:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary_path = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -146,7 +146,7 @@ def _create_key(path: Path) -> bytes:
             os.link(temporary_path, path)
     finally:
         temporary_path.unlink()
-    key = _read_key(path)
+    key = _read_signing_key(path)
     if key is None:
         raise FileNotFoundError(2, "it was removed during creation")
     return key
@@ -171,16 +171,16 @@ class LazyStore:
         """The opened store."""
         return self._custom_store or _create_store(self._url, self._folder)
 
-    def check_usable(self) -> None:
+    def ensure_usable(self) -> None:
         """Raise early for a folder that cannot be created or a missing package."""
         if self._custom_store is not None:
             return
         if self._url is not None and self._url.startswith(_POSTGRES_PREFIXES):
             _ = self.store
         else:
-            _create_parent_folder(_store_path(self._url, self._folder))
+            _create_parent_folder(_get_store_path(self._url, self._folder))
 
-    def journal(self, tenant: str) -> Journal:
+    def get_journal(self, tenant: str) -> Journal:
         """Return the journal of one principal."""
         return self.store.journal(tenant=tenant, app=APP_NAME)
 
@@ -224,12 +224,12 @@ def _create_store(url: str | None, folder: Path) -> InterruptStore:
         return PostgresInterruptStore(url)
     from codemode.stores.sqlite import SqliteInterruptStore
 
-    path = _store_path(url, folder)
+    path = _get_store_path(url, folder)
     _create_parent_folder(path)
     return SqliteInterruptStore(path)
 
 
-def _store_path(url: str | None, folder: Path) -> Path:
+def _get_store_path(url: str | None, folder: Path) -> Path:
     return folder / _STORE_FILE_NAME if url is None else Path(url.removeprefix(SQLITE_URL_PREFIX))
 
 

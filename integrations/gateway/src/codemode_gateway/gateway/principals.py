@@ -34,16 +34,16 @@ class Principal:
 LOCAL = Principal("local")
 
 
-def pool_share_of(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None:
+def get_pool_share(pool: WorkerPool | None, principal: Principal) -> WorkerPool | None:
     """Return the share of a worker pool for a principal: all for `LOCAL`, half (at least one) for others.
 
     Further programs of a user wait in that user's own queue. None is the process-wide pool.
     """
     if principal.id == LOCAL.id:
         return pool
-    from codemode.workers.pool import pool_or_default
+    from codemode.workers.pool import get_pool_or_default
 
-    default_pool = pool_or_default(pool)
+    default_pool = get_pool_or_default(pool)
     max_workers = default_pool.options.max_workers
     return default_pool.share(
         principal.id, max_workers=_DEFAULT_SHARE_WORKERS if max_workers is None else max(1, max_workers // 2)
@@ -62,7 +62,7 @@ class SharingScope:
         """The id for caches and sign-ins of the connection: `LOCAL` if all users share it."""
         return LOCAL.id if self.principal_id is None else self.principal_id
 
-    def is_of_user(self, principal: Principal) -> bool:
+    def concerns_only_user(self, principal: Principal) -> bool:
         """Return whether server messages on the connection concern this user alone."""
         return self.principal_id is not None or principal.id == LOCAL.id
 
@@ -73,7 +73,7 @@ class SharingScope:
         return self.session in (None, principal.session)
 
 
-def sharing_scope_of(server: ServerConfig, principal: Principal) -> SharingScope:
+def get_sharing_scope(server: ServerConfig, principal: Principal) -> SharingScope:
     """Return the scope in which a principal shares the connection to a server."""
     match server.sharing or "user":
         case "shared":
@@ -107,7 +107,7 @@ CURRENT_ORIGIN: ContextVar[CallOrigin | None] = ContextVar("codemode_mcp_origin"
 """The request that is served in this task and in those that it starts."""
 
 
-def origin_of(context: Any) -> CallOrigin | None:
+def get_call_origin(context: Any) -> CallOrigin | None:
     """Return the origin of a tool call from its `ToolCallContext`, or that of the current request."""
     origin = getattr(context, "context", None)
     return origin if isinstance(origin, CallOrigin) else CURRENT_ORIGIN.get()
@@ -127,7 +127,7 @@ _RESERVATION: ContextVar[Any] = ContextVar("codemode_mcp_place", default=None)
 _PIPE_DISCONNECTED: ContextVar[asyncio.Event | None] = ContextVar("codemode_mcp_left", default=None)
 
 
-def principal_of(ctx: Any) -> Principal:
+def get_request_principal(ctx: Any) -> Principal:
     """Return the sender of a request; `LOCAL` without HTTP.
 
     ``session`` is set for handshake revisions only, whose session id was checked. Raises `LookupError` for a request
@@ -144,8 +144,8 @@ def principal_of(ctx: Any) -> Principal:
 
 
 @contextmanager
-def track_disconnect(scope: MutableMapping[str, Any]) -> Generator[None]:
-    """Set the event of `disconnect_event_of` when the block ends."""
+def signal_disconnect_at_end(scope: MutableMapping[str, Any]) -> Generator[None]:
+    """Set the event of `get_disconnect_event` when the block ends."""
     disconnected = scope[_DISCONNECTED_KEY] = asyncio.Event()
     try:
         yield
@@ -164,22 +164,22 @@ async def hold_reservation(ctx: Any, call_next: Any) -> Any:
     try:
         if reservation is None:
             return await call_next(ctx)
-        with reservation.use():
+        with reservation.count_request():
             return await call_next(ctx)
     finally:
         _RESERVATION.reset(token)
 
 
 @contextmanager
-def use_current_reservation() -> Generator[None]:
+def count_current_request() -> Generator[None]:
     """Count the current request for its user while the block runs, even after its answer."""
     reservation = _RESERVATION.get()
-    with nullcontext() if reservation is None else reservation.use():
+    with nullcontext() if reservation is None else reservation.count_request():
         yield
 
 
 @contextmanager
-def track_pipe_disconnect() -> Generator[asyncio.Event]:
+def provide_pipe_disconnect_event() -> Generator[asyncio.Event]:
     """Yield the event to set once the stdio client can no longer answer questions."""
     disconnected = asyncio.Event()
     token = _PIPE_DISCONNECTED.set(disconnected)
@@ -189,7 +189,7 @@ def track_pipe_disconnect() -> Generator[asyncio.Event]:
         _PIPE_DISCONNECTED.reset(token)
 
 
-def disconnect_event_of(ctx: Any) -> asyncio.Event | None:
+def get_disconnect_event(ctx: Any) -> asyncio.Event | None:
     """Return the event that is set once the client can no longer answer questions.
 
     For HTTP it follows the request, not the session: a killed client leaves its session open.

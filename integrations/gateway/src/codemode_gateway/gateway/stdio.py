@@ -23,7 +23,7 @@ from pydantic_core import from_json
 from codemode.data.narrowing import is_object
 from codemode.host.job_threads import run_in_dedicated_thread
 
-from .principals import track_pipe_disconnect
+from .principals import provide_pipe_disconnect_event
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -66,7 +66,7 @@ class LineSplitter:
 def parse_line(line: bytes | OversizedLine) -> SessionMessage | types.JSONRPCError | None:
     """Return the message of a line, an error answer, or None if there is nothing to answer."""
     if isinstance(line, OversizedLine):
-        return _error(types.INVALID_REQUEST, f"the message is longer than {MAX_LINE_BYTES} bytes")
+        return _jsonrpc_error(types.INVALID_REQUEST, f"the message is longer than {MAX_LINE_BYTES} bytes")
     if not line.strip():
         return None
     try:
@@ -82,19 +82,19 @@ def _invalid_line_error(line: bytes) -> types.JSONRPCError | None:
     try:
         value: Any = from_json(line)
     except (ValueError, RecursionError):
-        return _error(types.PARSE_ERROR, "this line is not JSON; send each message as one line of JSON")
+        return _jsonrpc_error(types.PARSE_ERROR, "this line is not JSON; send each message as one line of JSON")
     if isinstance(value, list):
-        return _error(types.INVALID_REQUEST, "batches are not supported; send each message on its own line")
+        return _jsonrpc_error(types.INVALID_REQUEST, "batches are not supported; send each message on its own line")
     if not is_object(value):
-        return _error(types.INVALID_REQUEST, "this line is not a JSON-RPC 2.0 message")
+        return _jsonrpc_error(types.INVALID_REQUEST, "this line is not a JSON-RPC 2.0 message")
     if "method" not in value or "id" not in value:
         return None  # notifications and responses get no answer
     request_id: Any = value["id"]
     is_id = isinstance(request_id, str | int) and not isinstance(request_id, bool)
-    return _error(types.INVALID_REQUEST, "this is not a JSON-RPC 2.0 request", request_id if is_id else None)
+    return _jsonrpc_error(types.INVALID_REQUEST, "this is not a JSON-RPC 2.0 request", request_id if is_id else None)
 
 
-def _error(code: int, message: str, request_id: str | int | None = None) -> types.JSONRPCError:
+def _jsonrpc_error(code: int, message: str, request_id: str | int | None = None) -> types.JSONRPCError:
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
 
 
@@ -124,7 +124,7 @@ class StdioPipes:
         """Start the reader thread."""
         self._thread.start()
 
-    def end(self) -> None:
+    def end_input(self) -> None:
         """Stop reading as if the input had ended, and abandon blocked writes."""
         if not self._ended.is_set():
             self._ended.set()
@@ -141,14 +141,14 @@ class StdioPipes:
 
     def close(self) -> None:
         """Stop and wait for the threads."""
-        self.end()
+        self.end_input()
         self._thread.join()
         with self._thread_write_lock:
             pass
         for descriptor in self._wakeup_pipe:
             os.close(descriptor)
 
-    async def receive(self) -> AsyncIterator[ParsedLine]:
+    async def receive_lines(self) -> AsyncIterator[ParsedLine]:
         """Yield parsed lines until the input ends."""
         while (parsed := await self._inbox.get()) is not None:
             self._queue_slots.release()
@@ -162,11 +162,11 @@ class StdioPipes:
                 if remainder:
                     await run_in_dedicated_thread(lambda: self._write_blocking(remainder), "codemode-stdout")
             except OSError:
-                self.end()
+                self.end_input()
 
     def _write_nonblocking(self, data: bytes) -> bytes:
         """Write what the pipe takes at once; return the rest."""
-        if len(data) > _ATOMIC_WRITE_BYTES or not _is_writable(self._target, 0):
+        if len(data) > _ATOMIC_WRITE_BYTES or not _wait_until_writable(self._target, 0):
             return data
         return data[os.write(self._target, data) :]
 
@@ -174,7 +174,7 @@ class StdioPipes:
         view = memoryview(data)
         with self._thread_write_lock:
             while view:
-                if _is_writable(self._target, _POLL_MS):
+                if _wait_until_writable(self._target, _POLL_MS):
                     view = view[os.write(self._target, view[:_ATOMIC_WRITE_BYTES]) :]
                 elif self._ended.is_set():
                     return
@@ -190,15 +190,15 @@ class StdioPipes:
                 if self._ended.is_set() or not (data := os.read(self._source, _READ_BYTES)):
                     break
                 for line in lines.feed(data):
-                    self._put(parse_line(line))
-        self._put_end()
+                    self._wait_and_enqueue(parse_line(line))
+        self._enqueue_end()
 
-    def _put(self, parsed: ParsedLine | None) -> None:
+    def _wait_and_enqueue(self, parsed: ParsedLine | None) -> None:
         if parsed is not None:
             self._queue_slots.acquire()
             self._enqueue(parsed)
 
-    def _put_end(self) -> None:
+    def _enqueue_end(self) -> None:
         self._enqueue(None)
 
     def _enqueue(self, parsed: ParsedLine | None) -> None:
@@ -206,7 +206,7 @@ class StdioPipes:
             self._loop.call_soon_threadsafe(self._inbox.put_nowait, parsed)
 
 
-def _is_writable(descriptor: int, milliseconds: int) -> bool:
+def _wait_until_writable(descriptor: int, milliseconds: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(milliseconds))
@@ -223,7 +223,7 @@ def claim_stdio() -> Generator[StdioPipes]:
     dev_null = os.open(os.devnull, os.O_RDWR)
     try:
         os.dup2(dev_null, 0)
-        os.dup2(2 if _is_open(2) else dev_null, 1)
+        os.dup2(2 if _is_descriptor_open(2) else dev_null, 1)
         pipes = StdioPipes(source, target)
         pipes.start()
         try:
@@ -239,7 +239,7 @@ def claim_stdio() -> Generator[StdioPipes]:
             os.close(descriptor)
 
 
-def _is_open(descriptor: int) -> bool:
+def _is_descriptor_open(descriptor: int) -> bool:
     try:
         os.fstat(descriptor)
     except OSError:
@@ -286,8 +286,12 @@ async def _open_streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
     async def forward_input(disconnected: asyncio.Event) -> None:
         async with to_server:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                async for parsed in pipes.receive():
-                    error = open_requests.add(parsed.message) if isinstance(parsed, SessionMessage) else parsed
+                async for parsed in pipes.receive_lines():
+                    error = (
+                        open_requests.register_or_refuse(parsed.message)
+                        if isinstance(parsed, SessionMessage)
+                        else parsed
+                    )
                     if error is not None:
                         await pipes.send(_encode(error))
                     elif isinstance(parsed, SessionMessage):
@@ -301,14 +305,14 @@ async def _open_streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
                 await pipes.send(_encode(outgoing.message))
                 open_requests.on_answer(outgoing.message)
 
-    with track_pipe_disconnect() as disconnected:
+    with provide_pipe_disconnect_event() as disconnected:
         async with anyio.create_task_group() as group:
             group.start_soon(forward_input, disconnected)
             group.start_soon(forward_output)
             try:
                 yield read, write
             finally:
-                pipes.end()
+                pipes.end_input()
 
 
 class _OpenRequests:
@@ -318,14 +322,14 @@ class _OpenRequests:
         self._has_end_by_id: dict[str, bool] = {}
         self._changed = asyncio.Event()
 
-    def add(self, message: types.JSONRPCMessage) -> types.JSONRPCError | None:
+    def register_or_refuse(self, message: types.JSONRPCMessage) -> types.JSONRPCError | None:
         """Register a request or a cancellation. Return the error for a request to refuse."""
         if isinstance(message, types.JSONRPCRequest):
             if str(message.id) in self._has_end_by_id:
-                return _error_response(message.id, "A request with this id is still open: use another id")
+                return _refused_request_error(message.id, "A request with this id is still open: use another id")
             if len(self._has_end_by_id) >= MAX_REQUESTS:
                 refusal = f"At most {MAX_REQUESTS} requests are answered at a time: send this after others are answered"
-                return _error_response(message.id, refusal)
+                return _refused_request_error(message.id, refusal)
             self._has_end_by_id[str(message.id)] = message.method not in _ENDLESS_METHODS
         elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
             self._remove((message.params or {}).get("requestId"))
@@ -351,7 +355,7 @@ class _OpenRequests:
             self._changed.set()
 
 
-def _error_response(request_id: types.RequestId, text: str) -> types.JSONRPCError:
+def _refused_request_error(request_id: types.RequestId, text: str) -> types.JSONRPCError:
     error = types.ErrorData(code=types.INVALID_REQUEST, message=text)
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
@@ -368,15 +372,15 @@ def _end_on_signals(pipes: StdioPipes) -> Generator[None]:
     """
     loop = asyncio.get_running_loop()
 
-    def end(number: int) -> None:
+    def end_on_signal(number: int) -> None:
         if number != signal.SIGHUP:
             loop.remove_signal_handler(number)
-        pipes.end()
+        pipes.end_input()
 
     taken: list[int] = []
     for number in _SIGNALS:
         with suppress(NotImplementedError, RuntimeError, ValueError):  # no main thread, or no such signal
-            loop.add_signal_handler(number, end, number)
+            loop.add_signal_handler(number, end_on_signal, number)
             taken.append(number)
     try:
         yield

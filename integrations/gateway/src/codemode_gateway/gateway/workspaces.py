@@ -19,7 +19,7 @@ from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..passthrough.proxy import PassthroughProxy
 from .options import ClientProfile
-from .principals import Principal, SharingScope, sharing_scope_of
+from .principals import Principal, SharingScope, get_sharing_scope
 
 if TYPE_CHECKING:
     from codemode.surfaces.modules.run_tool import RunTool
@@ -44,10 +44,12 @@ class SharedConnection:
     async def open(self, connect: AbstractAsyncContextManager[Any]) -> None:
         """Enter ``connect`` in a separate task, which also leaves it."""
         opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold(connect, opened))
+        self._task = asyncio.create_task(self._hold_connection_open(connect, opened))
         self.connected = await asyncio.shield(opened)
 
-    async def _hold(self, connect: AbstractAsyncContextManager[Any], opened: asyncio.Future[Any]) -> None:
+    async def _hold_connection_open(
+        self, connect: AbstractAsyncContextManager[Any], opened: asyncio.Future[Any]
+    ) -> None:
         try:
             async with connect as connected:
                 opened.set_result(connected)
@@ -108,7 +110,8 @@ class ConnectionPool:
         """Return the servers of ``config`` for a principal, connecting new ones. Call `release` afterwards."""
         async with self._lock:
             connections = [
-                self._find_or_create(server, sharing_scope_of(server, principal)) for server in config.servers
+                self._find_or_create_connection(server, get_sharing_scope(server, principal))
+                for server in config.servers
             ]
             new = [connection for connection in connections if connection.connected is None]
             single_configs = [
@@ -134,7 +137,7 @@ class ConnectionPool:
         if unused:
             await shield_to_end(_close_all(unused))
 
-    def _find_or_create(self, server: ServerConfig, scope: SharingScope) -> SharedConnection:
+    def _find_or_create_connection(self, server: ServerConfig, scope: SharingScope) -> SharedConnection:
         matches = (connection for connection in self._open if connection.scope == scope and connection.server == server)
         return next(matches, None) or SharedConnection(server, scope)
 
@@ -177,14 +180,14 @@ class RunEnvironment:
         self._create_approval_flow = create_approval_flow
         self._approval_flows: dict[Principal, Any] = {}
 
-    def startup_status(self) -> str | None:
+    def describe_startup(self) -> str | None:
         """Return which server is starting, as a progress message, or None."""
         name = next(
             (upstream.config.name for upstream in self.connected.upstreams if upstream.state == "starting"), None
         )
         return None if name is None else f"waiting for the server {name!r} to start"
 
-    def approval_flow_for(self, caller: Principal) -> Any:
+    def get_or_create_approval_flow(self, caller: Principal) -> Any:
         """Return the approval flow of a caller."""
         return self._approval_flows.get(caller) or self._approval_flows.setdefault(
             caller, self._create_approval_flow(self.run_tool, self.config, caller)
@@ -275,7 +278,7 @@ class Workspace:
         self.principal = principal
         self.active_runs = 0
         self.passthrough = PassthroughProxy(
-            lambda: self._require_environment.connected.upstreams,
+            lambda: self._current_environment.connected.upstreams,
             hide=factory.secrets.redact_text,
             hide_in=factory.secrets.redact_off_loop,
         )
@@ -291,25 +294,25 @@ class Workspace:
     @property
     def connected(self) -> ConnectedServers:
         """The servers of the next run."""
-        return self._require_environment.connected
+        return self._current_environment.connected
 
     @property
     def run_tool(self) -> RunTool:
         """The run tool of the next run."""
-        return self._require_environment.run_tool
+        return self._current_environment.run_tool
 
     @property
     def approval_flow(self) -> Any:
         """The principal's approval flow of the next run."""
-        return self._require_environment.approval_flow_for(self.principal)
+        return self._current_environment.get_or_create_approval_flow(self.principal)
 
     @property
     def config(self) -> GatewayConfig:
         """The configuration of the next run."""
-        return self._require_environment.config
+        return self._current_environment.config
 
     @property
-    def _require_environment(self) -> RunEnvironment:
+    def _current_environment(self) -> RunEnvironment:
         if self._environment is None:
             raise RuntimeError("the workspace is not open")
         return self._environment
@@ -326,13 +329,13 @@ class Workspace:
         if previous is not None:
             previous.is_replaced = True
             if not previous.active_runs:
-                self._start_cleanup(self._release(previous))
+                self._start_cleanup(self._release_environment(previous))
             self.notify_tools_changed()
 
     @asynccontextmanager
     async def use_environment(self, environment: RunEnvironment | None = None) -> AsyncGenerator[RunEnvironment]:
         """Hold an environment for one run: the current one, or that of a continued run."""
-        environment = environment or self._require_environment
+        environment = environment or self._current_environment
         environment.active_runs += 1
         self.active_runs += 1
         try:
@@ -341,16 +344,16 @@ class Workspace:
             environment.active_runs -= 1
             self.active_runs -= 1
             if environment.is_replaced and not environment.active_runs:
-                self._start_cleanup(self._release(environment))
+                self._start_cleanup(self._release_environment(environment))
 
-    async def get_tool(self, profile: ClientProfile) -> types.Tool:
+    async def get_tool_after_listing(self, profile: ClientProfile) -> types.Tool:
         """Return the tool for a client, waiting briefly for servers that were never listed."""
         async with self.use_environment() as environment:
             upstreams = environment.connected.upstreams
             # Cached lists are available at once; wait briefly for the other servers.
             await environment.run_tool.prepare([upstream.server_id for upstream in upstreams if upstream.listed_tools])
             if not all(upstream.listed_tools for upstream in upstreams):
-                await self._wait_for_listing(environment)
+                await self._start_and_await_listing(environment)
             return await create_client_tool(environment, profile)
 
     async def handle_notification(self, server: ServerConfig, notification: Any) -> None:
@@ -367,7 +370,7 @@ class Workspace:
 
         self.passthrough.subscriptions.notify_list_changed(ToolsListChanged())
 
-    def forget_session(self, caller: Principal) -> None:
+    def close_session_approvals(self, caller: Principal) -> None:
         """Drop the approval flow of an ended session."""
         approval_flow = None if self._environment is None else self._environment.remove_approval_flow(caller)
         if approval_flow is not None:
@@ -378,24 +381,24 @@ class Workspace:
         previous, self._environment = self._environment, None
         await self.passthrough.aclose()
         if previous is not None:
-            self._start_cleanup(self._release(previous))
+            self._start_cleanup(self._release_environment(previous))
         if self._cleanup_tasks:
             await shield_to_end(asyncio.wait([*self._cleanup_tasks]))
 
-    async def _wait_for_listing(self, environment: RunEnvironment) -> None:
+    async def _start_and_await_listing(self, environment: RunEnvironment) -> None:
         now = asyncio.get_running_loop().time()
         if environment.listing_task is None:
-            environment.listing_task = asyncio.create_task(self._list_servers(environment))
+            environment.listing_task = asyncio.create_task(self._list_servers_and_notify(environment))
             environment.listing_deadline = now + LISTING_TIMEOUT_SECONDS
         if now < environment.listing_deadline:
             await asyncio.wait([environment.listing_task], timeout=environment.listing_deadline - now)
 
-    async def _list_servers(self, environment: RunEnvironment) -> None:
+    async def _list_servers_and_notify(self, environment: RunEnvironment) -> None:
         await environment.run_tool.prepare()
         if asyncio.get_running_loop().time() >= environment.listing_deadline:  # also if the task started late
             self.notify_tools_changed()  # the tool was listed without these servers
 
-    async def _release(self, environment: RunEnvironment) -> None:
+    async def _release_environment(self, environment: RunEnvironment) -> None:
         await environment.aclose()
         await self._connections.release(environment.connected)
 
@@ -431,9 +434,9 @@ class Workspaces:
     def __len__(self) -> int:
         return len(self._workspaces)
 
-    async def get(self, caller: Principal) -> Workspace:
+    async def get_or_create(self, caller: Principal) -> Workspace:
         """Return the workspace of a caller."""
-        principal = self._workspace_principal(caller)
+        principal = self._get_workspace_principal(caller)
         workspace = self._workspaces.get(principal)
         if workspace is not None:
             self._workspaces.move_to_end(principal)
@@ -449,17 +452,17 @@ class Workspaces:
         """Apply a configuration to all workspaces."""
         await asyncio.gather(*(workspace.apply_config(config) for workspace in [*self._workspaces.values()]))
 
-    def in_scope(self, scope: SharingScope) -> list[Workspace]:
+    def list_in_scope(self, scope: SharingScope) -> list[Workspace]:
         """Return the workspaces that share a connection."""
         return [workspace for principal, workspace in self._workspaces.items() if scope.includes(principal)]
 
     async def end_session(self, caller: Principal) -> None:
         """Forget an ended session; close its workspace if it has its own and no program runs."""
-        principal = self._workspace_principal(caller)
+        principal = self._get_workspace_principal(caller)
         workspace = self._workspaces.get(principal)
         if workspace is None:
             return
-        workspace.forget_session(caller)
+        workspace.close_session_approvals(caller)
         if principal == caller and not workspace.active_runs:
             del self._workspaces[principal]
             await workspace.aclose()
@@ -471,7 +474,7 @@ class Workspaces:
         workspaces, self._workspaces = [*self._workspaces.values()], OrderedDict()
         await asyncio.gather(*(workspace.aclose() for workspace in workspaces))
 
-    def _workspace_principal(self, caller: Principal) -> Principal:
+    def _get_workspace_principal(self, caller: Principal) -> Principal:
         return caller if self._get_config().has_session_servers else Principal(caller.id)
 
     async def _create(self, principal: Principal) -> Workspace:

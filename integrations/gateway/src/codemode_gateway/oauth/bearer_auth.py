@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 import httpx2
 
-from ..config.locations import GATEWAY_COMMAND, login_command
+from ..config.locations import GATEWAY_COMMAND, format_login_command
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from ..outgoing_http import is_trusted_redirect
@@ -48,7 +48,7 @@ class ServerAuth(httpx2.Auth):
         self.server = server
         self.settings = settings
         self.principal = principal
-        self.key = settings.storage_key(server, principal)
+        self.key = settings.compute_storage_key(server, principal)
         self.failure: SignInError | None = None
         self.challenge: httpx2.Response | None = None
         self._url = httpx2.URL(server.url or "")
@@ -68,17 +68,17 @@ class ServerAuth(httpx2.Auth):
         if not self._is_token_allowed(request.url):
             yield request
             return
-        token = await self._get_token()
-        _set_bearer(request, token)
+        token = await self._get_or_renew_token()
+        _set_bearer_token(request, token)
         response = yield request
         if not _asks_for_sign_in(response):
             self.failure = None if token is not None else self.failure
             return
         self.challenge = httpx2.Response(
-            response.status_code, headers=_challenge_headers(response), request=httpx2.Request("POST", self._url)
+            response.status_code, headers=_get_challenge_headers(response), request=httpx2.Request("POST", self._url)
         )
         self._rejected_token = token or self._rejected_token
-        _set_bearer(request, await self._get_other_token(token, is_step_up=response.status_code == 403))
+        _set_bearer_token(request, await self._get_or_renew_other_token(token, is_step_up=response.status_code == 403))
         response = yield request
         if _asks_for_sign_in(response):
             raise self._record_failure(self._sign_in_needed_error())
@@ -92,7 +92,7 @@ class ServerAuth(httpx2.Auth):
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
 
-    async def unrejected_token(self) -> str | None:
+    async def load_unrejected_token(self) -> str | None:
         """Return the stored token unless the server rejected it; another process may have signed in."""
         record = await self._load()
         return record.access_token if self._is_usable(record, None) else None
@@ -105,13 +105,13 @@ class ServerAuth(httpx2.Auth):
             self._record = None
             return record
 
-    async def save_sign_in(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
+    async def sign_in_and_save(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
         """Run a sign-in with the stored record and save the new one."""
         record = await sign_in(await self._load())
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
             await self._save(record)
 
-    async def _get_token(self) -> str | None:
+    async def _get_or_renew_token(self) -> str | None:
         """Return a usable token, renewed when due, or None."""
         if not self._is_loaded:
             await self._load()
@@ -121,23 +121,23 @@ class ServerAuth(httpx2.Auth):
         if record is None or record.refresh_token is None or self.settings.flow != "browser":
             return None
         try:
-            return await self._get_other_token(None, is_step_up=False)
+            return await self._get_or_renew_other_token(None, is_step_up=False)
         except SignInError:
             if record.expires_at is None or time.time() >= record.expires_at:
                 raise
             return record.access_token  # until it expires
 
-    async def _get_other_token(self, rejected: str | None, *, is_step_up: bool) -> str:
+    async def _get_or_renew_other_token(self, rejected: str | None, *, is_step_up: bool) -> str:
         """Return another token than the rejected one: from another process, a renewal or a new sign-in."""
         if self._is_usable(self._record, rejected):
             return self._record.access_token or ""
         if self._renewal is None:
             # A separate task: a cancelled call must not lose the tokens for which its refresh token was exchanged.
             self._renewal = asyncio.create_task(self._renew(rejected, is_step_up), context=contextvars.Context())
-            self._renewal.add_done_callback(self._on_renewed)
+            self._renewal.add_done_callback(self._on_renewal_end)
         return await asyncio.shield(self._renewal)
 
-    def _on_renewed(self, renewal: asyncio.Task[str]) -> None:
+    def _on_renewal_end(self, renewal: asyncio.Task[str]) -> None:
         self._renewal = None
         if not renewal.cancelled():
             renewal.exception()  # the waiters may be gone
@@ -185,7 +185,9 @@ class ServerAuth(httpx2.Auth):
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} rejects the credentials of its auth settings")
         page_url = self._get_page_url()
-        instructions = login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
+        instructions = (
+            format_login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
+        )
         return SignInError(f"the user must sign in to {name!r} first: {instructions}")
 
     def _record_failure(self, error: SignInError) -> SignInError:
@@ -198,11 +200,11 @@ class ServerAuth(httpx2.Auth):
         self._record = record = await self._store.read(self.key)
         self._is_loaded = True
         if record is not None:
-            self._secrets.add(*record.secrets, owner=self.key)
+            self._secrets.add_secrets(*record.secrets, owner=self.key)
         return record
 
     async def _save(self, record: TokenRecord) -> str:
-        self._secrets.add(*record.secrets, owner=self.key)
+        self._secrets.add_secrets(*record.secrets, owner=self.key)
         self._record, self._is_loaded = record, True  # the old refresh token is used up even if saving fails
         await self._store.write(self.key, record)
         if record.access_token is not None:
@@ -210,12 +212,12 @@ class ServerAuth(httpx2.Auth):
         return record.access_token or ""
 
 
-def _set_bearer(request: httpx2.Request, token: str | None) -> None:
+def _set_bearer_token(request: httpx2.Request, token: str | None) -> None:
     if token:
         request.headers["Authorization"] = f"Bearer {token}"
 
 
-def _challenge_headers(response: httpx2.Response) -> dict[str, str]:
+def _get_challenge_headers(response: httpx2.Response) -> dict[str, str]:
     challenge = response.headers.get("www-authenticate")
     return {} if challenge is None else {"www-authenticate": challenge}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..page_urls import get_page_host
 
@@ -48,7 +48,7 @@ _MAX_NAME_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
-class BoundSignIn:
+class PendingSignIn:
     """A sign-in in progress: the authorization URL, its server and principal, and the secret of its browser.
 
     Without the secret, an attacker could have the URL opened in another person's browser and connect that person's
@@ -72,29 +72,29 @@ class BoundSignIn:
     @property
     def start_url(self) -> str | None:
         """The gateway's page that names the connection and sets the browser's cookie."""
-        callback = self._callback
+        callback = self._callback_url
         if self.secret is None or not callback.endswith(CALLBACK_PATH):
             return None
         return f"{callback.removesuffix(CALLBACK_PATH)}{START_PATH}{self.ticket}"
 
     @property
-    def _callback(self) -> str:
+    def _callback_url(self) -> str:
         return dict(parse_qsl(urlsplit(self.url).query)).get("redirect_uri", "")
 
     @property
     def _is_secure(self) -> bool:
-        return urlsplit(self._callback).scheme == "https"
+        return urlsplit(self._callback_url).scheme == "https"
 
     @property
     def _cookie_name(self) -> str:
-        digest = hashlib.sha256((read_state(self.url) or "").encode()).hexdigest()[:16]
+        digest = hashlib.sha256((parse_state_parameter(self.url) or "").encode()).hexdigest()[:16]
         return f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE}{digest}"
 
-    def cookie_header(self) -> str | None:
+    def create_cookie_header(self) -> str | None:
         """Return the ``Set-Cookie`` header for the browser that starts this sign-in, or None if it needs no cookie."""
         if self.secret is None:
             return None
-        callback = urlsplit(self._callback)
+        callback = urlsplit(self._callback_url)
         # Browsers let no other host set a cookie with this prefix, and require the path "/" for it.
         path = "/" if self._is_secure else quote(callback.path or "/", safe="/!$&'()*+,:=@~%")
         # Lax: the browser returns through a redirect of the authorization server.
@@ -106,9 +106,11 @@ class BoundSignIn:
         cookie = cookies.get(self._cookie_name, "")
         return self.secret is None or secrets.compare_digest(cookie.encode(), self.secret.encode())
 
-    def start_page(self) -> str:
+    def render_start_page(self) -> str:
         """Return the HTML page that names the connection, with a link to the authorization server."""
-        server, user = (html.escape(one_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal))
+        server, user = (
+            html.escape(clip_to_visible_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal)
+        )
         host = html.escape(get_page_host(self.url))
         return (
             f"<!doctype html><title>codemode</title><p>This connects your account at {host} to the server"
@@ -118,7 +120,7 @@ class BoundSignIn:
         )
 
 
-def read_state(url: str) -> str | None:
+def parse_state_parameter(url: str) -> str | None:
     """Return the state in the URL of a sign-in."""
     return dict(parse_qsl(urlsplit(url).query)).get("state")
 
@@ -128,7 +130,7 @@ def create_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def read_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def parse_sign_in_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return the cookies of an ASGI request."""
     text = b"; ".join(value for key, value in headers if key.lower() == b"cookie")
     if len(text) > _MAX_COOKIE_BYTES:
@@ -137,12 +139,12 @@ def read_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name: value for name, _, value in pairs if name.startswith((_COOKIE, _HOST_PREFIX + _COOKIE))}
 
 
-def parse_bound_sign_in(stored: Mapping[str, Any]) -> BoundSignIn | None:
+def parse_pending_sign_in(stored: Mapping[str, Any]) -> PendingSignIn | None:
     """Parse a sign-in from another process's file; return None for an invalid one."""
     url, secret = stored.get("url"), stored.get("secret")
     if not isinstance(url, str) or not (secret is None or isinstance(secret, str)):
         return None
-    return BoundSignIn(url, str(stored.get("server", "")), str(stored.get("principal", "")), secret)
+    return PendingSignIn(url, str(stored.get("server", "")), str(stored.get("principal", "")), secret)
 
 
 def open_in_browser(url: str) -> object:

@@ -33,11 +33,11 @@ from pydantic import AnyUrl
 
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_object
-from codemode.fetch.client import is_public, resolve
-from codemode.trace.visible_text import one_line
+from codemode.fetch.client import is_public_address, resolve_host
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
-from ..outgoing_http import RefusedRedirectError, send_following_redirects, tls_context
+from ..outgoing_http import RefusedRedirectError, get_tls_context, send_following_redirects
 from ..page_urls import PageURLError, get_page_host
 from .settings import (
     AuthorizationRefusedError,
@@ -63,7 +63,7 @@ _REVOCATION = "revocation"
 
 
 def _create_client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(verify=tls_context(), follow_redirects=False)
+    return httpx2.AsyncClient(verify=get_tls_context(), follow_redirects=False)
 
 
 class AuthorizationClient:
@@ -94,7 +94,7 @@ class AuthorizationClient:
         request.headers["Accept"] = "application/json"
         request.headers["Accept-Encoding"] = "identity"
         request.extensions["timeout"] = httpx2.Timeout(REQUEST_TIMEOUT_SECONDS).as_dict()
-        url = _display_url(request.url)
+        url = _format_url_without_secrets(request.url)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_client() as client:
                 response = await client.send(request, stream=True)
@@ -120,10 +120,12 @@ class AuthorizationClient:
                 response = await send_following_redirects(partial(client.send, stream=True), request)
                 await response.aclose()
         except RefusedRedirectError as error:
-            raise AuthorizationUnavailableError(f"{_display_url(self._server)} cannot be requested: {error}") from None
+            raise AuthorizationUnavailableError(
+                f"{_format_url_without_secrets(self._server)} cannot be requested: {error}"
+            ) from None
         except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
             raise AuthorizationUnavailableError(
-                f"{_display_url(self._server)} cannot be reached ({type(error).__name__})"
+                f"{_format_url_without_secrets(self._server)} cannot be reached ({type(error).__name__})"
             ) from None
         return response if response.status_code in (401, 403) else None
 
@@ -138,21 +140,28 @@ class AuthorizationClient:
         has_valid_port = target.port is None or 0 < target.port < 1 << 16
         if target.scheme not in ("http", "https") or not target.host or target.userinfo or not has_valid_port:
             raise AuthorizationRefusedError(
-                f"{self._name!r} gave {_display_url(target)}, which is not an https URL with a host"
+                f"{self._name!r} gave {_format_url_without_secrets(target)}, which is not an https URL with a host"
             )
         if target.host == self._server.host:
             if target.scheme == "http" and self._server.scheme == "https":
-                raise AuthorizationRefusedError(f"{self._name!r} gave {_display_url(target)}, which does not use TLS")
+                raise AuthorizationRefusedError(
+                    f"{self._name!r} gave {_format_url_without_secrets(target)}, which does not use TLS"
+                )
             return
-        server_reach, target_reach = await self._resolve_reach(self._server), await self._resolve_reach(target)
+        server_reach, target_reach = (
+            await self._resolve_reachability(self._server),
+            await self._resolve_reachability(target),
+        )
         if target.scheme == "http" and (server_reach, target_reach) != (_LOOPBACK, _LOOPBACK):
-            raise AuthorizationRefusedError(f"{self._name!r} gave {_display_url(target)}, which does not use TLS")
+            raise AuthorizationRefusedError(
+                f"{self._name!r} gave {_format_url_without_secrets(target)}, which does not use TLS"
+            )
         if target_reach < server_reach:
             raise AuthorizationRefusedError(
-                f"{self._name!r} gave {_display_url(target)}, an address of a private network"
+                f"{self._name!r} gave {_format_url_without_secrets(target)}, an address of a private network"
             )
 
-    async def _resolve_reach(self, url: httpx2.URL) -> int:
+    async def _resolve_reachability(self, url: httpx2.URL) -> int:
         """Return from where the host is reachable; its most private address counts."""
         host = url.host.strip("[]")
         try:
@@ -160,10 +169,10 @@ class AuthorizationClient:
         except ValueError:
             try:
                 async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                    addresses = list(await resolve(host, url.port or 443))
+                    addresses = list(await resolve_host(host, url.port or 443))
             except (OSError, TimeoutError, UnicodeError):
                 return _PUBLIC  # a proxy may resolve it; otherwise the request fails
-        return min((_classify_reach(address) for address in addresses), default=_PUBLIC)
+        return min((_classify_address_reachability(address) for address in addresses), default=_PUBLIC)
 
     def _check_secret_recipient(self, request: httpx2.Request, grant: str | None) -> None:
         if grant is None and request.method == "POST" and not self.may_register:
@@ -177,7 +186,7 @@ class AuthorizationClient:
             or self.issuer is None
             or self._trusted_issuer.rstrip("/") != self.issuer.rstrip("/")
         ):
-            shown = _display_url(request.url)
+            shown = _format_url_without_secrets(request.url)
             raise AuthorizationRefusedError(
                 f"{self._name!r} wants clientSecret sent to {shown}. "
                 f"If that is right, write the authorization server's issuer as auth.issuer of this server"
@@ -201,7 +210,7 @@ class AuthorizationClient:
     def _sanitize_response(
         self, request: httpx2.Request, response: httpx2.Response, body: bytes, grant: str | None
     ) -> httpx2.Response:
-        is_ok, url = response.status_code in _SUCCESS_STATUSES, _display_url(request.url)
+        is_ok, url = response.status_code in _SUCCESS_STATUSES, _format_url_without_secrets(request.url)
         if request.method != "POST":
             body = body if is_ok else b"{}"
         elif not is_ok:
@@ -210,7 +219,7 @@ class AuthorizationClient:
             body = json.dumps(error).encode()
         elif grant != _REVOCATION:
             body = json.dumps(
-                (_parse_client if grant is None else _parse_tokens)(_parse_object(body, url), url)
+                (_parse_client_registration if grant is None else _parse_tokens)(_parse_json_object(body, url), url)
             ).encode()
         headers = {"content-type": "application/json"}
         if response.is_redirect and len(location := response.headers.get("location", "")) <= _MAX_URL_CHARACTERS:
@@ -232,8 +241,8 @@ class AuthorizationClient:
 _UNROUTABLE, _LOOPBACK, _PRIVATE, _PUBLIC = -1, 0, 1, 2
 
 
-def _classify_reach(address: str) -> int:
-    if is_public(address):
+def _classify_address_reachability(address: str) -> int:
+    if is_public_address(address):
         return _PUBLIC
     parsed = ipaddress.ip_address(address.partition("%")[0])
     address_in_v4 = getattr(parsed, "ipv4_mapped", None) or parsed
@@ -255,14 +264,14 @@ def _read_grant_type(request: httpx2.Request) -> str | None:
     return form.get("grant_type", _REVOCATION if "token" in form else None)
 
 
-def _parse_object(body: bytes, url: str) -> dict[str, Any]:
-    value = _decode(body)
+def _parse_json_object(body: bytes, url: str) -> dict[str, Any]:
+    value = _decode_json_or_none(body)
     if not is_object(value):
         raise AuthorizationUnavailableError(f"{url} did not answer with a JSON object")
     return value
 
 
-def _decode(body: bytes) -> Any:
+def _decode_json_or_none(body: bytes) -> Any:
     try:
         return decode_json(body.decode("utf-8", errors="replace"))
     except ValueError:
@@ -290,7 +299,7 @@ def _parse_tokens(value: Mapping[str, Any], url: str) -> dict[str, Any]:
     return tokens
 
 
-def _parse_client(value: Mapping[str, Any], url: str) -> dict[str, Any]:
+def _parse_client_registration(value: Mapping[str, Any], url: str) -> dict[str, Any]:
     for key in ("client_id", "client_secret"):
         value_of_key = value.get(key)
         if (value_of_key is not None or key == "client_id") and not is_token(value_of_key):
@@ -306,7 +315,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _are_texts(value: Any) -> bool:
+def _is_text_list(value: Any) -> bool:
     return is_array(value) and all(isinstance(text, str) for text in value)
 
 
@@ -316,13 +325,13 @@ def _is_time(value: Any) -> bool:
 
 _CLIENT_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("client_id", "client_secret", "token_endpoint_auth_method", "scope"), _is_text),
-    **dict.fromkeys(("redirect_uris", "grant_types", "response_types"), _are_texts),
+    **dict.fromkeys(("redirect_uris", "grant_types", "response_types"), _is_text_list),
     **dict.fromkeys(("client_id_issued_at", "client_secret_expires_at"), _is_time),
 }
 
 
 def _parse_oauth_error(body: bytes) -> dict[str, str]:
-    value = _decode(body)
+    value = _decode_json_or_none(body)
     fields = value if is_object(value) else {}
     return {
         key: fields[key]
@@ -331,7 +340,7 @@ def _parse_oauth_error(body: bytes) -> dict[str, str]:
     }
 
 
-def _display_url(url: httpx2.URL) -> str:
+def _format_url_without_secrets(url: httpx2.URL) -> str:
     """Return the URL without its parts that may contain credentials."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_SHOWN_URL_CHARACTERS]
 
@@ -388,8 +397,8 @@ class OAuthExchange:
         the checked URL for the browser; ``wait_for_redirect`` waits for the redirect to ``redirect_uri``.
         """
 
-        async def check_and_show(url: str) -> None:
-            issuer = self._issuer_of(provider.context)
+        async def check_and_report_url(url: str) -> None:
+            issuer = self._get_issuer(provider.context)
             if self._settings.issuer is not None and issuer.rstrip("/") != self._settings.issuer.rstrip("/"):
                 raise AuthorizationRefusedError(
                     f"{self._server.name!r} names the authorization server {issuer}, not that of auth.issuer"
@@ -408,7 +417,7 @@ class OAuthExchange:
             challenge = await self.client.request_challenge(
                 self._server.headers, reads_only=self._server.transport == "sse"
             )
-        provider = self._create_provider(redirect_uri, check_and_show, wait_for_redirect)
+        provider = self._create_provider(redirect_uri, check_and_report_url, wait_for_redirect)
         provider.context.token_expiry_time = None
         await self._run_provider(provider, self._create_challenge(challenge))
         if provider.context.current_tokens is None:
@@ -443,9 +452,9 @@ class OAuthExchange:
     ) -> OAuthClientProvider:
         settings, storage = (
             self._settings,
-            _RecordStorage(
+            _ReadOnlyTokenStorage(
                 self._record,
-                self._configured_client(redirect_uri),
+                self._create_configured_client(redirect_uri),
                 None if on_authorization_url is None else redirect_uri,
             ),
         )
@@ -484,7 +493,7 @@ class OAuthExchange:
                 context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(record.resource)
         return provider
 
-    def _configured_client(self, redirect_uri: str) -> OAuthClientInformationFull | None:
+    def _create_configured_client(self, redirect_uri: str) -> OAuthClientInformationFull | None:
         settings = self._settings
         if settings.client_id is None:
             return None
@@ -508,7 +517,7 @@ class OAuthExchange:
                         return
                     response, challenge = challenge, None
                 else:
-                    self.client.issuer = self._issuer_of(context)
+                    self.client.issuer = self._get_issuer(context)
                     response = await self.client.send(outgoing)
                     _choose_auth_method(context, response)
                 outgoing = await flow.asend(response)
@@ -518,7 +527,7 @@ class OAuthExchange:
             raise
         except OAuthFlowError as error:
             raise AuthorizationRefusedError(
-                f"signing in to {self._server.name!r} failed: {one_line(str(error), 300)}"
+                f"signing in to {self._server.name!r} failed: {clip_to_visible_line(str(error), 300)}"
             ) from None
         except (ValueError, TypeError, ArithmeticError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             message = f"signing in to {self._server.name!r} failed: its authorization server's answers are invalid"
@@ -526,7 +535,7 @@ class OAuthExchange:
         finally:
             await flow.aclose()
 
-    def _issuer_of(self, context: OAuthContext) -> str:
+    def _get_issuer(self, context: OAuthContext) -> str:
         return "" if context.oauth_metadata is None else str(context.oauth_metadata.issuer)
 
     def _create_challenge(self, response: httpx2.Response | None) -> httpx2.Response:
@@ -556,13 +565,13 @@ class OAuthExchange:
             refresh_token=tokens.refresh_token,
             scope=tokens.scope,
             expires_at=compute_expiry(now, tokens.expires_in),
-            client=None if self._settings.client_id else _plain(context.client_info),
-            metadata=_plain(context.oauth_metadata),
-            resource=_plain(context.protected_resource_metadata),
+            client=None if self._settings.client_id else _to_plain_json(context.client_info),
+            metadata=_to_plain_json(context.oauth_metadata),
+            resource=_to_plain_json(context.protected_resource_metadata),
         )
 
 
-class _RecordStorage:
+class _ReadOnlyTokenStorage:
     """The SDK's token storage: reads a record and writes nothing, because another object holds the lock."""
 
     def __init__(
@@ -608,5 +617,5 @@ def _choose_auth_method(context: OAuthContext, response: httpx2.Response) -> Non
         client.token_endpoint_auth_method = "client_secret_post"  # noqa: S105
 
 
-def _plain(value: Any) -> dict[str, Any] | None:
+def _to_plain_json(value: Any) -> dict[str, Any] | None:
     return None if value is None else value.model_dump(mode="json", exclude_none=True)

@@ -27,15 +27,15 @@ from .browser import (
     PAGE_HEADERS,
     SIGNED_IN,
     UNKNOWN,
-    BoundSignIn,
+    PendingSignIn,
     create_secret,
-    parse_bound_sign_in,
-    read_state,
+    parse_pending_sign_in,
+    parse_state_parameter,
     render_page,
 )
 from .flow import OAuthExchange
 from .settings import AuthorizationRefusedError, SignInError, TokenRecord
-from .token_store import read_private, try_lock, write_private
+from .token_store import read_private_file, try_lock, write_private_file
 
 # The process that runs a sign-in writes its URL to a file in the shared state folder and reads the answer there.
 
@@ -67,44 +67,44 @@ def states_equal(state: str, expected: str | None) -> bool:
     return expected is not None and secrets.compare_digest(state.encode(), expected.encode())
 
 
-def deliver_to_other_process(folder: Path, query: str, cookies: Mapping[str, str]) -> str | None:
+def deliver_redirect_to_other_process(folder: Path, query: str, cookies: Mapping[str, str]) -> str | None:
     """Leave a redirect for the process that runs its sign-in; return the message, or None.
 
     Blocks. Raises `OSError`.
     """
     parameters = parse_redirect(query)
-    for path, sign_in in () if parameters is None else _open_sign_ins(folder):
-        if parameters is not None and states_equal(parameters["state"], read_state(sign_in.url)):
+    for path, sign_in in () if parameters is None else _iterate_open_sign_ins(folder):
+        if parameters is not None and states_equal(parameters["state"], parse_state_parameter(sign_in.url)):
             if not sign_in.matches_browser(cookies):
                 return OTHER_BROWSER
-            write_private(redirect_file(path), query)
+            write_private_file(get_redirect_file(path), query)
             return DECLINED if "error" in parameters else SIGNED_IN
     return None
 
 
-def find_sign_in_by_ticket(folder: Path, ticket: str) -> BoundSignIn | None:
+def find_sign_in_by_ticket(folder: Path, ticket: str) -> PendingSignIn | None:
     """Return the sign-in of a start page that another process runs, or None. Blocks."""
-    return next((sign_in for _, sign_in in _open_sign_ins(folder) if sign_in.matches_ticket(ticket)), None)
+    return next((sign_in for _, sign_in in _iterate_open_sign_ins(folder) if sign_in.matches_ticket(ticket)), None)
 
 
-def _open_sign_ins(folder: Path) -> Iterator[tuple[Path, BoundSignIn]]:
+def _iterate_open_sign_ins(folder: Path) -> Iterator[tuple[Path, PendingSignIn]]:
     for path in islice(folder.glob("*.url"), _MAX_SIGN_INS) if folder.exists() else ():
-        stored = _read_json(path)
-        sign_in = parse_bound_sign_in(stored)
+        stored = _read_json_object(path)
+        sign_in = parse_pending_sign_in(stored)
         if sign_in is not None and float(stored.get("until", 0)) > time.time():
             yield path, sign_in
 
 
-def redirect_file(url_file: Path) -> Path:
+def get_redirect_file(url_file: Path) -> Path:
     """Return the file for the answer to a sign-in."""
     return url_file.with_suffix(".brought")
 
 
 def take_redirect(url_file: Path) -> str | None:
     """Take the redirect query left for a sign-in, or return None."""
-    path = redirect_file(url_file)
+    path = get_redirect_file(url_file)
     try:
-        query = read_private(path, _MAX_BYTES)
+        query = read_private_file(path, _MAX_BYTES)
     except OSError:
         query = ""
     if query is not None:
@@ -112,9 +112,9 @@ def take_redirect(url_file: Path) -> str | None:
     return query or None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(read_private(path, _MAX_BYTES) or "null")
+        value = json.loads(read_private_file(path, _MAX_BYTES) or "null")
     except (OSError, ValueError):
         return {}
     return value if is_object(value) else {}
@@ -124,7 +124,7 @@ _READ_TIMEOUT_SECONDS = 10.0
 _MAX_CONNECTIONS = 16
 
 
-class RedirectResult:
+class RedirectReceiver:
     """The first matching redirect for the sign-in whose URL was shown."""
 
     def __init__(self, name: str) -> None:
@@ -132,15 +132,15 @@ class RedirectResult:
         self._state: str | None = None
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
-    def set_url(self, url: str) -> None:
+    def expect_redirect_of_url(self, url: str) -> None:
         """Accept only redirects of this URL."""
-        self._state = read_state(url)
+        self._state = parse_state_parameter(url)
 
     def matches_state(self, state: str) -> bool:
         """Return whether a state belongs to this sign-in."""
         return states_equal(state, self._state)
 
-    def accept(self, query: str) -> str | None:
+    def accept_redirect(self, query: str) -> str | None:
         """Accept a redirect's query; return the message for the user, or None for another sign-in."""
         parameters = parse_redirect(query)
         if parameters is None or not states_equal(parameters["state"], self._state):
@@ -156,7 +156,7 @@ class RedirectResult:
                 )
         return DECLINED if "error" in parameters else SIGNED_IN
 
-    async def wait(self, seconds: float) -> AuthorizationCodeResult:
+    async def wait_for_code(self, seconds: float) -> AuthorizationCodeResult:
         """Return the result. Raises `SignInError` on timeout."""
         try:
             async with asyncio.timeout(seconds):
@@ -190,7 +190,7 @@ async def listen_for_redirect(
                     TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
                 ):
                     async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
-                        await _handle_connection(reader, writer, on_query, path)
+                        await _answer_redirect_request(reader, writer, on_query, path)
         finally:
             open_connections -= 1
             writer.close()
@@ -205,7 +205,7 @@ async def listen_for_redirect(
                 await server.wait_closed()
 
 
-async def _handle_connection(
+async def _answer_redirect_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_query: Callable[[str], str | None], path: str
 ) -> None:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -256,9 +256,9 @@ class SignInAttempt:
         self._binds_browser = binds_browser
         self._seconds = seconds
         self._listens = False
-        self._redirect_result = RedirectResult(self._name)
-        self._sign_in: asyncio.Future[BoundSignIn | None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run())
+        self._redirect_result = RedirectReceiver(self._name)
+        self._sign_in: asyncio.Future[PendingSignIn | None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._sign_in_or_wait_for_leader())
         self._task.add_done_callback(self._on_end)
 
     @property
@@ -266,24 +266,24 @@ class SignInAttempt:
         """True once the sign-in has succeeded or failed."""
         return self._task.done()
 
-    async def get_url(self) -> str:
+    async def wait_for_url(self) -> str:
         """Return the URL to open, or an empty text if no sign-in is needed. Raises `SignInError`."""
-        sign_in = await self.get_sign_in()
+        sign_in = await self.wait_for_sign_in_start()
         return "" if sign_in is None else sign_in.url
 
-    async def get_sign_in(self) -> BoundSignIn | None:
+    async def wait_for_sign_in_start(self) -> PendingSignIn | None:
         """Return the sign-in for the user to start, or None if none is needed. Raises `SignInError`."""
         return await asyncio.shield(self._sign_in)
 
-    async def wait(self) -> None:
+    async def wait_until_signed_in(self) -> None:
         """Wait for the sign-in. Raises `SignInError`."""
         await asyncio.shield(self._task)
 
-    def accept(self, query: str) -> str | None:
+    def accept_redirect(self, query: str) -> str | None:
         """Accept the browser's redirect; return the message for the user, or None for another sign-in."""
-        return self._redirect_result.accept(query)
+        return self._redirect_result.accept_redirect(query)
 
-    def accept_from(self, state: str, query: str, cookies: Mapping[str, str]) -> str | None:
+    def accept_redirect_from_browser(self, state: str, query: str, cookies: Mapping[str, str]) -> str | None:
         """Accept the redirect of a browser with these cookies, as `accept` does."""
         if (
             not self._redirect_result.matches_state(state)
@@ -292,9 +292,9 @@ class SignInAttempt:
         ):
             return None
         sign_in = self._sign_in.result()
-        return self.accept(query) if sign_in is None or sign_in.matches_browser(cookies) else OTHER_BROWSER
+        return self.accept_redirect(query) if sign_in is None or sign_in.matches_browser(cookies) else OTHER_BROWSER
 
-    def find_by_ticket(self, ticket: str) -> BoundSignIn | None:
+    def find_by_ticket(self, ticket: str) -> PendingSignIn | None:
         """Return the sign-in of a start page, or None if it is another one or has ended."""
         is_shown = not self.is_over and self._sign_in.done() and self._sign_in.exception() is None
         sign_in = self._sign_in.result() if is_shown else None
@@ -316,7 +316,7 @@ class SignInAttempt:
                 self._sign_in.set_exception(error)
                 self._sign_in.exception()  # there may be no waiter
 
-    async def _run(self) -> None:
+    async def _sign_in_or_wait_for_leader(self) -> None:
         try:
             release_lock = try_lock(self._lock_file)
             if release_lock is None:
@@ -324,22 +324,22 @@ class SignInAttempt:
                 return
             try:
                 # Another process may have signed in meanwhile.
-                if self._is_forced or await self._auth.unrejected_token() is None:
-                    await self._lead()
+                if self._is_forced or await self._auth.load_unrejected_token() is None:
+                    await self._run_sign_in()
             finally:
                 self._url_file.unlink(missing_ok=True)
-                redirect_file(self._url_file).unlink(missing_ok=True)
+                get_redirect_file(self._url_file).unlink(missing_ok=True)
                 release_lock()
         except OSError as error:
             raise SignInError(f"signing in to {self._name!r} failed: {error.strerror or error}") from None
 
-    async def _lead(self) -> None:
+    async def _run_sign_in(self) -> None:
         async with asyncio.timeout(self._seconds + _START_TIMEOUT_SECONDS):
-            await self._auth.save_sign_in(self._authorize)
+            await self._auth.sign_in_and_save(self._authorize)
 
     async def _authorize(self, record: TokenRecord | None) -> TokenRecord:
         auth = self._auth
-        async with self._redirect_uri(record) as redirect_uri:
+        async with self._serve_redirect_uri(record) as redirect_uri:
             exchange = OAuthExchange(auth.server, auth.settings, auth.principal, record)
             try:
                 return await exchange.authorize(
@@ -352,21 +352,21 @@ class SignInAttempt:
 
     async def _wait_for_redirect(self) -> AuthorizationCodeResult:
         """Wait for the redirect, at this process or at another host that stores it."""
-        waiting = asyncio.ensure_future(self._redirect_result.wait(self._seconds))
+        waiting = asyncio.ensure_future(self._redirect_result.wait_for_code(self._seconds))
         try:
             while not waiting.done():
                 await asyncio.wait([waiting], timeout=_POLL_SECONDS)
                 if (query := take_redirect(self._url_file)) is not None:
-                    self._redirect_result.accept(query)
+                    self._redirect_result.accept_redirect(query)
             return waiting.result()
         finally:
             waiting.cancel()
 
     async def _on_authorization_url(self, url: str) -> None:
-        self._redirect_result.set_url(url)
+        self._redirect_result.expect_redirect_of_url(url)
         secret = create_secret() if self._binds_browser and not self._listens else None
-        sign_in = BoundSignIn(url, self._name, self._auth.principal, secret)
-        write_private(self._url_file, json.dumps({**asdict(sign_in), "until": time.time() + self._seconds}))
+        sign_in = PendingSignIn(url, self._name, self._auth.principal, secret)
+        write_private_file(self._url_file, json.dumps({**asdict(sign_in), "until": time.time() + self._seconds}))
         if not self._sign_in.done():
             self._sign_in.set_result(sign_in)
         open_browser, page = self._open_browser, sign_in.start_url or url
@@ -375,7 +375,7 @@ class SignInAttempt:
                 await run_off_loop(lambda: open_browser(page))
 
     @asynccontextmanager
-    async def _redirect_uri(self, record: TokenRecord | None) -> AsyncGenerator[str]:
+    async def _serve_redirect_uri(self, record: TokenRecord | None) -> AsyncGenerator[str]:
         """Yield the redirect URL, and listen there if it is on this machine."""
         settings = self._auth.settings
         configured_uri = settings.redirect_uri or self._callback_url
@@ -385,19 +385,19 @@ class SignInAttempt:
                 yield configured_uri
                 return
             self._listens = True
-            async with listen_for_redirect(self._redirect_result.accept, parts.port or 80, parts.path):
+            async with listen_for_redirect(self._redirect_result.accept_redirect, parts.port or 80, parts.path):
                 yield configured_uri
             return
         self._listens = True
         async with AsyncExitStack() as stack:
-            port = await self._listen_on_free_port(stack, (*_preferred_ports(settings.callback_port, record), 0))
+            port = await self._listen_on_free_port(stack, (*_list_preferred_ports(settings.callback_port, record), 0))
             yield f"http://127.0.0.1:{port}{CALLBACK_PATH}"
 
     async def _listen_on_free_port(self, stack: AsyncExitStack, ports: tuple[int, ...]) -> int:
         """Listen at the configured port, or without one at the first free port."""
         for port in ports:
             try:
-                return await stack.enter_async_context(listen_for_redirect(self._redirect_result.accept, port))
+                return await stack.enter_async_context(listen_for_redirect(self._redirect_result.accept_redirect, port))
             except OSError:
                 if port in (0, self._auth.settings.callback_port):
                     raise
@@ -407,28 +407,28 @@ class SignInAttempt:
         """Wait for the process that runs the sign-in; it has ended when its lock is free."""
         deadline = time.monotonic() + self._seconds + _START_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
-            if not self._sign_in.done() and (sign_in := self._sign_in_of_leader()):
+            if not self._sign_in.done() and (sign_in := self._read_leader_sign_in()):
                 self._sign_in.set_result(sign_in)
-            if await self._auth.unrejected_token() is not None:
+            if await self._auth.load_unrejected_token() is not None:
                 return
             release_lock = try_lock(self._lock_file)
             if release_lock is not None:
                 release_lock()
-                if await self._auth.unrejected_token() is not None:
+                if await self._auth.load_unrejected_token() is not None:
                     return
                 raise SignInError(f"the sign-in to {self._name!r} in another process was cancelled; start again")
             await asyncio.sleep(_POLL_SECONDS)
         raise SignInError(f"no sign-in to {self._name!r} within {self._seconds:.0f} s")
 
-    def _sign_in_of_leader(self) -> BoundSignIn | None:
+    def _read_leader_sign_in(self) -> PendingSignIn | None:
         try:
-            stored = json.loads(read_private(self._url_file, _MAX_BYTES) or "null")
+            stored = json.loads(read_private_file(self._url_file, _MAX_BYTES) or "null")
         except (OSError, ValueError):
             return None
-        return parse_bound_sign_in(stored) if is_object(stored) else None
+        return parse_pending_sign_in(stored) if is_object(stored) else None
 
 
-def _preferred_ports(configured: int, record: TokenRecord | None) -> tuple[int, ...]:
+def _list_preferred_ports(configured: int, record: TokenRecord | None) -> tuple[int, ...]:
     """Return the ports to try first: the configured one, or the one of the client's registration."""
     if configured:
         return (configured,)

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from codemode.data.narrowing import mapping_or_empty
 from codemode.host.threads import run_off_loop
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.locations import GATEWAY_COMMAND, state_folder
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
@@ -23,7 +23,7 @@ from .settings import SignInError, TokenRecord
 
 if TYPE_CHECKING:
     from .bearer_auth import ServerAuth
-    from .browser import BoundSignIn
+    from .browser import PendingSignIn
     from .login_attempt import SignInAttempt
 
 
@@ -59,7 +59,7 @@ class SignInManager:
         self._open_browser = open_browser
         self._command = command
         self.callback_url = callback_url
-        self.get_page_url: Callable[[str, str], str | None] = _no_page_url
+        self.get_page_url: Callable[[str, str], str | None] = _return_no_page_url
         """Returns the sign-in page URL of a server and a principal, or None."""
         self.binds_browsers = False
         """True if only the browser that started a sign-in can finish it at ``callback_url``."""
@@ -90,7 +90,7 @@ class SignInManager:
         to retry the call.
         """
 
-        async def signed_out(server: ServerConfig, context: Any) -> bool:
+        async def pause_until_signed_in(server: ServerConfig, context: Any) -> bool:
             if context is None:
                 return False
             answer = context.interrupt
@@ -100,7 +100,7 @@ class SignInManager:
                 if answer is not None:
                     await self.wait_until_signed_in(server, principal)
                     return True
-                url = await self._page_to_open(server, principal)
+                url = await self._get_url_to_open(server, principal)
             except SignInError:
                 return False
             if url:
@@ -110,7 +110,7 @@ class SignInManager:
                 request_interrupt({"kind": PAUSE_KIND, "server": server.name, "url": url, "message": message})
             return True
 
-        return signed_out
+        return pause_until_signed_in
 
     def get_auth(self, server: ServerConfig, principal: str = "local") -> ServerAuth | None:
         """Return the sign-in of a principal at a server.
@@ -125,11 +125,11 @@ class SignInManager:
         from .token_store import TokenStore, create_storage
 
         settings = AuthSettings.from_server(server)
-        key = settings.storage_key(server, principal)
+        key = settings.compute_storage_key(server, principal)
         auth = self._auths.get(key)
         if auth is None:
             if settings.client_secret is not None:
-                self.secrets.add(settings.client_secret)
+                self.secrets.add_secrets(settings.client_secret)
             store = TokenStore(create_storage(settings.storage, self.folder))
             auth = self._auths[key] = ServerAuth(
                 server,
@@ -179,16 +179,16 @@ class SignInManager:
         sign_in = await self.get_sign_in(server, principal)
         return "" if sign_in is None else sign_in.url
 
-    async def get_sign_in(self, server: ServerConfig, principal: str = "local") -> BoundSignIn | None:
+    async def get_sign_in(self, server: ServerConfig, principal: str = "local") -> PendingSignIn | None:
         """Return the sign-in in progress, or None if none is needed. Raises `SignInError`."""
         attempt = self.get_or_start_attempt(server, principal)
         try:
             async with asyncio.timeout(_URL_TIMEOUT_SECONDS):
-                return await attempt.get_sign_in()
+                return await attempt.wait_for_sign_in_start()
         except TimeoutError:
             raise SignInError(f"{server.name!r} did not answer in time how to sign in") from None
 
-    async def _page_to_open(self, server: ServerConfig, principal: str) -> str | None:
+    async def _get_url_to_open(self, server: ServerConfig, principal: str) -> str | None:
         """Return the URL for a client to open: the authorization URL only if any browser may finish the sign-in."""
         sign_in = await self.get_sign_in(server, principal)
         if sign_in is None or sign_in.secret is None:
@@ -200,18 +200,18 @@ class SignInManager:
         auth = self.get_auth(server, principal)
         attempt = None if auth is None else self._attempts.get(auth.key)
         if attempt is not None:
-            await attempt.wait()
-        elif auth is None or await auth.unrejected_token() is None:
+            await attempt.wait_until_signed_in()
+        elif auth is None or await auth.load_unrejected_token() is None:
             raise SignInError(f"no sign-in to {server.name!r} is in progress")
 
     async def callback_app(self, scope: Any, _receive: Any, send: Any) -> None:
         """Serve ``callback_url`` as an ASGI application: a GET with the query of the redirect. Needs no sign-in."""
         message = None
         if scope["type"] == "http" and scope["method"] == "GET":
-            from .browser import read_cookies
+            from .browser import parse_sign_in_cookies
 
             query = scope.get("query_string", b"").decode("latin-1")
-            message = await self._accept_redirect(query, read_cookies(scope.get("headers", ())))
+            message = await self._accept_redirect(query, parse_sign_in_cookies(scope.get("headers", ())))
         await _send_page(send, 200 if message in (SIGNED_IN, DECLINED) else 400, render_page(message or UNKNOWN))
 
     async def start_app(self, scope: Any, _receive: Any, send: Any) -> None:
@@ -227,23 +227,24 @@ class SignInManager:
         if sign_in is None:
             await _send_page(send, 404, render_page(UNKNOWN))
         else:
-            await _send_page(send, 200, sign_in.start_page(), sign_in.cookie_header())
+            await _send_page(send, 200, sign_in.render_start_page(), sign_in.create_cookie_header())
 
     async def _accept_redirect(self, query: str, cookies: Mapping[str, str]) -> str | None:
         """Deliver a redirect here or to another process; return None if no sign-in matches."""
-        from .login_attempt import deliver_to_other_process, parse_redirect
+        from .login_attempt import deliver_redirect_to_other_process, parse_redirect
 
         parameters = parse_redirect(query)
         if parameters is None:
             return None
         messages = (
-            attempt.accept_from(parameters["state"], query, cookies) for attempt in list(self._attempts.values())
+            attempt.accept_redirect_from_browser(parameters["state"], query, cookies)
+            for attempt in list(self._attempts.values())
         )
         message = next((candidate for candidate in messages if candidate is not None), None)
         if message is not None:
             return message
         try:
-            return await run_off_loop(lambda: deliver_to_other_process(self.folder, query, cookies))
+            return await run_off_loop(lambda: deliver_redirect_to_other_process(self.folder, query, cookies))
         except OSError:
             return None
 
@@ -260,11 +261,11 @@ def _move_to_end(entries: dict[str, EntryT], key: str, entry: EntryT) -> None:
     entries[key] = entry
 
 
-def _no_page_url(_server: str, _principal: str) -> None:
+def _return_no_page_url(_server: str, _principal: str) -> None:
     return None
 
 
-def sign_in_hook(
+def create_sign_in_hook(
     config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
 ) -> Callable[[ServerConfig], ServerAuth | None]:
     """Return an `UpstreamHooks.create_auth` that uses and renews stored tokens and starts no sign-in."""
@@ -300,26 +301,28 @@ async def login(
             reason = "it is a command or an API" if server.url is None else "it sends a configured Authorization header"
             raise ConfigError(f"mcpServers.{name} needs no sign-in: {reason}")
         if auth.settings.flow == "client_credentials":
-            await auth.save_sign_in(
+            await auth.sign_in_and_save(
                 lambda record: OAuthExchange(server, auth.settings, principal, record).authorize(None)
             )
             return
         attempt = sign_ins.get_or_start_attempt(server, principal, is_forced=True)
-        sign_in = await attempt.get_sign_in()
+        sign_in = await attempt.wait_for_sign_in_start()
         if sign_in is not None:
             _print_lines(
                 output, f"Sign in to {name} at {get_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url
             )
         if read_line is None:
-            await attempt.wait()
+            await attempt.wait_until_signed_in()
         else:
-            await _read_pasted_address(attempt, read_line, output)
+            await _wait_for_redirect_or_pasted_address(attempt, read_line, output)
 
 
-async def _read_pasted_address(attempt: SignInAttempt, read_line: Callable[[], str], out: TextIO) -> None:
+async def _wait_for_redirect_or_pasted_address(
+    attempt: SignInAttempt, read_line: Callable[[], str], out: TextIO
+) -> None:
     """Accept a pasted address or the browser's redirect, whichever comes first."""
     _print_lines(out, "Open it in any browser, and paste the final address from its address bar here:")
-    waiting = asyncio.ensure_future(attempt.wait())
+    waiting = asyncio.ensure_future(attempt.wait_until_signed_in())
     try:
         for _ in range(_MAX_PASTE_ATTEMPTS):
             reading = asyncio.ensure_future(run_off_loop(read_line))
@@ -327,7 +330,7 @@ async def _read_pasted_address(attempt: SignInAttempt, read_line: Callable[[], s
             if not reading.done():
                 reading.cancel()
                 break
-            if attempt.accept(_read_query(reading.result())) is not None:
+            if attempt.accept_redirect(_parse_query(reading.result())) is not None:
                 break
             _print_lines(out, "This is not the final address of this sign-in. Try again:")
         else:
@@ -338,11 +341,11 @@ async def _read_pasted_address(attempt: SignInAttempt, read_line: Callable[[], s
 
 
 def _print_lines(out: TextIO, *lines: str) -> None:
-    out.write("".join(f"{one_line(line, _MAX_LINE_CHARACTERS)}\n" for line in lines))
+    out.write("".join(f"{clip_to_visible_line(line, _MAX_LINE_CHARACTERS)}\n" for line in lines))
     out.flush()
 
 
-def _read_query(pasted: str) -> str:
+def _parse_query(pasted: str) -> str:
     try:
         return urlsplit(pasted.strip()).query
     except ValueError:
@@ -367,17 +370,17 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
                 await OAuthExchange(server, auth.settings, principal, record).revoke()
             except SignInError as error:
                 _print_lines(sys.stderr, f"the tokens are deleted here but not revoked: {error}")
-        others = _forget_others(sign_ins.folder, name, principal)
+        others = _delete_other_tokens(sign_ins.folder, name, principal)
         return record is not None or others
 
 
-def _forget_others(folder: Path, name: str, principal: str) -> bool:
-    from .token_store import UnsafeFileError, read_private
+def _delete_other_tokens(folder: Path, name: str, principal: str) -> bool:
+    from .token_store import UnsafeFileError, read_private_file
 
     found = False
     for path in folder.glob("*.json"):
         try:
-            record = TokenRecord.from_json(read_private(path, _MAX_RECORD_BYTES) or "")
+            record = TokenRecord.from_json(read_private_file(path, _MAX_RECORD_BYTES) or "")
         except UnsafeFileError:
             continue
         if record is not None and (record.server, record.principal) == (name, principal):

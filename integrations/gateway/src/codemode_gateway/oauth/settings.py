@@ -59,7 +59,7 @@ class AuthSettings:
     @classmethod
     def from_server(cls, server: ServerConfig) -> AuthSettings:
         """Parse the settings of a server. Raises `ConfigError` with the key."""
-        auth = validate_auth(server.auth, f"mcpServers.{server.name}.auth")
+        auth = validate_auth_settings(server.auth, f"mcpServers.{server.name}.auth")
         scopes = auth.get("scopes", auth.get("scope"))
         return cls(
             flow=cast("Flow", _FLOWS[auth.get("flow", auth.get("grant", "browser"))]),
@@ -74,17 +74,17 @@ class AuthSettings:
             storage=auth.get("storage", "auto"),
         )
 
-    def storage_key(self, server: ServerConfig, principal: str) -> str:
+    def compute_storage_key(self, server: ServerConfig, principal: str) -> str:
         """Return the storage key of the tokens, unique for each configuration and principal."""
         secret = hashlib.sha256((self.client_secret or "").encode()).hexdigest()
         parts = [principal, server.name, server.url, self.flow, self.client_id, secret, self.scopes, self.issuer]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 
-def validate_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def validate_auth_settings(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Return the validated ``auth`` of a server. Raises `ConfigError` with the key under ``path``."""
 
-    def check(is_valid: object, key: str, expected: str) -> None:
+    def require_valid(is_valid: object, key: str, expected: str) -> None:
         if not is_valid:
             raise ConfigError(f"{path}.{key}: this must be {expected}")
 
@@ -94,25 +94,25 @@ def validate_auth(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
         if key not in _KEYS:
             raise ConfigError(f"{path}.{key} is not a setting; the settings are {', '.join(sorted(_KEYS))}")
         if key in _TEXT_KEYS:
-            check(isinstance(value, str) and value, key, "a text")
+            require_valid(isinstance(value, str) and value, key, "a text")
         elif key == "callbackPort":
-            check(type(value) is int and 0 <= value < 1 << 16, key, "a port: a whole number from 0 to 65535")
+            require_valid(type(value) is int and 0 <= value < 1 << 16, key, "a port: a whole number from 0 to 65535")
         elif key == "storage":
-            check(value in _STORAGES, key, "auto, keyring or files")
+            require_valid(value in _STORAGES, key, "auto, keyring or files")
         elif key in ("flow", "grant"):
-            check(isinstance(value, str) and value in _FLOWS, key, "browser or client_credentials")
+            require_valid(isinstance(value, str) and value in _FLOWS, key, "browser or client_credentials")
     scopes: Any = auth.get("scopes", [])
     texts: Any = [scopes] if isinstance(scopes, str) else scopes
-    check(is_sequence(texts) and all(isinstance(text, str) for text in texts), "scopes", "texts")
+    require_valid(is_sequence(texts) and all(isinstance(text, str) for text in texts), "scopes", "texts")
     if _FLOWS[auth.get("flow", auth.get("grant", "browser"))] == "client_credentials":
-        check(auth.get("clientId"), "clientId", "given for client_credentials")
-        check(auth.get("clientSecret"), "clientSecret", "given for client_credentials")
+        require_valid(auth.get("clientId"), "clientId", "given for client_credentials")
+        require_valid(auth.get("clientSecret"), "clientSecret", "given for client_credentials")
     for key in ("issuer", "redirectUri", "clientMetadataUrl"):
-        check(key not in auth or _scheme(auth[key]) in ("http", "https"), key, "an http(s) URL")
+        require_valid(key not in auth or _get_url_scheme(auth[key]) in ("http", "https"), key, "an http(s) URL")
     return auth
 
 
-def _scheme(url: str) -> str:
+def _get_url_scheme(url: str) -> str:
     try:
         return urlsplit(url).scheme
     except ValueError:
@@ -212,7 +212,7 @@ def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _allow_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or check(value)
 
 
@@ -220,9 +220,9 @@ _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     "server": _is_text,
     "principal": _is_text,
     "saved_at": _is_time,
-    "access_token": _or_none(is_token),
-    "refresh_token": _or_none(is_token),
-    "scope": _or_none(_is_text),
-    "expires_at": _or_none(_is_time),
-    **dict.fromkeys(("client", "metadata", "resource"), _or_none(is_object)),
+    "access_token": _allow_none(is_token),
+    "refresh_token": _allow_none(is_token),
+    "scope": _allow_none(_is_text),
+    "expires_at": _allow_none(_is_time),
+    **dict.fromkeys(("client", "metadata", "resource"), _allow_none(is_object)),
 }

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from codemode.host.threads import BackgroundThreads
 
-from ..state_files import is_unused, note_use, schedule_cleanup
+from ..state_files import is_file_unused, mark_file_used, schedule_cleanup
 from .settings import Storage, TokenRecord
 
 _IS_POSIX = os.name == "posix"
@@ -43,7 +43,7 @@ def ensure_private_folder(path: Path) -> Path:
     return path
 
 
-def read_private(path: Path, max_bytes: int) -> str | None:
+def read_private_file(path: Path, max_bytes: int) -> str | None:
     """Return the text of a file, or None if missing.
 
     Raises `UnsafeFileError` for a file of another owner, a readable or too large file, or a link.
@@ -69,7 +69,7 @@ def read_private(path: Path, max_bytes: int) -> str | None:
     return data.decode("utf-8", errors="replace")
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Write a file that only this user can read, as a whole or not at all. Raises `OSError`."""
     folder = ensure_private_folder(path.parent)
     _remove_leftovers(folder)
@@ -121,12 +121,12 @@ def try_lock(path: Path) -> Callable[[], None] | None:
         lock.acquire()
     except Timeout:
         return None
-    note_use(path)
-    schedule_cleanup(path.parent, remove_unused)
+    mark_file_used(path)
+    schedule_cleanup(path.parent, remove_unused_files)
     return lock.release
 
 
-def remove_unused(folder: Path) -> None:
+def remove_unused_files(folder: Path) -> None:
     """Remove unused lock files and leftovers of unfinished sign-ins, but never tokens. Raises `OSError`."""
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -134,7 +134,7 @@ def remove_unused(folder: Path) -> None:
             if not is_lock and _SIGN_IN_FILE.fullmatch(entry.name) is None:
                 continue
             with suppress(OSError):
-                if not is_unused(entry.stat(follow_symlinks=False)):
+                if not is_file_unused(entry.stat(follow_symlinks=False)):
                     continue
                 if is_lock:
                     _remove_lock(Path(entry))
@@ -147,7 +147,7 @@ def _remove_lock(path: Path) -> None:
     from filelock import FileLock, Timeout
 
     with suppress(Timeout), FileLock(path, timeout=0, mode=0o600, thread_local=False):
-        if is_unused(path.lstat()):
+        if is_file_unused(path.lstat()):
             path.unlink()
 
 
@@ -184,17 +184,17 @@ class FileStorage:
         if not self.folder.exists():
             return None
         ensure_private_folder(self.folder)
-        return read_private(self._path(key), _MAX_RECORD_BYTES)
+        return read_private_file(self._get_path(key), _MAX_RECORD_BYTES)
 
     def write(self, key: str, text: str) -> None:
         """Write the file as a whole."""
-        write_private(self._path(key), text)
+        write_private_file(self._get_path(key), text)
 
     def delete(self, key: str) -> None:
         """Remove the file."""
-        self._path(key).unlink(missing_ok=True)
+        self._get_path(key).unlink(missing_ok=True)
 
-    def _path(self, key: str) -> Path:
+    def _get_path(self, key: str) -> Path:
         if not _KEY_PATTERN.fullmatch(key):
             raise ValueError("not the key of a record")
         return self.folder / f"{key}.json"
@@ -221,17 +221,17 @@ class KeyringStorage:
             self._ring.set_password(_KEYRING_SERVICE, key, text)
         except Exception as error:  # noqa: BLE001
             _logger.warning("the keyring cannot store tokens (%s): they are stored in files", type(error).__name__)
-            self._forget(key)
+            self._delete_from_keyring(key)
             self._files.write(key, text)
         else:
             self._files.delete(key)
 
     def delete(self, key: str) -> None:
         """Remove the text from both."""
-        self._forget(key)
+        self._delete_from_keyring(key)
         self._files.delete(key)
 
-    def _forget(self, key: str) -> None:
+    def _delete_from_keyring(self, key: str) -> None:
         try:
             self._ring.delete_password(_KEYRING_SERVICE, key)
         except Exception:  # noqa: BLE001
@@ -269,7 +269,7 @@ class TokenStore:
     async def read(self, key: str) -> TokenRecord | None:
         """Return the record, or None without a usable one."""
 
-        def work() -> TokenRecord | None:
+        def read_record() -> TokenRecord | None:
             try:
                 text = self._storage.read(key)
             except UnsafeFileError as error:
@@ -277,7 +277,7 @@ class TokenStore:
                 return None
             return None if text is None else TokenRecord.from_json(text)
 
-        return await self._threads.run(work)
+        return await self._threads.run(read_record)
 
     async def write(self, key: str, record: TokenRecord) -> None:
         """Store a record. Raises `OSError`."""

@@ -20,9 +20,9 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, mapping_or_empty
-from codemode.trace.visible_text import clip_text, visible
+from codemode.trace.visible_text import clip_text, escape_invisible
 
-from ..gateway.principals import CallOrigin, use_current_reservation
+from ..gateway.principals import CallOrigin, count_current_request
 from ..page_urls import PageURLError, get_page_host
 
 MAX_MESSAGE_CHARACTERS = 4_000
@@ -39,9 +39,9 @@ def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> ty
     """Return a server's request as the client receives it. Raises `RequestDeclinedError`."""
     try:
         if method == "elicitation/create":
-            return types.ElicitRequest(params=_to_elicitation(server, params))
+            return types.ElicitRequest(params=_to_elicitation_params(server, params))
         if method == "sampling/createMessage":
-            return types.CreateMessageRequest(params=_to_sampling(server, params))
+            return types.CreateMessageRequest(params=_to_sampling_params(server, params))
     except ValidationError:
         raise RequestDeclinedError(f"the params of {method} are invalid") from None
     if method == "roots/list":
@@ -51,16 +51,16 @@ def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> ty
 
 def label_text(server: str, text: str) -> str:
     """Return a server's text with its name at the start of each line, so that no other source can be claimed."""
-    lines = visible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
-    return "\n".join(f"[{visible(server)}] {line}" for line in lines)
+    lines = escape_invisible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
+    return "\n".join(f"[{escape_invisible(server)}] {line}" for line in lines)
 
 
-def is_from_server(message: str) -> bool:
+def has_server_label(message: str) -> bool:
     """Return whether a message has a server label, as `label_text` writes it."""
     return message.startswith("[")
 
 
-def unsupported_reason(request: types.InputRequest, capabilities: types.ClientCapabilities | None) -> str | None:
+def get_unsupported_reason(request: types.InputRequest, capabilities: types.ClientCapabilities | None) -> str | None:
     """Return why a client cannot answer a request, or None if it can."""
     client = capabilities or types.ClientCapabilities()
     if isinstance(request, types.ListRootsRequest):
@@ -79,7 +79,7 @@ def unsupported_reason(request: types.InputRequest, capabilities: types.ClientCa
     return None if modes.form is not None or modes.url is None else "does not support form elicitation"
 
 
-def _to_elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
+def _to_elicitation_params(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
     message = label_text(server, str(params.get("message") or ""))
     if params.get("mode") == "url":
         url = str(params.get("url"))
@@ -87,7 +87,7 @@ def _to_elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitReque
             host = get_page_host(url)
         except PageURLError as error:
             raise RequestDeclinedError(f"a URL to open {error}") from None
-        text = f"{message}\n[{visible(server)}] opens {host}"
+        text = f"{message}\n[{escape_invisible(server)}] opens {host}"
         return types.ElicitRequestURLParams(message=text, url=url, elicitation_id=params.get("elicitationId"))
     schema = params.get("requestedSchema")
     if not is_mapping(schema) or estimate_json_length(schema, MAX_FORM_CHARACTERS) >= MAX_FORM_CHARACTERS:
@@ -97,12 +97,12 @@ def _to_elicitation(server: str, params: Mapping[str, Any]) -> types.ElicitReque
     return types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
 
 
-def _to_sampling(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequestParams:
+def _to_sampling_params(server: str, params: Mapping[str, Any]) -> types.CreateMessageRequestParams:
     if estimate_json_length(params, MAX_SAMPLING_CHARACTERS) >= MAX_SAMPLING_CHARACTERS:
         raise RequestDeclinedError(f"a sampling request may have at most {MAX_SAMPLING_CHARACTERS:,} characters")
     supported = {key: value for key, value in params.items() if key not in ("_meta", "task")}
     request = types.CreateMessageRequestParams.model_validate(supported)
-    prompt = f"The MCP server {json.dumps(visible(server))} sends this request through a gateway."
+    prompt = f"The MCP server {json.dumps(escape_invisible(server))} sends this request through a gateway."
     request.system_prompt = f"{prompt}\n\n{request.system_prompt}" if request.system_prompt else prompt
     request.include_context = None  # the client's context covers all servers behind the gateway
     return request
@@ -139,7 +139,7 @@ class PausedRequest:
         self._open: dict[str, tuple[types.InputRequest, asyncio.Future[types.InputResponse]]] = {}
         self._count = 0
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse:
+    async def ask_in_next_round(self, request: types.InputRequest) -> types.InputResponse:
         """Ask the client in the next round. Raises `RequestDeclinedError` without an answer."""
         if self.rounds >= MAX_ROUNDS:
             raise RequestDeclinedError("the client was asked too often in this call")
@@ -155,7 +155,7 @@ class PausedRequest:
             if not self._open:
                 self.has_question.clear()
 
-    def open_questions(self) -> types.InputRequests:
+    def list_open_questions(self) -> types.InputRequests:
         """Return the unanswered questions."""
         return {key: request for key, (request, answer) in self._open.items() if not answer.done()}
 
@@ -173,7 +173,7 @@ class PausedRequest:
         if not self._open:
             self.has_question.clear()
 
-    def decline_all(self) -> None:
+    def decline_open_questions(self) -> None:
         """Decline all open questions."""
         self.rounds = MAX_ROUNDS
         for _, answer in self._open.values():
@@ -211,11 +211,11 @@ class PausedRequests:
         elif not _supports_rounds(origin.session) or len(self._running) >= MAX_PAUSED_REQUESTS:
             return await run()
         else:
-            paused = PausedRequest(asyncio.ensure_future(_run_reserved(run)))
+            paused = PausedRequest(asyncio.ensure_future(_run_with_reservation(run)))
             self._running.add(paused.task)
             paused.task.add_done_callback(partial(self._on_end, origin))
             PAUSED_REQUESTS[origin] = paused
-        return await self._run_round(paused)
+        return await self._wait_for_result_or_question(paused)
 
     async def aclose(self) -> None:
         """Cancel all running requests."""
@@ -225,7 +225,7 @@ class PausedRequests:
         if running:
             await asyncio.wait(running)
 
-    async def _run_round(self, paused: PausedRequest) -> Any:
+    async def _wait_for_result_or_question(self, paused: PausedRequest) -> Any:
         if paused.expiry is not None:
             paused.expiry.cancel()
         question = asyncio.ensure_future(paused.has_question.wait())
@@ -242,11 +242,13 @@ class PausedRequests:
         paused.id = secrets.token_urlsafe(24)
         self._waiting[paused.id] = paused
         paused.expiry = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._expire, paused)
-        return types.InputRequiredResult(input_requests=paused.open_questions(), request_state=STATE_PREFIX + paused.id)
+        return types.InputRequiredResult(
+            input_requests=paused.list_open_questions(), request_state=STATE_PREFIX + paused.id
+        )
 
     def _expire(self, paused: PausedRequest) -> None:
         self._waiting.pop(paused.id, None)
-        paused.decline_all()
+        paused.decline_open_questions()
 
     def _on_end(self, origin: CallOrigin, task: asyncio.Task[Any]) -> None:
         PAUSED_REQUESTS.pop(origin, None)
@@ -259,9 +261,9 @@ class PausedRequests:
             task.exception()  # the caller may be gone
 
 
-async def _run_reserved(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
+async def _run_with_reservation(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Run a request and count it for its user until it ends, also behind a question to the client."""
-    with use_current_reservation():
+    with count_current_request():
         return await run()
 
 
@@ -282,7 +284,7 @@ _MAX_ID_CHARACTERS = 1_000  # of an elicitation whose completion is forwarded; l
 _MAX_ERROR_CHARACTERS = 1_000
 
 
-def connection_of(session: Any) -> Any:
+def get_client_connection(session: Any) -> Any:
     """Return the connection of a request, the same for all requests of a client, or None."""
     return getattr(session, "_connection", None)
 
@@ -299,7 +301,7 @@ class ClientQuestions:
         self._roots_requested_at: list[float] = []
         self._open_urls: dict[tuple[str, str], tuple[str, Any]] = {}
 
-    async def ask(
+    async def ask_client(
         self, server: str, method: str, params: Mapping[str, Any], origin: CallOrigin | None
     ) -> types.InputResponse:
         """Ask the client of a request. Raises `RequestDeclinedError` without an answer."""
@@ -307,19 +309,19 @@ class ClientQuestions:
         session = origin.session if origin is not None else None
         if origin is None or session is None:
             raise RequestDeclinedError(f"{method} belongs to no call of a client that can answer")
-        reason = unsupported_reason(request, session.client_capabilities)
+        reason = get_unsupported_reason(request, session.client_capabilities)
         if reason is not None:
             raise RequestDeclinedError(f"the client behind this gateway {reason}")
-        self._count(origin, method)
-        self._hide_secrets(request)
+        self._count_or_decline(origin, method)
+        self._redact_request(request)
         with self._reserve_characters(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
             paused = PAUSED_REQUESTS.get(origin)
             if paused is not None:
-                return await paused.ask(self._with_local_id(request, server, session))
+                return await paused.ask_in_next_round(self._assign_local_id(request, server, session))
             if not session.can_send_request:
                 raise RequestDeclinedError("the client behind this gateway cannot be asked during this request")
-            async with self._client_turn(connection_of(session) or session):
-                return await self._send(session, self._with_local_id(request, server, session))
+            async with self._create_client_turn(get_client_connection(session) or session):
+                return await self._send(session, self._assign_local_id(request, server, session))
 
     async def ask_for_roots(self, connections: list[Any]) -> types.InputResponse:
         """Ask the only connected client for its roots, outside any call. Raises `RequestDeclinedError`."""
@@ -331,7 +333,7 @@ class ClientQuestions:
         capable = [
             connection
             for connection in connections
-            if unsupported_reason(types.ListRootsRequest(), connection.client_capabilities) is None
+            if get_unsupported_reason(types.ListRootsRequest(), connection.client_capabilities) is None
         ]
         if len(capable) != 1:
             raise RequestDeclinedError(
@@ -342,11 +344,11 @@ class ClientQuestions:
         except (MCPError, ValidationError) as error:
             raise RequestDeclinedError(f"the client gave no roots: {self._describe_error(error)}") from None
 
-    def complete_elicitation(self, server: str, elicitation_id: str) -> tuple[str, Any] | None:
+    def pop_opened_elicitation(self, server: str, elicitation_id: str) -> tuple[str, Any] | None:
         """Return the client's id of an opened URL and the client's session, or None."""
         return self._open_urls.pop((server, elicitation_id), None)
 
-    def _count(self, origin: CallOrigin, method: str) -> None:
+    def _count_or_decline(self, origin: CallOrigin, method: str) -> None:
         counts = self._counts.setdefault(origin, Counter())
         counts[method] += 1
         if counts[method] > MAX_REQUESTS_PER_CALL[method]:
@@ -363,17 +365,17 @@ class ClientQuestions:
         finally:
             self._open_characters -= characters
 
-    def _client_turn(self, client: Any) -> _ClientTurn:
+    def _create_client_turn(self, client: Any) -> _ClientTurn:
         semaphore = self._semaphores.get(client)
         if semaphore is None:
             semaphore = self._semaphores[client] = asyncio.Semaphore(1)
         return _ClientTurn(semaphore, self._waiting, id(client))
 
-    def _hide_secrets(self, request: types.InputRequest) -> None:
+    def _redact_request(self, request: types.InputRequest) -> None:
         if isinstance(request, types.ElicitRequest):
             request.params.message = self._hide(request.params.message)
 
-    def _with_local_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
+    def _assign_local_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
         """Give an opened URL a unique id: two servers may use the same."""
         params = request.params
         if isinstance(params, types.ElicitRequestURLParams):
@@ -420,14 +422,14 @@ class _ClientTurn:
         try:
             await self._turn.acquire()
         except BaseException:
-            self._leave()
+            self._decrement_waiting()
             raise
 
     async def __aexit__(self, *_: object) -> None:
         self._turn.release()
-        self._leave()
+        self._decrement_waiting()
 
-    def _leave(self) -> None:
+    def _decrement_waiting(self) -> None:
         self._waiting[self._key] -= 1
         if not self._waiting[self._key]:
             del self._waiting[self._key]

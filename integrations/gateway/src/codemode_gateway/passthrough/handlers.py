@@ -15,9 +15,9 @@ from codemode.errors import CodeModeToolError
 
 from ..gateway.principals import CallOrigin
 from ..upstreams.connection import LOG_LEVELS_BY_VERBOSITY, describe_validation_error
-from .client_requests import RequestDeclinedError, connection_of, to_client_request
-from .proxy import PROMPTS, RESOURCES, TEMPLATES, ListKind, PassthroughProxy, capability_of
-from .subscriptions import SubscriptionRefusedError, check_uris
+from .client_requests import RequestDeclinedError, get_client_connection, to_client_request
+from .proxy import PROMPTS, RESOURCES, TEMPLATES, ListKind, PassthroughProxy, get_capability
+from .subscriptions import SubscriptionRefusedError, require_allowed_uris
 from .uri_routing import CursorError
 
 GetPassthrough = Callable[[Any], Awaitable[PassthroughProxy]]
@@ -34,7 +34,7 @@ _GATEWAY_METHODS = ("server/discover", "subscriptions/listen")
 
 def create_handlers(get_passthrough: GetPassthrough) -> dict[str, Any]:
     """Return the ``on_*`` arguments of the SDK's lowlevel ``Server``."""
-    request_handlers = _Handlers(get_passthrough)
+    request_handlers = _PassthroughHandlers(get_passthrough)
     return {
         "on_list_prompts": request_handlers.list_prompts,
         "on_get_prompt": request_handlers.get_prompt,
@@ -43,7 +43,7 @@ def create_handlers(get_passthrough: GetPassthrough) -> dict[str, Any]:
         "on_read_resource": request_handlers.read_resource,
         "on_subscribe_resource": request_handlers.subscribe,
         "on_unsubscribe_resource": request_handlers.unsubscribe,
-        "on_completion": request_handlers.complete,
+        "on_completion": request_handlers.complete_argument,
         "on_subscriptions_listen": request_handlers.listen,
     }
 
@@ -52,13 +52,13 @@ def add_log_level_handler(server: Any, get_passthrough: GetPassthrough) -> None:
     """Handle ``logging/setLevel``. The SDK's own argument for it logs a deprecation warning."""
 
     async def set_level(ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        await (await get_passthrough(ctx)).logs.subscribe(connection_of(ctx.session), params.level)
+        await (await get_passthrough(ctx)).logs.subscribe_client(get_client_connection(ctx.session), params.level)
         return types.EmptyResult()
 
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
 
 
-def requested_log_level(ctx: Any) -> types.LoggingLevel | None:
+def get_requested_log_level(ctx: Any) -> types.LoggingLevel | None:
     """Return the log level that a 2026-07-28 request asks for, or None."""
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS or ctx.request_id is None:
         return None
@@ -74,8 +74,8 @@ def create_capability_middleware(get_passthrough: GetPassthrough) -> Any:
     It also streams server logs to requests that ask for them.
     """
 
-    async def announce(ctx: Any, call_next: Any) -> Any:
-        level = requested_log_level(ctx)
+    async def announce_capabilities(ctx: Any, call_next: Any) -> Any:
+        level = get_requested_log_level(ctx)
         if level is not None:
             async with (await get_passthrough(ctx)).logs.subscribe_request(ctx, level):
                 return await call_next(ctx)
@@ -86,17 +86,19 @@ def create_capability_middleware(get_passthrough: GetPassthrough) -> Any:
             gateway_capabilities = {**mapping_or_empty(result.get("capabilities"))}
             result["capabilities"] = {
                 **gateway_capabilities,
-                **_passthrough_capabilities(await get_passthrough(ctx), gateway_capabilities),
+                **_compute_passthrough_capabilities(await get_passthrough(ctx), gateway_capabilities),
             }
             for name in _PASSTHROUGH_CAPABILITIES:
                 if result["capabilities"].get(name) is None:
                     result["capabilities"].pop(name, None)
         return result
 
-    return announce
+    return announce_capabilities
 
 
-def _passthrough_capabilities(passthrough: PassthroughProxy, gateway_capabilities: dict[str, Any]) -> dict[str, Any]:
+def _compute_passthrough_capabilities(
+    passthrough: PassthroughProxy, gateway_capabilities: dict[str, Any]
+) -> dict[str, Any]:
     available = {name: passthrough.has_capability(name) for name in _PASSTHROUGH_CAPABILITIES}
     resources = {"subscribe": passthrough.can_subscribe, "listChanged": True}
     return {
@@ -107,7 +109,7 @@ def _passthrough_capabilities(passthrough: PassthroughProxy, gateway_capabilitie
     }
 
 
-class _Handlers:
+class _PassthroughHandlers:
     def __init__(self, get_passthrough: GetPassthrough) -> None:
         self._get_passthrough = get_passthrough
 
@@ -132,10 +134,10 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name[:200]!r}")
         upstream, name = found
 
-        async def get(session: Any, **retry_arguments: Any) -> Any:
+        async def get_prompt_from(session: Any, **retry_arguments: Any) -> Any:
             return await session.get_prompt(name, params.arguments, allow_input_required=True, **retry_arguments)
 
-        result = await _ForwardedRequest(passthrough, ctx, upstream).run(params, get)
+        result = await _ForwardedRequest(passthrough, ctx, upstream).run_in_rounds(params, get_prompt_from)
         if isinstance(result, types.GetPromptResult):
             for message in result.messages:
                 _rewrite_uris(passthrough, upstream.config.name, message.content)
@@ -143,13 +145,13 @@ class _Handlers:
 
     async def read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         passthrough = await self._get_passthrough(ctx)
-        upstream, uri = await _find_resource(passthrough, ctx, params.uri)
+        upstream, uri = await _require_resource(passthrough, ctx, params.uri)
 
-        async def read(session: Any, **retry_arguments: Any) -> Any:
+        async def read_resource_from(session: Any, **retry_arguments: Any) -> Any:
             return await session.read_resource(uri, allow_input_required=True, **retry_arguments)
 
         try:
-            result = await _ForwardedRequest(passthrough, ctx, upstream).run(params, read)
+            result = await _ForwardedRequest(passthrough, ctx, upstream).run_in_rounds(params, read_resource_from)
         except MCPError as error:
             raise _resource_error(error, ctx, params.uri) from None
         if isinstance(result, types.ReadResourceResult):
@@ -160,7 +162,7 @@ class _Handlers:
                 )
         return result
 
-    async def complete(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
+    async def complete_argument(self, ctx: Any, params: types.CompleteRequestParams) -> Any:
         passthrough = await self._get_passthrough(ctx)
         ref = params.ref
         if isinstance(ref, types.PromptReference):
@@ -169,39 +171,39 @@ class _Handlers:
                 raise MCPError(types.INVALID_PARAMS, f"there is no prompt {ref.name[:200]!r}")
             upstream, upstream_ref = found[0], ref.model_copy(update={"name": found[1]})
         else:
-            upstream, uri = await _find_resource(passthrough, ctx, ref.uri)
+            upstream, uri = await _require_resource(passthrough, ctx, ref.uri)
             upstream_ref = ref.model_copy(update={"uri": uri})
-        if capability_of(upstream, "completions") is None:
+        if get_capability(upstream, "completions") is None:
             return types.CompleteResult(completion=types.Completion(values=[]))
         context = params.context.arguments if params.context is not None else None
         argument = {"name": params.argument.name, "value": params.argument.value}
-        return await _ForwardedRequest(passthrough, ctx, upstream).send(
+        return await _ForwardedRequest(passthrough, ctx, upstream).send_to_server(
             lambda session: session.complete(upstream_ref, argument, context)
         )
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         passthrough = await self._get_passthrough(ctx)
-        upstream, uri = await _find_resource(passthrough, ctx, params.uri)
-        await _subscribe(passthrough, upstream, uri, params.uri, connection_of(ctx.session))
+        upstream, uri = await _require_resource(passthrough, ctx, params.uri)
+        await _subscribe_or_raise(passthrough, upstream, uri, params.uri, get_client_connection(ctx.session))
         return types.EmptyResult()
 
     async def unsubscribe(self, ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
         passthrough = await self._get_passthrough(ctx)
-        passthrough.subscriptions.unsubscribe(connection_of(ctx.session), params.uri)
+        passthrough.subscriptions.unsubscribe(get_client_connection(ctx.session), params.uri)
         return types.EmptyResult()
 
     async def listen(self, ctx: Any, params: types.SubscriptionsListenRequestParams) -> types.SubscriptionsListenResult:
         passthrough = await self._get_passthrough(ctx)
         watcher, uris = object(), dict.fromkeys(params.notifications.resource_subscriptions or ())
         try:
-            check_uris(uris)
+            require_allowed_uris(uris)
         except SubscriptionRefusedError as refusal:
             raise MCPError(types.INVALID_PARAMS, str(refusal)) from None
         try:
             for public in uris:
                 found = await passthrough.find_resource(public)
                 if found is not None:  # other resources never send notifications
-                    await _subscribe(passthrough, *found, public, watcher)
+                    await _subscribe_or_raise(passthrough, *found, public, watcher)
             return await passthrough.subscriptions.listening(ctx, params)
         finally:
             passthrough.subscriptions.unsubscribe(watcher)
@@ -211,7 +213,9 @@ class _Handlers:
     ) -> tuple[list[Any], str | None]:
         passthrough = await self._get_passthrough(ctx)
         try:
-            return await passthrough.get_page(kind, params.cursor if params is not None else None, ctx.session)
+            return await passthrough.get_page_and_subscribe(
+                kind, params.cursor if params is not None else None, ctx.session
+            )
         except CursorError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
@@ -226,17 +230,17 @@ class _ForwardedRequest:
         self._name: str = upstream.config.name
         self._origin = CallOrigin(session=ctx.session)
 
-    async def run(self, params: Any, ask: Callable[..., Awaitable[Any]]) -> Any:
+    async def run_in_rounds(self, params: Any, ask: Callable[..., Awaitable[Any]]) -> Any:
         """Return the server's answer, or its next question to the client."""
         return await self._passthrough.paused_requests.run_in_rounds(
             self._origin, params, lambda: self._run_rounds(params, ask)
         )
 
-    async def send(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def send_to_server(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
         """Return the server's answer. Raises `MCPError`, also when it is unreachable or too slow."""
         try:
             await self._upstream.session()  # starting has its own timeout
-            async with self._passthrough.track_request(self._upstream, self._origin):
+            async with self._passthrough.track_and_limit_request(self._upstream, self._origin):
                 return await self._upstream.ask(ask)
         except MCPError as error:
             raise self._passthrough.to_client_error(error, self._name) from None
@@ -260,7 +264,9 @@ class _ForwardedRequest:
                 "input_responses": params.input_responses,
             }
         for _ in range(_MAX_ROUNDS):
-            result = await self.send(lambda session, retry_arguments=retry_arguments: ask(session, **retry_arguments))
+            result = await self.send_to_server(
+                lambda session, retry_arguments=retry_arguments: ask(session, **retry_arguments)
+            )
             if not isinstance(result, types.InputRequiredResult):
                 return result
             requests = self._label_requests(result)
@@ -286,7 +292,7 @@ class _ForwardedRequest:
         questions = self._passthrough.questions
         try:
             return {
-                key: await questions.ask(self._name, request.method, _params_to_json(request), self._origin)
+                key: await questions.ask_client(self._name, request.method, _params_to_json(request), self._origin)
                 for key, request in (result.input_requests or {}).items()
             }
         except RequestDeclinedError as refusal:
@@ -298,7 +304,7 @@ def _params_to_json(request: Any) -> dict[str, Any]:
     return {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-async def _find_resource(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
+async def _require_resource(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
     found = await passthrough.find_resource(uri)
     if found is None:
         raise _resource_error(MCPError(RESOURCE_NOT_FOUND, f"no server has the resource {uri[:200]!r}"), ctx, uri)
@@ -313,7 +319,9 @@ def _resource_error(error: MCPError, ctx: Any, uri: str) -> MCPError:
     return MCPError(types.INVALID_PARAMS if is_modern else error.code, error.error.message, {"uri": uri[:2000]})
 
 
-async def _subscribe(passthrough: PassthroughProxy, upstream: Any, uri: str, public_uri: str, watcher: Any) -> None:
+async def _subscribe_or_raise(
+    passthrough: PassthroughProxy, upstream: Any, uri: str, public_uri: str, watcher: Any
+) -> None:
     try:
         await passthrough.subscriptions.subscribe(upstream, uri, public_uri, watcher)
     except SubscriptionRefusedError as refusal:

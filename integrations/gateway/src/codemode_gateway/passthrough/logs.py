@@ -15,9 +15,9 @@ import mcp_types as types
 
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import nests_deeper_than
-from codemode.trace.visible_text import clip_text, format_count, one_line
+from codemode.trace.visible_text import clip_text, clip_to_visible_line, format_count
 
-from ..upstreams.connection import LOG_LEVELS_BY_VERBOSITY, most_verbose
+from ..upstreams.connection import LOG_LEVELS_BY_VERBOSITY, find_most_verbose_level
 
 MAX_CHARACTERS = 10_000
 MAX_MESSAGES_PER_WINDOW = 100
@@ -56,9 +56,9 @@ class LogForwarder:
     @property
     def level(self) -> types.LoggingLevel | None:
         """The most verbose subscribed level, or None."""
-        return most_verbose(subscriber.level for subscriber in self._subscribers.values())
+        return find_most_verbose_level(subscriber.level for subscriber in self._subscribers.values())
 
-    async def subscribe(self, connection: Any, level: types.LoggingLevel) -> None:
+    async def subscribe_client(self, connection: Any, level: types.LoggingLevel) -> None:
         """Subscribe a client from a level on, and update running servers for a limited time."""
         subscriber = self._subscribers.get(connection)
         if subscriber is not None:
@@ -70,7 +70,7 @@ class LogForwarder:
 
             self._subscribers[connection] = _LogSubscriber(level, send, self._hide)
             connection.exit_stack.callback(self._on_disconnect, connection)
-        await self._update_levels()
+        await self._send_levels_to_servers()
 
     @asynccontextmanager
     async def subscribe_request(self, ctx: Any, level: types.LoggingLevel) -> AsyncGenerator[None]:
@@ -83,7 +83,7 @@ class LogForwarder:
         request = object()
         subscriber = self._subscribers[request] = _LogSubscriber(level, send, self._hide)
         try:
-            await self._update_levels()
+            await self._send_levels_to_servers()
             yield
         finally:
             del self._subscribers[request]
@@ -94,11 +94,11 @@ class LogForwarder:
 
     def on_log_message(self, server: str, entry: types.LoggingMessageNotificationParams) -> None:
         """Queue a server's log message for subscribers."""
-        interested = [subscriber for subscriber in self._subscribers.values() if subscriber.wants(entry.level)]
-        admitting = [subscriber for subscriber in interested if subscriber.admit(server)]
+        interested = [subscriber for subscriber in self._subscribers.values() if subscriber.wants_level(entry.level)]
+        admitting = [subscriber for subscriber in interested if subscriber.count_and_admit(server)]
         if admitting:  # check the size only if there are subscribers
             message = _LogMessage(
-                server, entry.level, (entry.logger or "")[:_MAX_READ_CHARACTERS], _bound_data(entry.data)
+                server, entry.level, (entry.logger or "")[:_MAX_READ_CHARACTERS], _limit_data(entry.data)
             )
             for subscriber in admitting:
                 subscriber.put(message)
@@ -115,7 +115,7 @@ class LogForwarder:
         if subscriber is not None:
             subscriber.close()
 
-    async def _update_levels(self) -> None:
+    async def _send_levels_to_servers(self) -> None:
         updates = [asyncio.ensure_future(upstream.ask_for_log()) for upstream in self._upstreams()]
         if updates:
             await asyncio.wait(updates, timeout=SET_LEVEL_TIMEOUT_SECONDS)
@@ -133,7 +133,7 @@ class _LogMessage:
     async def to_params(self, hide: Hide) -> dict[str, Any]:
         """Return the message for a client: labelled and without secrets."""
         visible = await hide({"logger": self.logger, "data": self.data})
-        name, data = one_line(visible["logger"], _MAX_NAME_CHARACTERS), visible["data"]
+        name, data = clip_to_visible_line(visible["logger"], _MAX_NAME_CHARACTERS), visible["data"]
         logger = f"{self.server}.{name}" if name else self.server
         return {
             "level": self.level,
@@ -156,10 +156,10 @@ class _LogSubscriber:
         self._is_ending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def wants(self, level: types.LoggingLevel) -> bool:
+    def wants_level(self, level: types.LoggingLevel) -> bool:
         return LOG_LEVELS_BY_VERBOSITY.index(level) >= LOG_LEVELS_BY_VERBOSITY.index(self.level)
 
-    def admit(self, server: str) -> bool:
+    def count_and_admit(self, server: str) -> bool:
         """Count a server's message; return whether it fits the limits."""
         now = asyncio.get_running_loop().time()
         if now - self._window_start >= WINDOW_SECONDS:
@@ -197,19 +197,19 @@ class _LogSubscriber:
             while self._waiting:
                 await self._send_one(await self._waiting.popleft().to_params(self._hide))
             if self._dropped:
-                await self._wait_for_window()
+                await self._wait_for_next_window()
                 left_out, self._dropped = self._dropped, Counter()
                 for server, count in left_out.items():
-                    await self._send_one(self._dropped_notice(server, count))
+                    await self._send_one(self._create_dropped_message(server, count))
 
-    async def _wait_for_window(self) -> None:
+    async def _wait_for_next_window(self) -> None:
         remaining = self._window_start + WINDOW_SECONDS - asyncio.get_running_loop().time()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(remaining, 0.0)):
                 await self._is_ending.wait()
 
-    def _dropped_notice(self, server: str, count: int) -> dict[str, Any]:
-        level = "warning" if self.wants("warning") else self.level
+    def _create_dropped_message(self, server: str, count: int) -> dict[str, Any]:
+        level = "warning" if self.wants_level("warning") else self.level
         verb = "was" if count == 1 else "were"
         text = f"{format_count(count, 'message')} of this server {verb} dropped: too many at once"
         return {"level": level, "logger": server, "data": text}
@@ -222,7 +222,7 @@ class _LogSubscriber:
             _log.debug("a server's log message could not be sent to a client: %s", type(error).__name__)
 
 
-def _bound_data(data: Any) -> Any:
+def _limit_data(data: Any) -> Any:
     """Return data within limits. Text keeps extra characters so that secrets in it stay recognizable."""
     if isinstance(data, str):
         return data[:_MAX_READ_CHARACTERS]

@@ -21,21 +21,21 @@ from pydantic import ValidationError
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.trace.visible_text import clip_text, one_line
+from codemode.trace.visible_text import clip_text, clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..gateway.principals import CallOrigin
 from ..upstreams.connection import describe_validation_error
-from .client_requests import ClientQuestions, PausedRequests, RequestDeclinedError, connection_of
+from .client_requests import ClientQuestions, PausedRequests, RequestDeclinedError, get_client_connection
 from .logs import Hide, LogForwarder, identity
 from .subscriptions import EVENT_OF_NOTIFICATION, ClientSubscriptions
 from .uri_routing import (
     PaginatedList,
     UriRoutes,
     find_template_server,
+    list_servers_of_same_origin,
     may_be_prompt_of,
-    public_prompt_name,
-    servers_of_same_origin,
+    to_public_prompt_name,
 )
 
 MAX_ITEMS = 10_000
@@ -82,7 +82,7 @@ TEMPLATES = ListKind(
 KINDS = (PROMPTS, RESOURCES, TEMPLATES)
 
 
-def capability_of(upstream: Any, name: str) -> Any:
+def get_capability(upstream: Any, name: str) -> Any:
     """Return a server's capability, None if missing, or {} if the server was not asked yet."""
     capabilities = upstream.capabilities
     if capabilities is None:
@@ -122,23 +122,23 @@ class ServerItemLists:
         """Fetch this list again on the next use."""
         self._fresh_until.pop(kind, None)
 
-    def cached(self, kind: ListKind) -> tuple[ListedItem, ...]:
+    def get_cached_items(self, kind: ListKind) -> tuple[ListedItem, ...]:
         """Return what was last listed."""
         return self._cached.get(kind, ())
 
-    async def get_items(self, kind: ListKind) -> tuple[ListedItem, ...]:
+    async def get_or_fetch_items(self, kind: ListKind) -> tuple[ListedItem, ...]:
         """Return the current list, or the last one if the server does not answer in time."""
-        if capability_of(self.upstream, kind.capability) is None:
+        if get_capability(self.upstream, kind.capability) is None:
             return ()
         task = self._reading.get(kind)
         if task is not None or not self._is_fresh(kind):
             if task is None:
-                task = self._reading[kind] = asyncio.get_running_loop().create_task(self._read(kind))
+                task = self._reading[kind] = asyncio.get_running_loop().create_task(self._fetch_into_cache(kind))
             # Other callers share it, so it continues if this caller is cancelled or times out.
             done, _ = await asyncio.wait([task], timeout=LIST_TIMEOUT_SECONDS)
             if not done:
                 task.add_done_callback(lambda task: task.cancelled() or self._on_late(kind))
-        return self.cached(kind)
+        return self.get_cached_items(kind)
 
     def close(self) -> None:
         """Cancel all reads in progress."""
@@ -151,33 +151,33 @@ class ServerItemLists:
         # Do not start a stopped server only to list it again.
         return kind in self._fresh_until and kind in self._cached and self.upstream.state == "stopped"
 
-    async def _read(self, kind: ListKind) -> None:
+    async def _fetch_into_cache(self, kind: ListKind) -> None:
         # Set before reading, so that a change meanwhile causes another read.
         self._fresh_until[kind] = time.monotonic() + CACHE_SECONDS
         try:
-            self._cached[kind] = await read_list(self.upstream, kind)
+            self._cached[kind] = await fetch_list(self.upstream, kind)
         except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
             reason = (
                 describe_validation_error(error)
                 if isinstance(error, ValidationError)
                 else f"{type(error).__name__}: {error}"
             )
-            text = one_line(self._hide(reason), _MAX_LOGGED_CHARACTERS)
+            text = clip_to_visible_line(self._hide(reason), _MAX_LOGGED_CHARACTERS)
             _log.warning("%s of the server %r failed: %s", kind.method, self.name, text)
             self._fresh_until[kind] = time.monotonic() + FAILURE_CACHE_SECONDS
         finally:
             del self._reading[kind]
 
 
-async def read_list(upstream: Any, kind: ListKind) -> tuple[ListedItem, ...]:
+async def fetch_list(upstream: Any, kind: ListKind) -> tuple[ListedItem, ...]:
     """Read all pages of a list within limits. Duplicate and oversized items are left out."""
     seconds = (upstream.config.connect_timeout_ms + upstream.config.timeout_ms) / 1000
     async with asyncio.timeout(seconds):
-        return await upstream.ask(partial(_read_pages, upstream, kind))
+        return await upstream.ask(partial(_fetch_pages, upstream, kind))
 
 
-async def _read_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[ListedItem, ...]:
-    if capability_of(upstream, kind.capability) is None:
+async def _fetch_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[ListedItem, ...]:
+    if get_capability(upstream, kind.capability) is None:
         return ()
     items: dict[str, ListedItem] = {}
     remaining_characters = MAX_CHARACTERS
@@ -185,7 +185,7 @@ async def _read_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[List
     cursors: set[str] = set()
     for _ in range(MAX_PAGES):
         page = await kind.fetch_page(session, types.PaginatedRequestParams(cursor=cursor))
-        page_items = await run_check(LARGE_CHARACTERS, partial(_items_of, kind, page))
+        page_items = await run_check(LARGE_CHARACTERS, partial(_extract_items, kind, page))
         for item in page_items[: MAX_ITEMS - len(items)]:
             remaining_characters -= item.characters
             if remaining_characters >= 0:
@@ -197,7 +197,7 @@ async def _read_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[List
     return tuple(items.values())
 
 
-def _items_of(kind: ListKind, page: Any) -> list[ListedItem]:
+def _extract_items(kind: ListKind, page: Any) -> list[ListedItem]:
     items: list[ListedItem] = []
     for item in kind.get_items(page)[:MAX_ITEMS]:
         characters = estimate_json_length(item, MAX_ITEM_CHARACTERS)
@@ -247,7 +247,7 @@ class PassthroughProxy:
 
     def register_client(self, session: Any) -> None:
         """Register a client that may be asked for its roots."""
-        connection = connection_of(session)
+        connection = get_client_connection(session)
         if connection is None or connection in self._connections:
             return
         if connection.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -256,12 +256,12 @@ class PassthroughProxy:
 
     def has_capability(self, capability: str) -> bool:
         """Return whether a server has, or may have, a capability."""
-        return any(capability_of(upstream, capability) is not None for upstream in self._upstreams())
+        return any(get_capability(upstream, capability) is not None for upstream in self._upstreams())
 
     @property
     def can_subscribe(self) -> bool:
         """Return whether a server may support resource subscriptions."""
-        capabilities = [capability_of(capability, "resources") for capability in self._upstreams()]
+        capabilities = [get_capability(capability, "resources") for capability in self._upstreams()]
         return any(
             capability == {} or (capability is not None and bool(getattr(capability, "subscribe", False)))
             for capability in capabilities
@@ -273,12 +273,12 @@ class PassthroughProxy:
         """Answer a server's request with an SDK result or ``ErrorData``."""
         origin_context = getattr(context, "context", None)
         # Do not use the current context's request: it only started the server, which may serve others now.
-        origin = origin_context if isinstance(origin_context, CallOrigin) else self._only_origin(config.name)
+        origin = origin_context if isinstance(origin_context, CallOrigin) else self._find_only_origin(config.name)
         try:
             with self._pause_timeouts(config.name):
                 if origin is None and method == "roots/list":
                     return await self.questions.ask_for_roots(list(self._connections))
-                return await self.questions.ask(config.name, method, params, origin)
+                return await self.questions.ask_client(config.name, method, params, origin)
         except RequestDeclinedError as refusal:
             return types.ErrorData(code=types.INVALID_REQUEST, message=f"{method} is declined: {refusal}")
 
@@ -296,49 +296,62 @@ class PassthroughProxy:
         elif isinstance(notification, types.LoggingMessageNotification):
             self.logs.on_log_message(config.name, notification.params)
         elif isinstance(notification, types.ElicitCompleteNotification):
-            completed = self.questions.complete_elicitation(config.name, notification.params.elicitation_id)
+            completed = self.questions.pop_opened_elicitation(config.name, notification.params.elicitation_id)
             if completed is not None:
                 await completed[1].send_elicit_complete(completed[0])
 
     # --- lists ---
 
-    async def get_page(self, kind: ListKind, cursor: str | None, session: Any) -> tuple[list[Any], str | None]:
+    async def get_page_and_subscribe(
+        self, kind: ListKind, cursor: str | None, session: Any
+    ) -> tuple[list[Any], str | None]:
         """Return a page of all servers' items under unique names. Raises `CursorError`."""
-        self.subscriptions.subscribe_to_list(_EVENT_OF_LIST[kind], connection_of(session))
-        item_lists = self._lists_with_capability(kind.capability)
-        lists = await asyncio.gather(*(item_list.get_items(kind) for item_list in item_lists))
+        self.subscriptions.subscribe_to_list(_EVENT_OF_LIST[kind], get_client_connection(session))
+        item_lists = self._get_or_create_lists(kind.capability)
+        lists = await asyncio.gather(*(item_list.get_or_fetch_items(kind) for item_list in item_lists))
         merged: dict[str, tuple[str, int, Any]] = {}
         for item_list, items in zip(item_lists, lists, strict=True):
             for item in items:
-                key = self._public_key(kind, item_list.name, item)
-                merged.setdefault(key, (key, item.characters + len(key), self._with_public_key(kind, item, key)))
+                key = self._to_public_name_or_uri(kind, item_list.name, item)
+                merged.setdefault(
+                    key, (key, item.characters + len(key), self._with_public_name_or_uri(kind, item, key))
+                )
         return PaginatedList(kind.method, list(merged.values())).get_page(cursor)
 
     async def find_prompt(self, public: str) -> tuple[Any, str] | None:
         """Return the server and its own name of a prompt, or None."""
-        item_lists = [item for item in self._lists_with_capability("prompts") if may_be_prompt_of(public, item.name)]
+        item_lists = [item for item in self._get_or_create_lists("prompts") if may_be_prompt_of(public, item.name)]
         for is_known in (True, False):
             for item_list in item_lists:
-                for item in item_list.cached(PROMPTS) if is_known else await item_list.get_items(PROMPTS):
-                    if self._public_key(PROMPTS, item_list.name, item) == public:
+                for item in (
+                    item_list.get_cached_items(PROMPTS) if is_known else await item_list.get_or_fetch_items(PROMPTS)
+                ):
+                    if self._to_public_name_or_uri(PROMPTS, item_list.name, item) == public:
                         return item_list.upstream, item.key
         return None
 
     async def find_resource(self, public: str) -> tuple[Any, str] | None:
         """Return the server and its own URI of a resource or template, or None."""
-        owner = self._find_owner(public)
+        owner = self._find_owner_of_uri(public)
         if owner is None:
             for kind in (RESOURCES, TEMPLATES):
-                await self.get_page(kind, None, None)
-                owner = owner or self._find_owner(public)
+                await self.get_page_and_subscribe(kind, None, None)
+                owner = owner or self._find_owner_of_uri(public)
         if owner is not None:
             return owner
-        item_lists = self._lists_with_capability("resources")
-        templates = [(item_list.name, item.key) for item_list in item_lists for item in item_list.cached(TEMPLATES)]
+        item_lists = self._get_or_create_lists("resources")
+        templates = [
+            (item_list.name, item.key) for item_list in item_lists for item in item_list.get_cached_items(TEMPLATES)
+        ]
         server = find_template_server(public, templates)
         if server is None:
-            same_origin = servers_of_same_origin(
-                public, ((item_list.name, item.key) for item_list in item_lists for item in item_list.cached(RESOURCES))
+            same_origin = list_servers_of_same_origin(
+                public,
+                (
+                    (item_list.name, item.key)
+                    for item_list in item_lists
+                    for item in item_list.get_cached_items(RESOURCES)
+                ),
             )
             server = same_origin[0] if len(same_origin) == 1 else item_lists[0].name if len(item_lists) == 1 else None
         matching_list = next((item_list for item_list in item_lists if item_list.name == server), None)
@@ -346,12 +359,12 @@ class PassthroughProxy:
 
     def to_public_uri(self, server: str, uri: str) -> str:
         """Return the public form of a URI in a server's result."""
-        return self._routes.add_linked(uri, server, self._server_names())
+        return self._routes.register_linked_uri(uri, server, self._list_server_names())
 
     # --- requests ---
 
     @asynccontextmanager
-    async def track_request(self, upstream: Any, origin: CallOrigin) -> AsyncGenerator[None]:
+    async def track_and_limit_request(self, upstream: Any, origin: CallOrigin) -> AsyncGenerator[None]:
         """Route a server's requests to this client while it handles the client's request, within the call timeout."""
         name = upstream.config.name
         async with asyncio.timeout(upstream.config.timeout_ms / 1000) as limit:
@@ -369,7 +382,7 @@ class PassthroughProxy:
 
     # --- parts ---
 
-    def _lists_with_capability(self, capability: str) -> list[ServerItemLists]:
+    def _get_or_create_lists(self, capability: str) -> list[ServerItemLists]:
         item_lists: list[ServerItemLists] = []
         for upstream in self._upstreams():
             item_list = self._item_lists.get(upstream.config.name)
@@ -379,35 +392,35 @@ class PassthroughProxy:
                 item_list = self._item_lists[upstream.config.name] = ServerItemLists(
                     upstream, self._on_late_list, self._hide
                 )
-            if capability_of(upstream, capability) is not None:
+            if get_capability(upstream, capability) is not None:
                 item_lists.append(item_list)
         return item_lists
 
     def _on_late_list(self, kind: ListKind) -> None:
         self.subscriptions.notify_list_changed(_EVENT_OF_LIST[kind]())
 
-    def _server_names(self) -> list[str]:
+    def _list_server_names(self) -> list[str]:
         return [upstream.config.name for upstream in self._upstreams()]
 
-    def _public_key(self, kind: ListKind, server: str, item: ListedItem) -> str:
+    def _to_public_name_or_uri(self, kind: ListKind, server: str, item: ListedItem) -> str:
         if kind is PROMPTS:
-            return public_prompt_name(server, item.key, self._server_names())
-        return self._routes.add_listed(item.key, server, self._server_names())
+            return to_public_prompt_name(server, item.key, self._list_server_names())
+        return self._routes.register_listed_uri(item.key, server, self._list_server_names())
 
-    def _with_public_key(self, kind: ListKind, item: ListedItem, public_key: str) -> Any:
+    def _with_public_name_or_uri(self, kind: ListKind, item: ListedItem, public_key: str) -> Any:
         attribute = {PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uri_template"}[kind]
         return item.item if item.key == public_key else item.item.model_copy(update={attribute: public_key})
 
-    def _find_owner(self, public_uri: str) -> tuple[Any, str] | None:
-        owner = self._routes.find_owner(public_uri, self._server_names())
+    def _find_owner_of_uri(self, public_uri: str) -> tuple[Any, str] | None:
+        owner = self._routes.find_owner(public_uri, self._list_server_names())
         if owner is None:
             return None
         return next((upstream, owner[1]) for upstream in self._upstreams() if upstream.config.name == owner[0])
 
-    def _only_origin(self, server: str) -> CallOrigin | None:
+    def _find_only_origin(self, server: str) -> CallOrigin | None:
         """Return the only client request a server is handling outside tool calls, or None."""
         origins = [request.origin for request in self._in_flight.get(server, ())]
-        clients = {id(connection_of(request.session) or request.session) for request in origins}
+        clients = {id(get_client_connection(request.session) or request.session) for request in origins}
         return origins[-1] if len(clients) == 1 else None
 
     @contextmanager
@@ -415,12 +428,12 @@ class PassthroughProxy:
         """Pause request timeouts while a person is asked."""
         requests = list(self._in_flight.get(server, ()))
         for request in requests:
-            request.pause()
+            request.pause_timeout()
         try:
             yield
         finally:
             for request in requests:
-                request.resume()
+                request.resume_timeout()
 
 
 class _RequestInFlight:
@@ -432,13 +445,13 @@ class _RequestInFlight:
         self._pauses = 0
         self._left = 0.0
 
-    def pause(self) -> None:
+    def pause_timeout(self) -> None:
         self._pauses += 1
         if self._pauses == 1 and not self._limit.expired():
             self._left = (self._limit.when() or 0.0) - asyncio.get_running_loop().time()
             self._limit.reschedule(None)
 
-    def resume(self) -> None:
+    def resume_timeout(self) -> None:
         self._pauses -= 1
         if self._pauses == 0 and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + self._left)

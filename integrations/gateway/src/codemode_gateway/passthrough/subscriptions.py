@@ -23,7 +23,7 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..upstreams.connection import LostRequestError
 
@@ -89,10 +89,10 @@ class ServerSubscriptions:
                     await self._synchronize()
                     pause = RESUBSCRIBE_SECONDS
                 except Exception as error:  # noqa: BLE001 - unreachable servers are retried
-                    self._log(error)
+                    self._log_failure(error)
                     pause = min(pause * 2, MAX_RESUBSCRIBE_SECONDS)
                 self._wake_waiters()
-                await self._pause(pause)
+                await self._wait_for_change(pause)
         finally:
             self._wake_waiters(is_last=True)
 
@@ -108,17 +108,19 @@ class ServerSubscriptions:
             if was_away:
                 self._on_reconnect(self._name)
         if session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            await self._subscribe(session, wanted)
+            await self._subscribe_and_unsubscribe(session, wanted)
         elif wanted:
             await self._listen(session, wanted, limit)
 
-    async def _subscribe(self, session: Any, wanted: frozenset[str]) -> None:
+    async def _subscribe_and_unsubscribe(self, session: Any, wanted: frozenset[str]) -> None:
         for uri in sorted(self._subscribed - wanted):
             self._subscribed.discard(uri)
-            await _request_or_refusal(session, types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri)))
+            await _send_request_or_get_refusal(
+                session, types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
+            )
         for uri in sorted(wanted - self._subscribed):
             params = types.SubscribeRequestParams(uri=uri)
-            refusal = await _request_or_refusal(session, types.SubscribeRequest(params=params))
+            refusal = await _send_request_or_get_refusal(session, types.SubscribeRequest(params=params))
             if refusal is None:
                 self._subscribed.add(uri)
                 continue
@@ -149,19 +151,19 @@ class ServerSubscriptions:
                 if not future.done():
                     future.set_result(None)
 
-    async def _pause(self, seconds: float) -> None:
+    async def _wait_for_change(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
         except TimeoutError:
             pass
 
-    def _log(self, error: Exception) -> None:
-        text = one_line(self._hide(f"{type(error).__name__}: {error}"), 300)
+    def _log_failure(self, error: Exception) -> None:
+        text = clip_to_visible_line(self._hide(f"{type(error).__name__}: {error}"), 300)
         _log.warning("subscriptions to the server %r failed: %s", self._name, text)
 
 
-async def _request_or_refusal(session: Any, request: Any) -> str | None:
+async def _send_request_or_get_refusal(session: Any, request: Any) -> str | None:
     try:
         await session.send_request(request, types.EmptyResult)
     except LostRequestError:
@@ -213,7 +215,7 @@ class ClientSubscriptions:
             clients = self._list_subscribers.setdefault(event, WeakSet())
             if len(clients) < MAX_CLIENTS:
                 clients.add(connection)
-                self._forget_on_close(connection)
+                self._unsubscribe_on_close(connection)
 
     async def subscribe(self, upstream: Any, uri: str, public_uri: str, watcher: Any) -> None:
         """Notify ``watcher`` (a connection or stream) of changes; return when the server was asked.
@@ -221,18 +223,18 @@ class ClientSubscriptions:
         Raises `SubscriptionRefusedError`.
         """
         key = upstream.config.name, uri
-        check_uris([public_uri])
+        require_allowed_uris([public_uri])
         if key not in self._watched and len(self._watched) >= MAX_SUBSCRIBED_RESOURCES:
             raise SubscriptionRefusedError(f"at most {MAX_SUBSCRIBED_RESOURCES:,} resources can be subscribed to")
         self._watched.setdefault(key, {}).setdefault(public_uri, set()).add(watcher)
         if hasattr(watcher, "exit_stack"):
-            self._forget_on_close(watcher)
+            self._unsubscribe_on_close(watcher)
         server = self._servers.get(upstream.config.name)
         if server is None or server.upstream is not upstream:
             if server is not None:
                 server.close()
             server = self._servers[upstream.config.name] = ServerSubscriptions(
-                upstream, self._wanted_uris, self._on_server_reconnect, self._hide
+                upstream, self._list_wanted_uris, self._on_server_reconnect, self._hide
             )
         await server.update_and_wait()
         if uri in server.refusals:
@@ -253,13 +255,13 @@ class ClientSubscriptions:
 
     def notify_list_changed(self, event: ServerEvent) -> None:
         """Notify clients of a changed list."""
-        self._queue([event])
+        self._queue_events([event])
 
     def notify_resource_updated(self, server: str, uri: str) -> None:
         """Notify watchers of a resource or its parent of a change."""
         for (watched_server, watched), uris in self._watched.items():
             if watched_server == server and (uri == watched or uri.startswith(f"{watched.rstrip('/')}/")):
-                self._queue(map(ResourceUpdated, uris))
+                self._queue_events(map(ResourceUpdated, uris))
 
     async def aclose(self) -> None:
         """End all streams and subscriptions."""
@@ -271,7 +273,7 @@ class ClientSubscriptions:
             *(task for task in [*tasks, self._notify_task] if task is not None), return_exceptions=True
         )
 
-    def _forget_on_close(self, connection: Any) -> None:
+    def _unsubscribe_on_close(self, connection: Any) -> None:
         if connection not in self._connections:
             self._connections.add(connection)
             connection.exit_stack.callback(self._on_disconnect, connection)
@@ -281,7 +283,7 @@ class ClientSubscriptions:
             clients.discard(connection)
         self.unsubscribe(connection)
 
-    def _wanted_uris(self, server: str) -> frozenset[str]:
+    def _list_wanted_uris(self, server: str) -> frozenset[str]:
         return frozenset(uri for watched_server, uri in self._watched if watched_server == server)
 
     def _update_server(self, server: str) -> None:
@@ -290,10 +292,10 @@ class ClientSubscriptions:
 
     def _on_server_reconnect(self, server: str) -> None:
         """Notify all watchers: any resource may have changed while the server was away."""
-        for uri in self._wanted_uris(server):
+        for uri in self._list_wanted_uris(server):
             self.notify_resource_updated(server, uri)
 
-    def _queue(self, events: Iterable[ServerEvent]) -> None:
+    def _queue_events(self, events: Iterable[ServerEvent]) -> None:
         self._pending.update(dict.fromkeys(events))
         if self._pending and (self._notify_task is None or self._notify_task.done()):
             self._notify_task = asyncio.get_running_loop().create_task(self._notify_clients())
@@ -304,17 +306,17 @@ class ClientSubscriptions:
             self._pending.clear()
             for event in events:
                 await self._bus.publish(event)
-                await asyncio.gather(*(_notify(client, event) for client in self._clients_of(event)))
+                await asyncio.gather(*(_notify_client(client, event) for client in self._list_clients_of(event)))
             await asyncio.sleep(NOTIFY_INTERVAL_SECONDS)
 
-    def _clients_of(self, event: ServerEvent) -> set[Any]:
+    def _list_clients_of(self, event: ServerEvent) -> set[Any]:
         if not isinstance(event, ResourceUpdated):
             return set(self._list_subscribers.get(type(event), ()))
         watcher_sets = (uris.get(event.uri, ()) for uris in self._watched.values())
         return {watcher for watchers in watcher_sets for watcher in watchers if hasattr(watcher, "notify")}
 
 
-def check_uris(uris: Collection[str]) -> None:
+def require_allowed_uris(uris: Collection[str]) -> None:
     """Raise `SubscriptionRefusedError` for too many or too long URIs."""
     if len(uris) > MAX_SUBSCRIBED_RESOURCES:
         raise SubscriptionRefusedError(f"at most {MAX_SUBSCRIBED_RESOURCES:,} resources can be subscribed to")
@@ -322,7 +324,7 @@ def check_uris(uris: Collection[str]) -> None:
         raise SubscriptionRefusedError(f"a URI may have at most {MAX_URI_CHARACTERS:,} characters")
 
 
-async def _notify(connection: Any, event: ServerEvent) -> None:
+async def _notify_client(connection: Any, event: ServerEvent) -> None:
     notification = event_to_notification(event, {}).model_dump(by_alias=True, mode="json", exclude_none=True)
     try:
         async with asyncio.timeout(NOTIFY_TIMEOUT_SECONDS):

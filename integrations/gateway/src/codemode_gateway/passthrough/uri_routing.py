@@ -24,7 +24,7 @@ _FOREIGN_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 _MARKS = ("#server=", "&server=")
 
 
-def public_prompt_name(server: str, name: str, servers: Collection[str]) -> str:
+def to_public_prompt_name(server: str, name: str, servers: Collection[str]) -> str:
     """Return a server's prompt name as clients see it.
 
     Long names, names with other characters than letters, digits, ``_`` and ``-``, and ambiguous names end with a
@@ -95,7 +95,7 @@ class PaginatedList(Generic[ItemT]):
 
     def get_page(self, cursor: str | None) -> tuple[list[ItemT], str | None]:
         """Return the items after a cursor, and the next cursor or None. Raises `CursorError`."""
-        start = 0 if cursor is None else self._start(cursor)
+        start = 0 if cursor is None else self._find_start(cursor)
         page: list[ItemT] = []
         room = MAX_CHARACTERS
         for _, characters, item in self._items[start : start + MAX_ITEMS]:
@@ -107,23 +107,23 @@ class PaginatedList(Generic[ItemT]):
         if end >= len(self._items):
             return page, None
         key = self._items[end - 1][0]
-        return page, _encode_cursor(self._kind, end, _digest(key))
+        return page, _encode_cursor(self._kind, end, _compute_key_digest(key))
 
-    def _start(self, cursor: str) -> int:
+    def _find_start(self, cursor: str) -> int:
         position, digest = _decode_cursor(self._kind, cursor)
-        if 0 < position <= len(self._items) and _digest(self._items[position - 1][0]) == digest:
+        if 0 < position <= len(self._items) and _compute_key_digest(self._items[position - 1][0]) == digest:
             return position
-        found = (at for at, (key, _, _) in enumerate(self._items, 1) if _digest(key) == digest)
+        found = (at for at, (key, _, _) in enumerate(self._items, 1) if _compute_key_digest(key) == digest)
         return next(found, min(position, len(self._items)))
 
 
-def _digest(key: str) -> str:
+def _compute_key_digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def _encode_cursor(kind: str, position: int, digest: str) -> str:
     body = f"{kind}:{position}:{digest}".encode()
-    return base64.urlsafe_b64encode(body + _tag(body)).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(body + _compute_cursor_tag(body)).rstrip(b"=").decode()
 
 
 def _decode_cursor(kind: str, cursor: str) -> tuple[int, str]:
@@ -135,12 +135,12 @@ def _decode_cursor(kind: str, cursor: str) -> tuple[int, str]:
         of_kind, position, digest = body.decode("ascii").split(":")
     except (ValueError, binascii.Error):
         raise CursorError(f"{kind} did not return this cursor: start again without a cursor") from None
-    if of_kind != kind or not hmac.compare_digest(tag, _tag(body)):
+    if of_kind != kind or not hmac.compare_digest(tag, _compute_cursor_tag(body)):
         raise CursorError(f"{kind} did not return this cursor: start again without a cursor")
     return int(position), digest
 
 
-def _tag(body: bytes) -> bytes:
+def _compute_cursor_tag(body: bytes) -> bytes:
     # Detects mistakes, not forgery: a forged cursor only selects a position in the same list.
     return hashlib.sha256(_PURPOSE + body).digest()[:_TAG_BYTES]
 
@@ -159,22 +159,22 @@ class UriRoutes:
         self._owners: dict[str, str] = {}
         self._linked: dict[str, str] = {}
 
-    def add_listed(self, uri: str, server: str, servers: Collection[str]) -> str:
+    def register_listed_uri(self, uri: str, server: str, servers: Collection[str]) -> str:
         """Return the public form of a URI or template that a server lists."""
         if len(self._owners) > _MAX_OWNED:
             self._owners.clear()
         if self._owners.get(uri) not in servers:
             self._owners[uri] = server
-        return self._to_public(uri, server, self._owners[uri], servers)
+        return self._to_public_uri(uri, server, self._owners[uri], servers)
 
-    def add_linked(self, uri: str, server: str, servers: Collection[str]) -> str:
+    def register_linked_uri(self, uri: str, server: str, servers: Collection[str]) -> str:
         """Return the public form of a URI that a server names outside its lists."""
         owner = self._owners.get(uri)
         if owner is None or owner not in servers:
             while len(self._linked) >= _MAX_LINKED:
                 del self._linked[next(iter(self._linked))]
             owner = self._linked.setdefault(uri, server)
-        return self._to_public(uri, server, owner, servers)
+        return self._to_public_uri(uri, server, owner, servers)
 
     def find_owner(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
         """Return the server of a public URI and its own URI, or None."""
@@ -182,7 +182,7 @@ class UriRoutes:
         server = marked_server or self._owners.get(uri) or self._linked.get(uri)
         return (server, server_uri) if server is not None and server in servers else None
 
-    def _to_public(self, uri: str, server: str, owner: str, servers: Collection[str]) -> str:
+    def _to_public_uri(self, uri: str, server: str, owner: str, servers: Collection[str]) -> str:
         is_own = owner == server and split_server_mark(uri, servers)[1] is None
         return uri if is_own else add_server_mark(uri, server)
 
@@ -191,26 +191,26 @@ def find_template_server(uri: str, templates: Iterable[tuple[str, str]]) -> str 
     """Return the server whose template matches a URI most specifically, or None."""
     best: tuple[int, str] | None = None
     for server, template in templates:
-        literals = _literals(template)
+        literals = _split_template_literals(template)
         literal_characters = sum(map(len, literals))
-        if (best is None or literal_characters > best[0]) and _matches(uri, literals):
+        if (best is None or literal_characters > best[0]) and _matches_template(uri, literals):
             best = literal_characters, server
     return best[1] if best else None
 
 
-def servers_of_same_origin(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
+def list_servers_of_same_origin(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
     """Return the servers that list URIs with the same scheme and authority."""
-    origin = _origin(uri)
-    return list(dict.fromkeys(server for server, other_uri in listed if _origin(other_uri) == origin))
+    origin = _get_origin(uri)
+    return list(dict.fromkeys(server for server, other_uri in listed if _get_origin(other_uri) == origin))
 
 
-def _literals(template: str) -> list[str]:
+def _split_template_literals(template: str) -> list[str]:
     """Return the texts around the expressions of a template, in their order."""
     first, *rest = template.split("{")
     return [first, *(part.partition("}")[2] for part in rest)]
 
 
-def _matches(uri: str, literals: list[str]) -> bool:
+def _matches_template(uri: str, literals: list[str]) -> bool:
     first, last = literals[0], literals[-1]
     if len(literals) == 1:
         return uri == first
@@ -225,7 +225,7 @@ def _matches(uri: str, literals: list[str]) -> bool:
     return True
 
 
-def _origin(uri: str) -> tuple[str, str]:
+def _get_origin(uri: str) -> tuple[str, str]:
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -23,8 +23,17 @@ from codemode.host.threads import run_off_loop
 from .. import state_files
 from ..config.model import ServerConfig
 from ..state_files import PrivateTables
-from .inferred_schema import Shape, drop_rare_names, from_json, infer_shape, join, limit_size, to_json, to_schema
-from .tool_pins import Pins
+from .inferred_schema import (
+    ValueShape,
+    drop_rare_names,
+    infer_shape,
+    join_shapes,
+    limit_size,
+    shape_from_json,
+    shape_to_json,
+    shape_to_named_schema,
+)
+from .tool_pins import ToolPins
 
 FILE_NAME = "shapes.sqlite"
 MAX_TOOLS = 5_000
@@ -47,14 +56,14 @@ _log = logging.getLogger("codemode.mcp")
 class _Observation:
     """The observations of one tool. ``text`` is the shape of JSON in its texts, None after other text."""
 
-    value: Shape
-    text: Shape | None
+    value: ValueShape
+    text: ValueShape | None
     count: int = 0
     last_hash: int = 0
     declaration: Any = None
 
 
-class OutputShapes:
+class InferredOutputs:
     """The inferred outputs of one principal's servers; its methods are upstream hooks.
 
     Without ``folder``, shapes last as long as this object.
@@ -75,7 +84,7 @@ class OutputShapes:
     async def load(self) -> None:
         """Load stored shapes; skip invalid ones."""
         try:
-            stored = await run_off_loop(self._read)
+            stored = await run_off_loop(self._read_observations)
         except OSError as error:
             _log.warning("the inferred output schemas cannot be read: %s", error)
             return
@@ -87,7 +96,7 @@ class OutputShapes:
         if self._save_task is not None:
             self._save_task.cancel()
             await asyncio.gather(self._save_task, return_exceptions=True)
-        await self._save()
+        await self._save_unsaved_shapes()
 
     # --- hooks ---
 
@@ -100,10 +109,10 @@ class OutputShapes:
         if seen is None:
             if len(self._observations) >= MAX_TOOLS:
                 return
-            seen = self._observations[key] = _Observation(Shape(), Shape())
+            seen = self._observations[key] = _Observation(ValueShape(), ValueShape())
         seen.count += 1
         if seen.count <= _ALWAYS_INSPECTED_CALLS or seen.count % _SAMPLE_INTERVAL == 0:
-            self._observe(key, seen, value)
+            self._update_observation(key, seen, value)
 
     def get_observed_output(self, config: ServerConfig, tool: types.Tool) -> Mapping[str, Any] | None:
         """Return the inferred output schema of a tool, or None."""
@@ -122,16 +131,16 @@ class OutputShapes:
 
     # --- parts ---
 
-    def _observe(self, key: tuple[str, str], seen: _Observation, value: Any) -> None:
+    def _update_observation(self, key: tuple[str, str], seen: _Observation, value: Any) -> None:
         if estimate_json_length(value, _MAX_HASHED_CHARACTERS) < _MAX_HASHED_CHARACTERS:
             same = hash(repr(value))
             if same == seen.last_hash:
                 return  # equal results show no variation
             seen.last_hash = same
-        seen.value = limit_size(join(seen.value, infer_shape(value)))
+        seen.value = limit_size(join_shapes(seen.value, infer_shape(value)))
         if seen.text is not None:
-            text_shape = _text_json_shape(value)
-            seen.text = None if text_shape is None else limit_size(join(seen.text, text_shape))
+            text_shape = _infer_text_json_shape(value)
+            seen.text = None if text_shape is None else limit_size(join_shapes(seen.text, text_shape))
         declaration = _to_declaration(seen)
         if declaration == seen.declaration:
             return
@@ -143,25 +152,25 @@ class OutputShapes:
 
     async def _save_later(self) -> None:
         await asyncio.sleep(SAVE_SECONDS)
-        await self._save()
+        await self._save_unsaved_shapes()
 
-    async def _save(self) -> None:
-        rows = [(self._principal, *key, _serialize(self._observations[key])) for key in self._unsaved]
+    async def _save_unsaved_shapes(self) -> None:
+        rows = [(self._principal, *key, _serialize_observation(self._observations[key])) for key in self._unsaved]
         self._unsaved.clear()
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
             try:  # after a cancelled close the process ends, and the thread with it
-                await shield_to_end(run_off_loop(lambda: self._write(rows)))
+                await shield_to_end(run_off_loop(lambda: self._write_shape_rows(rows)))
             except OSError as error:
                 _log.warning("the inferred output schemas cannot be saved: %s", error)
 
-    def _write(self, rows: list[tuple[str, ...]]) -> None:
+    def _write_shape_rows(self, rows: list[tuple[str, ...]]) -> None:
         with self._tables.open(writes=True) as file:
             file.executemany("INSERT OR REPLACE INTO shapes VALUES (?, ?, ?, ?)", rows)
-            if not state_files.is_use_noted(file, self._principal):
-                state_files.note_table_use(file, self._principal, "shapes")
+            if not state_files.is_use_recorded(file, self._principal):
+                state_files.record_use_and_prune_tables(file, self._principal, "shapes")
 
-    def _read(self) -> dict[tuple[str, str], _Observation]:
+    def _read_observations(self) -> dict[tuple[str, str], _Observation]:
         statement = "SELECT server, tool, shape FROM shapes WHERE principal = ? AND length(shape) <= ? LIMIT ?"
         observations: dict[tuple[str, str], _Observation] = {}
         with self._tables.open() as file:
@@ -170,14 +179,14 @@ class OutputShapes:
                     observations[server, tool] = _parse_observation(decode_json(text, max_depth=64))
                 except Exception as error:  # noqa: BLE001 - the file is as hostile as a server
                     _log.warning("the inferred schema of %r of %r is invalid: %s", tool, server, type(error).__name__)
-            is_noted = state_files.is_use_noted(file, self._principal)
+            is_noted = state_files.is_use_recorded(file, self._principal)
         if observations and not is_noted:
             with suppress(OSError):  # a read-only file is still read
-                self._write([])
+                self._write_shape_rows([])
         return observations
 
 
-def _text_json_shape(value: Any) -> Shape | None:
+def _infer_text_json_shape(value: Any) -> ValueShape | None:
     """Return the shape of the JSON in a text, or None without JSON or with too much of it."""
     if not isinstance(value, str) or len(value) > MAX_JSON_CHARACTERS or value.lstrip()[:1] not in ("{", "["):
         return None
@@ -189,22 +198,26 @@ def _text_json_shape(value: Any) -> Shape | None:
 
 def _to_declaration(observation: _Observation) -> Mapping[str, Any] | None:
     """Return a schema for declarations, and whether it describes JSON in a text."""
-    if observation.text is not None and observation.value == Shape(scalars={"string"}):
-        return {"schema": to_schema(observation.text), "isText": True}
-    schema = to_schema(observation.value)
+    if observation.text is not None and observation.value == ValueShape(scalars={"string"}):
+        return {"schema": shape_to_named_schema(observation.text), "isText": True}
+    schema = shape_to_named_schema(observation.value)
     return {"schema": schema, "isText": False} if schema else None
 
 
-def _serialize(observation: _Observation) -> str:
-    text = None if observation.text is None else to_json(drop_rare_names(observation.text, drops_unnamed_objects=True))
-    return json.dumps([to_json(drop_rare_names(observation.value, drops_unnamed_objects=True)), text])
+def _serialize_observation(observation: _Observation) -> str:
+    text = (
+        None
+        if observation.text is None
+        else shape_to_json(drop_rare_names(observation.text, drops_unnamed_objects=True))
+    )
+    return json.dumps([shape_to_json(drop_rare_names(observation.value, drops_unnamed_objects=True)), text])
 
 
 def _parse_observation(value: Any) -> _Observation:
     if not is_array(value) or len(value) != 2 or not (value[1] is None or value[1] is True or is_object(value[1])):
         raise ValueError("no shapes")
     observation = _Observation(
-        limit_size(from_json(value[0])), None if value[1] is None else limit_size(from_json(value[1]))
+        limit_size(shape_from_json(value[0])), None if value[1] is None else limit_size(shape_from_json(value[1]))
     )
     observation.declaration = _to_declaration(observation)
     return observation
@@ -219,14 +232,14 @@ class ToolHistory:
     def __init__(
         self, folder: Path | None, principal: str = "local", *, cache_folder: Path | None = None, learns: bool = True
     ) -> None:
-        pins = Pins(folder, principal)
+        pins = ToolPins(folder, principal)
         self.hooks: dict[str, Any] = {
             "filter_tools": pins.filter_tools,
             "get_notes": pins.get_notes,
             "get_filter_revision": pins.get_revision,
         }
         """The hooks of `UpstreamHooks`."""
-        self._shapes = OutputShapes(cache_folder or folder, principal) if learns else None
+        self._shapes = InferredOutputs(cache_folder or folder, principal) if learns else None
         if self._shapes is not None:
             shapes = self._shapes
             self.hooks |= {

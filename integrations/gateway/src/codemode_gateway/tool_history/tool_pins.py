@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import mcp_types as types
 
-from codemode.data.json_values import canonical_json
+from codemode.data.json_values import encode_canonical_json
 from codemode.data.narrowing import is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check, run_off_loop
-from codemode.trace.visible_text import clip_text, visible
+from codemode.trace.visible_text import clip_text, escape_invisible
 
 from .. import state_files
 from ..approvals.remembered_answers import compute_definition_digest
@@ -29,7 +29,7 @@ _MAX_LINES = 2_000
 
 
 @dataclass(frozen=True)
-class Difference:
+class ToolDifference:
     """A new or changed tool, with its definitions before and now as JSON texts.
 
     Long texts are cut; ``digest`` is that of the full current definition.
@@ -45,16 +45,16 @@ class Difference:
         """The kind of difference: the tool is new or changed."""
         return "new" if self.before is None else "changed"
 
-    def lines(self) -> list[str]:
+    def create_diff_lines(self) -> list[str]:
         """Return a diff: added lines start with ``+``, removed ones with ``-``. Invisible characters are escaped."""
-        before, after = (list(_lines(text))[:_MAX_LINES] for text in (self.before or "", self.after))
+        before, after = (list(_iterate_definition_lines(text))[:_MAX_LINES] for text in (self.before or "", self.after))
         diff = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
         if not diff:
             diff = ["(the difference is in a part that is too long to display)"]
-        return [visible(line) for line in diff]
+        return [escape_invisible(line) for line in diff]
 
 
-def _lines(text: str) -> Iterator[str]:
+def _iterate_definition_lines(text: str) -> Iterator[str]:
     try:
         definition: Any = json.loads(text) if text else {}
     except ValueError:
@@ -109,18 +109,18 @@ class ServerPins:
 
     server: str
     pinned: int
-    differences: tuple[Difference, ...]
+    differences: tuple[ToolDifference, ...]
 
     @property
     def token(self) -> str:
         """The identity of the differences."""
-        return canonical_json([[difference.tool, difference.digest] for difference in self.differences])
+        return encode_canonical_json([[difference.tool, difference.digest] for difference in self.differences])
 
 
 _Rows = dict[str, tuple[str, str]]  # digest and displayed text by tool name
 
 
-class Pins:
+class ToolPins:
     """The pins of one principal. `filter_tools`, `get_notes` and `get_revision` are upstream hooks.
 
     Without ``folder``, pins last as long as this object.
@@ -150,15 +150,17 @@ class Pins:
         try:
             different: Mapping[str, bool] = {}
             if not await self._matches_last_list(config.name, list_digest):
-                rows = await run_check(LARGE_CHARACTERS, lambda: _to_rows(tools))
-                different = await run_off_loop(lambda: self._compare(config.name, rows, list_digest))
+                rows = await run_check(LARGE_CHARACTERS, lambda: _to_pin_rows(tools))
+                different = await run_off_loop(
+                    lambda: self._compare_and_store_differences(config.name, rows, list_digest)
+                )
         except OSError as error:
             if config.pin == "block":
                 raise
             _log.warning("the tools of server %r cannot be compared with their pins: %s", config.name, error)
             return tools
-        await self._record_use()
-        self._stamps[config.name] = self._tables.stamp
+        await self._record_daily_use_and_expire_pins()
+        self._stamps[config.name] = self._tables.change_stamp
         self._update_notes(config, different)
         return tools if config.pin == "warn" else [tool for tool in tools if tool.name not in different]
 
@@ -169,23 +171,23 @@ class Pins:
     def get_revision(self, config: ServerConfig) -> int:
         """Return a number that grows when an approval may change the result of `filter_tools`."""
         count = self._changes.get(config.name, 0)
-        if config.name in self._notes and self._stamps.get(config.name) != self._tables.stamp:
-            self._stamps[config.name] = self._tables.stamp
+        if config.name in self._notes and self._stamps.get(config.name) != self._tables.change_stamp:
+            self._stamps[config.name] = self._tables.change_stamp
             count = self._changes[config.name] = count + 1
         return count
 
     # --- for people ---
 
-    def list_servers(self) -> tuple[ServerPins, ...]:
+    def list_server_pins(self) -> tuple[ServerPins, ...]:
         """Return the pins and differences of all servers. Raises `OSError`."""
         with self._tables.open() as file:
             names = [
                 row[0]
                 for row in file.execute("SELECT server FROM servers WHERE principal = ?", self._principal_parameter)
             ]
-            return tuple(self._read_server(file, name) for name in sorted(names))
+            return tuple(self._read_server_pins(file, name) for name in sorted(names))
 
-    def approve(self, server: str, token: str | None = None) -> int:
+    def approve_current_tools(self, server: str, token: str | None = None) -> int:
         """Pin the current tools of a server; return how many differed.
 
         With ``token``, only the displayed differences are approved. Raises `KeyError` for an unknown server,
@@ -193,9 +195,9 @@ class Pins:
         """
         with self._tables.open(writes=True) as file:
             file.execute("BEGIN IMMEDIATE")
-            if not self._is_known(file, server):
+            if not self._is_server_known(file, server):
                 raise KeyError(server)
-            found = self._read_server(file, server)
+            found = self._read_server_pins(file, server)
             if token is not None and token != found.token:
                 raise ToolsChangedError(f"the tools of {server!r} have changed since their review: review them again")
             rows = self._read_rows(file, _WAITING, server)
@@ -210,10 +212,10 @@ class Pins:
     def _principal_parameter(self) -> tuple[str]:
         return (self._principal,)
 
-    def _read_server(self, file: Any, server: str) -> ServerPins:
+    def _read_server_pins(self, file: Any, server: str) -> ServerPins:
         pinned, waiting = (self._read_rows(file, state, server) for state in (_PINNED, _WAITING))
         different = (
-            Difference(tool, pinned[tool][1] if tool in pinned else None, definition, digest)
+            ToolDifference(tool, pinned[tool][1] if tool in pinned else None, definition, digest)
             for tool, (digest, definition) in sorted(waiting.items())
         )
         return ServerPins(server, len(pinned), tuple(different))
@@ -231,26 +233,26 @@ class Pins:
 
     async def _matches_last_list(self, server: str, whole: str) -> bool:
         """Return whether a list equals the last list without differences, without comparing each tool."""
-        stamp = self._tables.stamp
+        stamp = self._tables.change_stamp
         if stamp != self._list_digests_stamp:
             self._list_digests = await run_off_loop(self._read_list_digests)
             self._list_digests_stamp = stamp
         return stamp is not None and self._list_digests.get(server) == whole
 
-    async def _record_use(self) -> None:
+    async def _record_daily_use_and_expire_pins(self) -> None:
         """Record once a day that this principal is active, and remove the pins of inactive ones."""
-        if self._use_recorded_on == (today := state_files.today()):
+        if self._use_recorded_on == (today := state_files.get_current_day()):
             return
         self._use_recorded_on = today
         try:
-            await run_off_loop(self._write_use)
+            await run_off_loop(self._write_use_and_expire_pins)
         except OSError as error:
             _log.info("the pins of inactive users cannot be removed: %s", error)
 
-    def _write_use(self) -> None:
+    def _write_use_and_expire_pins(self) -> None:
         with self._tables.open(writes=True) as file:
             file.execute("BEGIN IMMEDIATE")
-            state_files.note_table_use(file, self._principal, "servers", "tools")
+            state_files.record_use_and_prune_tables(file, self._principal, "servers", "tools")
 
     def _read_list_digests(self) -> dict[str, str | None]:
         with self._tables.open() as file:
@@ -258,7 +260,7 @@ class Pins:
                 file.execute("SELECT server, whole FROM servers WHERE principal = ?", self._principal_parameter)
             )
 
-    def _compare(self, server: str, rows: _Rows, list_digest: str) -> Mapping[str, bool]:
+    def _compare_and_store_differences(self, server: str, rows: _Rows, list_digest: str) -> Mapping[str, bool]:
         """Return the names of new and changed tools; True marks those that existed before."""
         if rows and self._is_first_use(server):
             with self._tables.open(writes=True) as file:
@@ -284,9 +286,9 @@ class Pins:
 
     def _is_first_use(self, server: str) -> bool:
         with self._tables.open() as file:
-            return not self._is_known(file, server)
+            return not self._is_server_known(file, server)
 
-    def _is_known(self, file: Any, server: str) -> bool:
+    def _is_server_known(self, file: Any, server: str) -> bool:
         found = file.execute(
             "SELECT 1 FROM servers WHERE principal = ? AND server = ?", (*self._principal_parameter, server)
         )
@@ -309,7 +311,7 @@ def _create_notes(config: ServerConfig, different: Mapping[str, bool]) -> list[s
         names = [tool for tool, is_old in different.items() if is_old is was_there]
         if names:
             shown = ", ".join(
-                f'"{visible(clip_text(name, _MAX_NAME_CHARACTERS))}"' for name in names[:_MAX_NAMES_IN_NOTE]
+                f'"{escape_invisible(clip_text(name, _MAX_NAME_CHARACTERS))}"' for name in names[:_MAX_NAMES_IN_NOTE]
             )
             rest = f" and {len(names) - _MAX_NAMES_IN_NOTE} more" if len(names) > _MAX_NAMES_IN_NOTE else ""
             notes.append(f"{shown}{rest} {verb} since they were first used{consequence}")
@@ -325,7 +327,7 @@ def _compute_list_digest(tools: Sequence[types.Tool]) -> str:
     return found.hexdigest()
 
 
-def _to_rows(tools: Sequence[types.Tool]) -> _Rows:
+def _to_pin_rows(tools: Sequence[types.Tool]) -> _Rows:
     """Return the digest and the displayed text of each tool."""
     rows: _Rows = {}
     remaining_characters = MAX_TOTAL_CHARACTERS

@@ -32,19 +32,19 @@ from codemode.data.json_shape import estimate_json_length, run_bounded
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import measure_inner_call, propagation_headers
-from codemode.tools.tool_result import ToolResult, parse_server_result, unwrap_result
-from codemode.trace.visible_text import visible
+from codemode.observe.request_telemetry import get_propagation_headers, measure_server_call
+from codemode.tools.tool_result import ToolResult, parse_server_result, to_program_value
+from codemode.trace.visible_text import escape_invisible
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from ..gateway.principals import LOCAL, CallOrigin, origin_of
-from ..page_urls import is_page_url
+from ..gateway.principals import LOCAL, CallOrigin, get_call_origin
+from ..page_urls import is_safe_page_url
 from .connection import Connection, LostRequestError, RequestDispatcher
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .hooks import UpstreamHooks
 from .reconnecting import ReconnectingConnection
-from .session_streams import SENDING, RequestProgress
+from .session_streams import SENDING, RequestSendState
 
 
 class PausableTimeout:
@@ -95,7 +95,7 @@ TIMEOUT = "TIMEOUT"
 _MAX_REFUSAL_CHARACTERS = 20_000
 
 
-def add_protocol_metadata(
+def add_metadata_and_create_options(
     connection: Connection, method: str, params: dict[str, Any], capabilities: Mapping[str, Any]
 ) -> CallOptions:
     """Add the metadata of a connection's revision to params, and return its request headers."""
@@ -105,7 +105,9 @@ def add_protocol_metadata(
         params["_meta"] = {
             **params.get("_meta", {}),
             types.PROTOCOL_VERSION_META_KEY: version,
-            types.CLIENT_INFO_META_KEY: client_info().model_dump(mode="json", by_alias=True, exclude_none=True),
+            types.CLIENT_INFO_META_KEY: create_gateway_client_info().model_dump(
+                mode="json", by_alias=True, exclude_none=True
+            ),
             types.CLIENT_CAPABILITIES_META_KEY: dict(capabilities),
         }
         headers[MCP_METHOD_HEADER] = method
@@ -114,14 +116,16 @@ def add_protocol_metadata(
     return {"headers": headers}
 
 
-def mirrors_arguments(connection: Connection) -> bool:
+def supports_argument_headers(connection: Connection) -> bool:
     """Return whether tools may take arguments in headers: over HTTP from revision 2026-07-28."""
     return connection.era == "modern" and not connection.tracks_sending
 
 
-def mirrored_headers(connection: Connection, tool: types.Tool | None, arguments: Mapping[str, Any]) -> dict[str, str]:
+def create_argument_headers(
+    connection: Connection, tool: types.Tool | None, arguments: Mapping[str, Any]
+) -> dict[str, str]:
     """Return the headers for arguments that a tool also takes as headers."""
-    if tool is None or not mirrors_arguments(connection):
+    if tool is None or not supports_argument_headers(connection):
         return {}
     if find_invalid_x_mcp_header(tool.input_schema) is not None:
         return {}
@@ -129,7 +133,7 @@ def mirrored_headers(connection: Connection, tool: types.Tool | None, arguments:
 
 
 @cache
-def client_info() -> types.Implementation:
+def create_gateway_client_info() -> types.Implementation:
     """Return the gateway's client info for servers."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -148,14 +152,14 @@ def refused_call_error(config: ServerConfig, tool: str, error: MCPError) -> Code
     return CodeModeToolError(message, details={"tool_name": tool, "rpc_code": error.error.code})
 
 
-def find_page_to_open(error: MCPError) -> str | None:
+def get_elicitation_page_url(error: MCPError) -> str | None:
     """Return the page that the user must open before a call, or None."""
     if error.error.code != types.URL_ELICITATION_REQUIRED or not is_mapping(error.error.data):
         return None
     elicitations = error.error.data.get("elicitations")
     first = elicitations[0] if is_array(elicitations) and elicitations else None
     url = first.get("url") if is_mapping(first) else None
-    return url if isinstance(url, str) and url.isascii() and is_page_url(url) else None
+    return url if isinstance(url, str) and url.isascii() and is_safe_page_url(url) else None
 
 
 def unknown_outcome_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
@@ -182,7 +186,7 @@ CallerKey = tuple[str, str]
 """A user and the program that calls for them."""
 
 
-class FairSlots:
+class FairCallSlots:
     """At most ``limit`` concurrent calls, of which one user or program gets at most ``share``.
 
     Waiting users take turns, then their programs. A local user has no limit of its own.
@@ -195,19 +199,19 @@ class FairSlots:
         self._waiting: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
 
     @asynccontextmanager
-    async def slot(self, caller: CallerKey) -> AsyncGenerator[None]:
+    async def hold_slot(self, caller: CallerKey) -> AsyncGenerator[None]:
         """Hold a slot while the block runs, once there is one."""
         # Callers that wait while a slot is free have used up their share.
-        if self._free and self._is_allowed(caller):
-            self._take(caller)
+        if self._free and self._is_within_share(caller):
+            self._take_slot(caller)
         else:
-            await self._wait(caller)
+            await self._wait_for_slot(caller)
         try:
             yield
         finally:
-            self._release(caller)
+            self._release_slot(caller)
 
-    async def _wait(self, caller: CallerKey) -> None:
+    async def _wait_for_slot(self, caller: CallerKey) -> None:
         user, program = caller
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(user, {}).setdefault(program, deque()).append(turn)
@@ -215,34 +219,34 @@ class FairSlots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release(caller)
+                self._release_slot(caller)
             else:
                 self._remove_waiter(caller, turn)
             raise
 
-    def _is_allowed(self, caller: CallerKey) -> bool:
+    def _is_within_share(self, caller: CallerKey) -> bool:
         user = caller[0]
         return self._held[caller] < self._share and (user == LOCAL.id or self._held[user] < self._share)
 
-    def _take(self, caller: CallerKey) -> None:
+    def _take_slot(self, caller: CallerKey) -> None:
         self._free -= 1
         self._held[caller] += 1
         self._held[caller[0]] += 1
 
-    def _release(self, caller: CallerKey) -> None:
+    def _release_slot(self, caller: CallerKey) -> None:
         self._free += 1
         for holder in (caller, caller[0]):
             self._held[holder] -= 1
             if not self._held[holder]:
                 del self._held[holder]
-        while self._free and self._waiting and self._grant_next():
+        while self._free and self._waiting and self._grant_next_slot():
             pass
 
-    def _grant_next(self) -> bool:
+    def _grant_next_slot(self) -> bool:
         """Give a slot to the next eligible caller; return False without one."""
         for user, programs in self._waiting.items():
             for program, turns in programs.items():
-                if not self._is_allowed((user, program)):
+                if not self._is_within_share((user, program)):
                     continue
                 turn = turns.popleft()
                 del programs[program], self._waiting[user]  # to the end of both queues
@@ -251,7 +255,7 @@ class FairSlots:
                 if programs:
                     self._waiting[user] = programs
                 if not turn.done():
-                    self._take((user, program))
+                    self._take_slot((user, program))
                     turn.set_result(None)
                 return True
         return False
@@ -288,7 +292,7 @@ class ClientRequestCallbacks:
             self.capabilities = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {"listChanged": True}}
 
     @property
-    def clocks(self) -> list[PausableTimeout]:
+    def call_timeouts(self) -> list[PausableTimeout]:
         """The timeouts of the calls in flight."""
         return [*self._calls]
 
@@ -297,11 +301,11 @@ class ClientRequestCallbacks:
         can_ask = self._hooks.on_request is not None
         return ClientSession(
             dispatcher=requests,
-            client_info=client_info(),
+            client_info=create_gateway_client_info(),
             message_handler=on_message,
-            elicitation_callback=self._elicit if can_ask else None,
-            sampling_callback=self._sample if can_ask else None,
-            list_roots_callback=self._roots if can_ask else None,
+            elicitation_callback=self._forward_elicitation if can_ask else None,
+            sampling_callback=self._forward_sampling if can_ask else None,
+            list_roots_callback=self._forward_roots_request if can_ask else None,
         )
 
     @contextmanager
@@ -314,21 +318,21 @@ class ClientRequestCallbacks:
         finally:
             del self._calls[clock]
 
-    async def _elicit(
+    async def _forward_elicitation(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - the name is the SDK's
         params: types.ElicitRequestParams,
     ) -> types.ElicitResult | types.ErrorData:
         return await self._forward("elicitation/create", params, types.ElicitResult)
 
-    async def _sample(
+    async def _forward_sampling(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - likewise
         params: types.CreateMessageRequestParams,
     ) -> Any:
         return await self._forward("sampling/createMessage", params, types.CreateMessageResult)
 
-    async def _roots(
+    async def _forward_roots_request(
         self,
         context: ClientRequestContext,  # noqa: ARG002 - likewise
     ) -> types.ListRootsResult | types.ErrorData:
@@ -342,7 +346,7 @@ class ClientRequestCallbacks:
         )
         context = self._find_context()
         self._open_count += 1
-        paused = self.clocks
+        paused = self.call_timeouts
         for clock in paused:
             clock.pause()
         try:
@@ -444,70 +448,72 @@ class CallSender:
         self._on_result = None if hooks.on_result is UpstreamHooks().on_result else hooks.on_result
         self._on_signed_out = hooks.on_signed_out
         self._last_logged_message: str | None = None
-        self._slots = FairSlots(config.max_concurrency, config.calls_per_program)
+        self._slots = FairCallSlots(config.max_concurrency, config.calls_per_program)
 
-    async def call(
+    async def call_tool(
         self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
     ) -> ToolResult:
         """Call a tool. It is retried only if it never arrived or ``may_repeat``."""
-        self._link.require_loop()
+        self._link.require_own_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} expects an object", details={"tool_name": name})
-        call = ToolCall(name, tool, dict(arguments or {}), context, origin_of(context), may_repeat)
-        async with self._slots.slot(call.caller):
-            with measure_inner_call(self._config.name):
+        call = ToolCall(name, tool, dict(arguments or {}), context, get_call_origin(context), may_repeat)
+        async with self._slots.hold_slot(call.caller):
+            with measure_server_call(self._config.name):
                 try:
                     raw = await self._call_with_retries(call)
                 except CodeModeAuthenticationError:
                     # The server refused the call unread, so it is safe to send again.
                     if not await self._on_signed_out(self._config, context):
                         raise
-                    self._link.retry()
+                    self._link.allow_immediate_retry()
                     raw = await self._call_with_retries(call)
-        self._link.on_answer()
+        self._link.reset_failures()
         self._last_logged_message = None
         schema = None if tool is None else tool.output_schema
         size = estimate_json_length(raw, LARGE_CHARACTERS)
         return await run_check(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
 
-    async def unwrap_result(self, name: str, result: ToolResult) -> Any:
+    async def unwrap_and_report_result(self, name: str, result: ToolResult) -> Any:
         """Return the result for a program, after the ``on_result`` hook."""
         if self._on_result is None or result.is_error:
             return result
         value = result.structured_content
         if not result.has_structured_content:
-            value = await run_bounded(result.content, partial(unwrap_result, result))
+            value = await run_bounded(result.content, partial(to_program_value, result))
         self._on_result(self._config, name, value)
         return value
 
     async def _call_with_retries(self, call: ToolCall) -> dict[str, Any]:
         for attempt in range(_MAX_ATTEMPTS):
-            connection = await self._link.connection()
+            connection = await self._link.get_or_open_connection()
             try:
                 if self._confirm is not None:
                     await self._confirm(connection, call.name)
                 with self._client_requests.track_call(call.context, self._config.timeout_ms / 1000) as clock:
-                    return await self._send_rounds(connection, call, clock)
+                    return await self._send_with_input_rounds(connection, call, clock)
             except UnansweredRequestError as lost:
                 max_attempts = _MAX_SESSIONS if lost.is_over and lost.sent_bytes is None else _MAX_ATTEMPTS
-                if lost.is_over or (lost.is_late and await self._is_unresponsive(connection)):
+                if lost.is_over or (lost.is_late and await self._is_unresponsive_to_ping(connection)):
                     await self._link.discard(connection, lost)
                 if lost.needs_sign_in:
-                    raise self._link.error(lost.reason, UpstreamUnavailableError.from_lost(lost)) from None
+                    raise self._link.create_unavailable_error(
+                        lost.reason, UpstreamUnavailableError.from_unanswered_request(lost)
+                    ) from None
                 is_harmless = lost.never_arrived or call.may_repeat
                 if is_harmless and not (lost.is_late or lost.is_final) and attempt < max_attempts - 1:
                     continue
-                error = self._without_secrets(
+                error = self._redact_error(
                     (failed_call_error if is_harmless else unknown_outcome_error)(self._config, call.name, lost)
                 )
-                self._log_once(error.message)
+                self._log_unless_repeated(error.message)
                 raise error from None
             except MCPError as error:
-                self._pause_for_page(find_page_to_open(error), call.context)
-                raise self._without_secrets(refused_call_error(self._config, call.name, error)) from None
+                self._pause_for_web_page(get_elicitation_page_url(error), call.context)
+                raise self._redact_error(refused_call_error(self._config, call.name, error)) from None
         raise AssertionError
 
-    async def _is_unresponsive(self, connection: Connection) -> bool:
+    async def _is_unresponsive_to_ping(self, connection: Connection) -> bool:
         """Return whether a server process was silent for two call timeouts and ignores a ping.
 
         A remote HTTP server would not benefit from a new connection.
@@ -516,7 +522,7 @@ class CallSender:
         if not connection.tracks_sending or silence.seconds < min_silence_seconds:
             return False
         params: dict[str, Any] = {}
-        opts = add_protocol_metadata(connection, "ping", params, self._client_requests.capabilities)
+        opts = add_metadata_and_create_options(connection, "ping", params, self._client_requests.capabilities)
         with suppress(TimeoutError, MCPError, OSError, RuntimeError):  # a refusal is an answer too
             async with asyncio.timeout(_PING_SECONDS):
                 await connection.requests.send_raw_request("ping", params, opts)
@@ -526,7 +532,7 @@ class CallSender:
         _log.warning(message, self._config.name, silence.seconds)
         return True
 
-    def _pause_for_page(self, url: str | None, context: Any) -> None:
+    def _pause_for_web_page(self, url: str | None, context: Any) -> None:
         """Pause the program until its user has opened a page, unless it was asked before.
 
         The server has refused the call, which is then sent again.
@@ -548,24 +554,26 @@ class CallSender:
         }
         request_interrupt(payload)
 
-    async def _send_rounds(self, connection: Connection, call: ToolCall, clock: PausableTimeout) -> dict[str, Any]:
+    async def _send_with_input_rounds(
+        self, connection: Connection, call: ToolCall, clock: PausableTimeout
+    ) -> dict[str, Any]:
         """Send a call, and repeat it with the answers that the server requests (revision 2026-07-28).
 
         Raises `UnansweredRequestError`, and `MCPError` when the server refuses the call. On timeout or cancellation the
         server gets a cancellation notification.
         """
-        headers = mirrored_headers(connection, call.tool, call.arguments)
+        headers = create_argument_headers(connection, call.tool, call.arguments)
         answers: dict[str, Any] = {}
         for _ in range(MAX_ROUNDS):
             params: dict[str, Any] = {"name": call.name, "arguments": call.arguments, **answers}
-            trace = propagation_headers() or ({} if call.origin is None else dict(call.origin.trace))
+            trace = get_propagation_headers() or ({} if call.origin is None else dict(call.origin.trace))
             if trace:
                 params["_meta"] = dict(trace)
-            opts = add_protocol_metadata(connection, "tools/call", params, self._client_requests.capabilities)
+            opts = add_metadata_and_create_options(connection, "tools/call", params, self._client_requests.capabilities)
             opts["headers"] = {**opts.get("headers", {}), **headers, **trace}
             if call.origin is not None:
                 opts["on_progress"] = ProgressForwarder(call.origin, self._secrets)
-            sending = RequestProgress()
+            sending = RequestSendState()
             sending.has_left = not connection.tracks_sending
             token = SENDING.set(sending)
             try:
@@ -615,13 +623,13 @@ class CallSender:
             answers["requestState"] = raw["requestState"]
         return answers
 
-    def _log_once(self, message: str) -> None:
+    def _log_unless_repeated(self, message: str) -> None:
         """Log why a call has no answer, unless the last logged reason was the same."""
         if message != self._last_logged_message:
             self._last_logged_message = message
-            _log.warning("%s", visible(message))
+            _log.warning("%s", escape_invisible(message))
 
-    def _without_secrets(self, error: CodeModeToolError) -> CodeModeToolError:
+    def _redact_error(self, error: CodeModeToolError) -> CodeModeToolError:
         error.message = self._secrets.redact_text(error.message)
         error.args = (error.message,)
         return error

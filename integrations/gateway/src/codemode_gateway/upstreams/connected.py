@@ -14,7 +14,7 @@ from typing import overload
 from codemode.errors import CodeModeToolError
 from codemode.surfaces.modules.servers import ModuleServer
 from codemode.tools.tool import Tool
-from codemode.trace.visible_text import visible
+from codemode.trace.visible_text import escape_invisible
 
 from ..config.model import GatewayConfig
 from ..config.patterns import needs_approval
@@ -49,7 +49,7 @@ class WarningLimiter(logging.Filter):
             return False
         error = None if record.exc_info is None else record.exc_info[0]
         text = record.getMessage() if error is None else f"{record.getMessage()} ({error.__name__})"
-        record.msg = visible(text[:_MAX_WARNING_CHARACTERS])
+        record.msg = escape_invisible(text[:_MAX_WARNING_CHARACTERS])
         record.args = record.exc_info = record.exc_text = None
         return True
 
@@ -103,7 +103,7 @@ class ConnectedUpstreams(Sequence[ModuleServer]):
             if isinstance(result, BaseException):
                 raise result
             for tool in result:
-                name = _unique_name(f"{_to_identifier(upstream.server_id)}_{_to_identifier(tool.name)}", tools)
+                name = _to_unique_name(f"{_to_identifier(upstream.server_id)}_{_to_identifier(tool.name)}", tools)
                 tools[name] = tool.with_name(name)
         return tools
 
@@ -158,7 +158,7 @@ def _to_identifier(name: str) -> str:
     return f"_{word}" if word[:1].isdigit() else word or "_"
 
 
-def _unique_name(name: str, taken: dict[str, Tool]) -> str:
+def _to_unique_name(name: str, taken: dict[str, Tool]) -> str:
     name = name[:120]
     if name not in taken:
         return name

@@ -22,12 +22,19 @@ from pydantic import ValidationError
 from codemode.data.json_shape import has_more_values_than
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError
-from codemode.trace.failures import group_members
-from codemode.trace.visible_text import one_line
+from codemode.trace.failures import get_group_members
+from codemode.trace.visible_text import clip_to_visible_line
 
-from .connection_errors import NotStartedError, UnansweredRequestError, UpstreamUnavailableError
-from .jsonrpc_lines import NON_OBJECT_FIELD, UNREADABLE_MESSAGE, shorten
-from .session_streams import SENDING, BoundedSender, MonitoredReceiver, Refusal, RequestProgress, SilenceTimer
+from .connection_errors import ServerNotStartedError, UnansweredRequestError, UpstreamUnavailableError
+from .jsonrpc_lines import NON_OBJECT_FIELD, UNREADABLE_MESSAGE, to_short_text
+from .session_streams import (
+    SENDING,
+    BoundedSender,
+    MonitoredReceiver,
+    RequestSendState,
+    SilenceTimer,
+    WrappedServerError,
+)
 
 LOG_LEVELS_BY_VERBOSITY: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
 """The log levels from most to least verbose."""
@@ -36,7 +43,7 @@ SET_LEVEL_TIMEOUT_SECONDS = 10.0
 _log = logging.getLogger("codemode.mcp")
 
 
-def most_verbose(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLevel | None:
+def find_most_verbose_level(levels: Iterable[types.LoggingLevel | None]) -> types.LoggingLevel | None:
     """Return the most verbose of the levels, or None."""
     requested = {*levels}
     return next((level for level in LOG_LEVELS_BY_VERBOSITY if level in requested), None)
@@ -50,14 +57,14 @@ def add_log_level(params: Mapping[str, Any] | None, get_level: Callable[[], str 
     return {**(params or {}), "_meta": {**meta, types.LOG_LEVEL_META_KEY: level}}
 
 
-class LogLevel:
+class UpstreamLogLevel:
     """The log level of one server. ``get_level`` returns the subscribed level, or None."""
 
     def __init__(self, wanted: Callable[[], types.LoggingLevel | None]) -> None:
         self.get_level = wanted
         self._last_sent: tuple[ClientSession, str] | None = None
 
-    async def send(self, session: ClientSession) -> None:
+    async def send_if_changed(self, session: ClientSession) -> None:
         """Send the level to a server of the handshake revisions, once. Failures are ignored.
 
         No revision can turn logging off; unsubscribed messages are dropped here.
@@ -81,7 +88,7 @@ HANDSHAKES = ("initialize", "server/discover")
 _NO_NAME = "unnamed"
 
 
-def read_handshake(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def repair_handshake_answer(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the answer to a handshake as the SDK accepts it, and notes on its invalid fields.
 
     A capability of a wrong type counts as one without fields. Raises `UnansweredRequestError` for an answer
@@ -93,12 +100,12 @@ def read_handshake(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, An
         raise unreadable_handshake_error(method, "protocolVersion", answer, "protocolVersion" in answer)
     if method == "server/discover" and not is_array(answer.get("supportedVersions")):
         raise unreadable_handshake_error(method, "supportedVersions", answer, "supportedVersions" in answer)
-    result["capabilities"] = _read_capabilities(answer.get("capabilities"), notes)
+    result["capabilities"] = _repair_capabilities(answer.get("capabilities"), notes)
     if method == "initialize":
-        result["serverInfo"] = _read_server_info(answer.get("serverInfo"), notes)
+        result["serverInfo"] = _repair_server_info(answer.get("serverInfo"), notes)
     if not isinstance(answer.get("instructions", ""), str):
         if answer["instructions"] is not None:
-            notes.append(f"instructions is {shorten(answer['instructions'])}")
+            notes.append(f"instructions is {to_short_text(answer['instructions'])}")
         del result["instructions"]
     if not is_mapping(answer.get("_meta", {})):
         del result["_meta"]
@@ -110,11 +117,11 @@ def unreadable_handshake_error(
 ) -> UnansweredRequestError:
     """Return the error for an invalid field that is required to connect."""
     if is_present:
-        problem = f"{field} is {shorten(answer[field])}"
+        problem = f"{field} is {to_short_text(answer[field])}"
     elif list(answer) == [NON_OBJECT_FIELD]:
-        problem = f"it is {shorten(answer[NON_OBJECT_FIELD])}"
+        problem = f"it is {to_short_text(answer[NON_OBJECT_FIELD])}"
     else:
-        problem = f"{field} is missing in {shorten(answer)}"
+        problem = f"{field} is missing in {to_short_text(answer)}"
     return UnansweredRequestError(
         f"its answer to {method} cannot be read: {problem}", never_arrived=True, is_final=True
     )
@@ -126,13 +133,13 @@ def describe_validation_error(error: ValidationError) -> str:
     field = ".".join(map(str, first["loc"])) or "it"
     if first["type"] == "missing":
         return f"{field} is missing"
-    return f"{field} is {shorten(first['input'])}"
+    return f"{field} is {to_short_text(first['input'])}"
 
 
-def _read_capabilities(capabilities: Any, notes: list[str]) -> dict[str, Any]:
+def _repair_capabilities(capabilities: Any, notes: list[str]) -> dict[str, Any]:
     if not is_mapping(capabilities):
         if capabilities is not None:
-            notes.append(f"capabilities is {shorten(capabilities)}")
+            notes.append(f"capabilities is {to_short_text(capabilities)}")
         return {}
     result: dict[str, Any] = {}
     for name, value in capabilities.items():
@@ -141,18 +148,18 @@ def _read_capabilities(capabilities: Any, notes: list[str]) -> dict[str, Any]:
         try:
             types.ServerCapabilities.model_validate({name: value}, by_name=False)
         except ValidationError:
-            notes.append(f"capabilities.{shorten(name)} is {shorten(value)}")
+            notes.append(f"capabilities.{to_short_text(name)} is {to_short_text(value)}")
             result[str(name)] = {}
         else:
             result[str(name)] = value
     return result
 
 
-def _read_server_info(value: Any, notes: list[str]) -> dict[str, Any]:
+def _repair_server_info(value: Any, notes: list[str]) -> dict[str, Any]:
     try:
         types.Implementation.model_validate(value, by_name=False)
     except ValidationError:
-        notes.append("serverInfo is missing" if value is None else f"serverInfo is {shorten(value)}")
+        notes.append("serverInfo is missing" if value is None else f"serverInfo is {to_short_text(value)}")
     else:
         return dict(value)
     info: Mapping[str, Any] = value if is_mapping(value) else {}
@@ -186,15 +193,16 @@ class Transport:
     """The streams of a server and the reason for their end.
 
     ``tracks_sending``: the streams report whether a request left, as process streams do. ``last_words``: the last
-    output of the process. ``was_not_read``: whether the process ended before reading what was written after so many
+    output of the process. ``was_nothing_read_after``: whether the process ended before reading what was written after
+    so many
     bytes.
     """
 
     streams: AbstractAsyncContextManager[tuple[Any, Any]]
     get_failure: Callable[[], UpstreamUnavailableError | None]
     tracks_sending: bool
-    stderr_tail: Callable[[], str] = str
-    was_not_read: Callable[[int], bool] = lambda _cut_at: False
+    get_last_output: Callable[[], str] = str
+    was_nothing_read_after: Callable[[int], bool] = lambda _cut_at: False
 
 
 class RequestDispatcher(JSONRPCDispatcher):
@@ -220,15 +228,15 @@ class RequestDispatcher(JSONRPCDispatcher):
     ) -> dict[str, Any]:
         """Send a request and return the raw answer. Listening requests do not count as use."""
         if method == "subscriptions/listen":
-            return await self._send(method, params, opts, **extra)
+            return await self._send_and_translate_errors(method, params, opts, **extra)
         self.in_flight += 1
         self.silence.on_request()
         current = SENDING.get()
-        sending = RequestProgress() if current is None or current.is_begun else current
+        sending = RequestSendState() if current is None or current.is_begun else current
         sending.is_begun = True
         token = SENDING.set(sending)
         try:
-            result = await self._send(method, add_log_level(params, self.log_level), opts, **extra)
+            result = await self._send_and_translate_errors(method, add_log_level(params, self.log_level), opts, **extra)
             if method.startswith("tools/"):
                 return result
             if has_more_values_than(result, MAX_ANSWER_VALUES):
@@ -236,9 +244,9 @@ class RequestDispatcher(JSONRPCDispatcher):
                     UnansweredRequestError(f"its answer to {method} has more than {MAX_ANSWER_VALUES} values")
                 )
             result = result if self.hide is None else await self.hide(result)
-            return self._read_handshake(method, result) if method in HANDSHAKES else result
+            return self._repair_and_log_handshake(method, result) if method in HANDSHAKES else result
         finally:
-            sending.end()
+            sending.end_caller_wait()
             SENDING.reset(token)
             self.in_flight -= 1
             self.last_used = asyncio.get_running_loop().time()
@@ -252,17 +260,19 @@ class RequestDispatcher(JSONRPCDispatcher):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), seconds)
 
-    def _read_handshake(self, method: str, answer: dict[str, Any]) -> dict[str, Any]:
+    def _repair_and_log_handshake(self, method: str, answer: dict[str, Any]) -> dict[str, Any]:
         try:
-            result, notes = read_handshake(method, answer)
+            result, notes = repair_handshake_answer(method, answer)
         except UnansweredRequestError as lost:
             raise LostRequestError(lost) from None
         if notes:
             message = "server %r answers %s with invalid fields, which are ignored: %s"
-            _log.warning(message, self._name, method, one_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
+            _log.warning(message, self._name, method, clip_to_visible_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
         return result
 
-    async def _send(self, method: str, params: Any, opts: CallOptions | None, **more: Any) -> dict[str, Any]:
+    async def _send_and_translate_errors(
+        self, method: str, params: Any, opts: CallOptions | None, **more: Any
+    ) -> dict[str, Any]:
         """Send a request. Raises the server's own refusal, or `LostRequestError`."""
         options: CallOptions = {**(opts or {})}
         if method in HANDSHAKES:  # the connecting caller sets the timeout
@@ -270,18 +280,18 @@ class RequestDispatcher(JSONRPCDispatcher):
         try:
             return await super().send_raw_request(method, params, options, **more)
         except MCPError as error:
-            lost = self._find_loss(error)
+            lost = self._diagnose_lost_request(error)
             if lost is not None:
                 raise LostRequestError(lost) from None
-            refusal: Refusal = error.error.data
+            refusal: WrappedServerError = error.error.data
             raise MCPError(refusal.error.code, refusal.error.message, refusal.error.data) from None
 
-    def _find_loss(self, error: MCPError) -> UnansweredRequestError | None:
+    def _diagnose_lost_request(self, error: MCPError) -> UnansweredRequestError | None:
         """Return why a request has no answer, or None for a server's own error."""
-        sending, refusal = SENDING.get() or RequestProgress(), error.error.data
+        sending, refusal = SENDING.get() or RequestSendState(), error.error.data
         if sending.lost is not None:
             return sending.lost
-        if isinstance(refusal, Refusal):
+        if isinstance(refusal, WrappedServerError):
             message = refusal.error.message
             if is_mapping(refusal.error.data) and UNREADABLE_MESSAGE in refusal.error.data:
                 return UnansweredRequestError("its answer cannot be read or is too large")
@@ -334,12 +344,12 @@ class Connection:
         loop = asyncio.get_running_loop()
         ready = self._ready = loop.create_future()
         # An empty context: the connection must not keep the variables of the first call.
-        self._task = loop.create_task(self._serve(era, ready), context=contextvars.Context())
+        self._task = loop.create_task(self._run_session(era, ready), context=contextvars.Context())
         try:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(ready)
         except TimeoutError:
-            reason = self._find_failure(self._timeout_message(seconds))
+            reason = self._find_failure_error(self._timeout_message(seconds))
             await self.aclose()
             raise reason from None
         except BaseException:
@@ -364,20 +374,20 @@ class Connection:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def was_not_read(self, cut_at: int) -> bool:
+    def was_nothing_read_after(self, position: int) -> bool:
         """Return whether its process ended without reading past the first ``cut_at`` bytes."""
-        return self._transport.was_not_read(cut_at)
+        return self._transport.was_nothing_read_after(position)
 
-    def failure_reason(self, default: str) -> UpstreamUnavailableError:
+    def get_failure_error(self, default: str) -> UpstreamUnavailableError:
         """Return why the connection has ended."""
-        return self._find_failure(default)
+        return self._find_failure_error(default)
 
-    async def _serve(self, era: Era | None, ready: asyncio.Future[None]) -> None:
+    async def _run_session(self, era: Era | None, ready: asyncio.Future[None]) -> None:
         try:
             async with self._transport.streams as (read, write):
                 self.requests = RequestDispatcher(read, write, self._transport, self._name)
                 async with self._make_session(self.requests) as self.session:
-                    self.era = await _negotiate(self.session, era)
+                    self.era = await _negotiate_era(self.session, era)
                     self.requests.last_used = asyncio.get_running_loop().time()
                     if not ready.done():
                         ready.set_result(None)
@@ -390,7 +400,7 @@ class Connection:
                         ended.cancel()
         except asyncio.CancelledError:
             if not self._closing.is_set() and not ready.done():
-                ready.set_exception(self._find_failure("connecting was cancelled"))
+                ready.set_exception(self._find_failure_error("connecting was cancelled"))
             return
         except BaseException as error:  # noqa: BLE001 - any error of a transport ends the connection
             self._failure = error
@@ -398,21 +408,21 @@ class Connection:
             if hasattr(self, "requests"):
                 self.requests.ended.set()
         if not ready.done():
-            ready.set_exception(self._find_failure("it ended before it answered"))
+            ready.set_exception(self._find_failure_error("it ended before it answered"))
             ready.exception()  # the caller may have stopped waiting
 
     def _timeout_message(self, seconds: float) -> str:
         message = f"it did not answer within {seconds:g} seconds (raise connectTimeoutMs to wait longer)"
-        stderr_text = self._transport.stderr_tail()
+        stderr_text = self._transport.get_last_output()
         return f"{message}: {stderr_text}" if stderr_text else message
 
-    def _find_failure(self, default: str) -> UpstreamUnavailableError:
+    def _find_failure_error(self, default: str) -> UpstreamUnavailableError:
         """Return why the connection failed. The exit of a process counts only if it ended by itself."""
         ending = self._transport.get_failure()
         if ending is not None and ending.needs_sign_in:
             return ending  # takes precedence: before a sign-in other errors mean nothing
-        leaves = _leaf_errors(self._failure)
-        reason = next((failure for error in leaves if (failure := _failure_of(error)) is not None), None)
+        leaves = _list_leaf_errors(self._failure)
+        reason = next((failure for error in leaves if (failure := _to_unavailable_error(error)) is not None), None)
         if reason is not None:
             return reason
         if ending is not None:
@@ -420,7 +430,7 @@ class Connection:
         for error in leaves:
             if isinstance(error, CodeModeAuthenticationError):
                 return UpstreamUnavailableError(error.message, needs_sign_in=True, details=error.details)
-            if isinstance(error, NotStartedError):
+            if isinstance(error, ServerNotStartedError):
                 return UpstreamUnavailableError(str(error), program_message=error.program_message)
             if isinstance(error, ConnectionError):
                 return UpstreamUnavailableError(str(error)[:500] or default)
@@ -432,10 +442,14 @@ class Connection:
         )
 
 
-def _failure_of(error: BaseException) -> UpstreamUnavailableError | None:
+def _to_unavailable_error(error: BaseException) -> UpstreamUnavailableError | None:
     """Return the reason in an error of connecting, or None if it only reports a closed connection."""
     if isinstance(error, LostRequestError):
-        return None if error.lost.is_over or error.lost.is_late else UpstreamUnavailableError.from_lost(error.lost)
+        return (
+            None
+            if error.lost.is_over or error.lost.is_late
+            else UpstreamUnavailableError.from_unanswered_request(error.lost)
+        )
     if isinstance(error, MCPError):
         return UpstreamUnavailableError(f"it refused to connect: {error.error.message[:500]}")
     if isinstance(error, ValidationError):
@@ -445,7 +459,7 @@ def _failure_of(error: BaseException) -> UpstreamUnavailableError | None:
     return None
 
 
-async def _negotiate(session: ClientSession, era: Era | None) -> Era:
+async def _negotiate_era(session: ClientSession, era: Era | None) -> Era:
     """Negotiate the protocol revision.
 
     The handshake comes first: all current servers answer it, and some hang or exit on unknown requests. For a server
@@ -465,11 +479,11 @@ async def _negotiate(session: ClientSession, era: Era | None) -> Era:
     return "modern" if session.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 
-def _leaf_errors(error: BaseException | None) -> list[BaseException]:
+def _list_leaf_errors(error: BaseException | None) -> list[BaseException]:
     if error is None:
         return []
-    members = group_members(error)
-    return [leaf for member in members for leaf in _leaf_errors(member)] if members else [error]
+    members = get_group_members(error)
+    return [leaf for member in members for leaf in _list_leaf_errors(member)] if members else [error]
 
 
 _ANSWER_SECONDS = 30.0
@@ -482,7 +496,7 @@ class ToolChangeListener:
     def __init__(self) -> None:
         self.is_open = False
 
-    async def keep(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
+    async def keep_listening(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
         """Listen until the connection ends or the server refuses. Events arrive as notifications.
 
         ``on_listening`` is awaited at each start: earlier changes were not announced.
@@ -490,7 +504,7 @@ class ToolChangeListener:
         has_listened = False
         while connection.is_open:
             try:
-                await self._listen(connection, on_listening)
+                await self._listen_once(connection, on_listening)
                 has_listened = True
             except (MCPError, OSError, RuntimeError, TimeoutError):  # the SDK raises these
                 has_listened = has_listened or self.is_open
@@ -501,7 +515,7 @@ class ToolChangeListener:
             with suppress(TimeoutError):
                 await asyncio.wait_for(connection.requests.ended.wait(), _RETRY_SECONDS)
 
-    async def _listen(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
+    async def _listen_once(self, connection: Connection, on_listening: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS) as limit:
             async with listen(connection.session, tools_list_changed=True) as stream:
                 limit.reschedule(None)

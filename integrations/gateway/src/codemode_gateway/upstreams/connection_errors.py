@@ -37,7 +37,7 @@ class UnansweredRequestError(Exception):
         self.details = dict(details or {})
 
 
-class NotStartedError(ConnectionError):
+class ServerNotStartedError(ConnectionError):
     """A server process cannot be started. The message is for the operator, ``program_message`` for programs."""
 
     def __init__(self, message: str, program_message: str) -> None:
@@ -62,6 +62,6 @@ class UpstreamUnavailableError(Exception):
         self.details = dict(details or {})
 
     @classmethod
-    def from_lost(cls, lost: UnansweredRequestError) -> UpstreamUnavailableError:
+    def from_unanswered_request(cls, lost: UnansweredRequestError) -> UpstreamUnavailableError:
         """Return the error for a server that did not answer a request."""
         return cls(lost.reason, needs_sign_in=lost.needs_sign_in, details=lost.details)

@@ -13,7 +13,7 @@ from ..config.model import ServerConfig
 NeedsApproval = bool | Callable[[Any, Any], Any]
 
 
-def _needs_no_approval(_server: ServerConfig, _tool: types.Tool) -> NeedsApproval:
+def _get_no_approval_rule(_server: ServerConfig, _tool: types.Tool) -> NeedsApproval:
     return False
 
 
@@ -27,23 +27,23 @@ def _ignore_result(_server: ServerConfig, _tool: str, _value: Any) -> None: ...
 async def _ignore_notification(_server: ServerConfig, _notification: types.ServerNotification) -> None: ...
 
 
-def _no_notes(_server: ServerConfig) -> Sequence[str]:
+def _get_no_notes(_server: ServerConfig) -> Sequence[str]:
     return ()
 
 
-def _constant_revision(_server: ServerConfig) -> int:
+def _get_constant_revision(_server: ServerConfig) -> int:
     return 0
 
 
-def _no_observed_output(_server: ServerConfig, _tool: types.Tool) -> Mapping[str, Any] | None:
+def _get_no_observed_output(_server: ServerConfig, _tool: types.Tool) -> Mapping[str, Any] | None:
     return None
 
 
-def _no_log_level(_server: ServerConfig) -> types.LoggingLevel | None:
+def _get_no_log_level(_server: ServerConfig) -> types.LoggingLevel | None:
     return None
 
 
-def _no_sign_in(_server: ServerConfig) -> Any:
+def _create_no_auth(_server: ServerConfig) -> Any:
     return None
 
 
@@ -67,15 +67,15 @@ class UpstreamHooks:
     returns whether to retry.
     """
 
-    get_approval_rule: Callable[[ServerConfig, types.Tool], NeedsApproval] = _needs_no_approval
+    get_approval_rule: Callable[[ServerConfig, types.Tool], NeedsApproval] = _get_no_approval_rule
     filter_tools: Callable[[ServerConfig, Sequence[types.Tool]], Awaitable[Sequence[types.Tool]]] = _keep_all_tools
     on_result: Callable[[ServerConfig, str, Any], None] = _ignore_result
-    get_observed_output: Callable[[ServerConfig, types.Tool], Mapping[str, Any] | None] = _no_observed_output
-    get_learned_revision: Callable[[ServerConfig], int] = _constant_revision
-    get_notes: Callable[[ServerConfig], Sequence[str]] = _no_notes
-    get_filter_revision: Callable[[ServerConfig], int] = _constant_revision
+    get_observed_output: Callable[[ServerConfig, types.Tool], Mapping[str, Any] | None] = _get_no_observed_output
+    get_learned_revision: Callable[[ServerConfig], int] = _get_constant_revision
+    get_notes: Callable[[ServerConfig], Sequence[str]] = _get_no_notes
+    get_filter_revision: Callable[[ServerConfig], int] = _get_constant_revision
     on_request: Callable[[ServerConfig, str, Mapping[str, Any], Any], Awaitable[Any]] | None = None
     on_notification: Callable[[ServerConfig, types.ServerNotification], Awaitable[None]] = _ignore_notification
-    get_log_level: Callable[[ServerConfig], types.LoggingLevel | None] = _no_log_level
-    create_auth: Callable[[ServerConfig], Any] = _no_sign_in
+    get_log_level: Callable[[ServerConfig], types.LoggingLevel | None] = _get_no_log_level
+    create_auth: Callable[[ServerConfig], Any] = _create_no_auth
     on_signed_out: Callable[[ServerConfig, Any], Awaitable[bool]] = _do_not_retry

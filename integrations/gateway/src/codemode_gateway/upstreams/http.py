@@ -19,7 +19,7 @@ from mcp_types import INTERNAL_ERROR, JSONRPCError
 from codemode.data.narrowing import is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeError
 from codemode.host.threads import run_check
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
@@ -28,14 +28,21 @@ from ..outgoing_http import (
     RefusedRedirectError,
     copy_request_to,
     describe_url,
+    get_tls_context,
     is_trusted_redirect,
     send_following_redirects,
-    tls_context,
 )
 from .connection import Transport
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
-from .jsonrpc_lines import BOM, MAX_VALUES_ON_THE_LOOP, REPAIRED_MESSAGE, read_body, read_event, strip_bom
-from .session_streams import SENDING, RequestProgress
+from .jsonrpc_lines import (
+    BOM,
+    MAX_VALUES_ON_THE_LOOP,
+    REPAIRED_MESSAGE,
+    parse_answer_body,
+    parse_event_data,
+    strip_space_and_bom,
+)
+from .session_streams import SENDING, RequestSendState
 
 _END_OF_LINE = re.compile(rb"\r\n|\n|\r")
 
@@ -47,7 +54,7 @@ class EventStream(httpx2.AsyncByteStream):
     event needs no empty line behind it.
     """
 
-    def __init__(self, stream: Any, sending: RequestProgress, max_bytes: int, on_repair: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, sending: RequestSendState, max_bytes: int, on_repair: Callable[[], None]) -> None:
         self._stream = stream
         self._sending = sending
         self._max_bytes = max_bytes
@@ -62,17 +69,17 @@ class EventStream(httpx2.AsyncByteStream):
         pieces = aiter(self._stream)
         while True:
             try:
-                async with self._sending.while_wanted():
+                async with self._sending.run_while_caller_waits():
                     piece = await anext(pieces, None)
-                for line in self._lines(piece):
-                    if event := await self._take_line(line):
+                for line in self._split_lines(piece):
+                    if event := await self._add_line_to_event(line):
                         yield event
             except (TimeoutError, httpx2.TransportError, CodeModeError):
                 return
             if piece is None or len(self._line) + self._size > self._max_bytes:
                 return
 
-    def _lines(self, piece: bytes | None) -> Iterator[bytes]:
+    def _split_lines(self, piece: bytes | None) -> Iterator[bytes]:
         """Yield the lines that end in a chunk; for None, the remainder and the end of its event."""
         if piece is None:
             yield bytes(self._line)
@@ -87,7 +94,7 @@ class EventStream(httpx2.AsyncByteStream):
             self._line = bytearray(rest)
             yield from lines
 
-    async def _take_line(self, line: bytes) -> bytes:
+    async def _add_line_to_event(self, line: bytes) -> bytes:
         """Process a line; return the event that ends with it, if any."""
         if not self._has_begun:
             self._has_begun, line = True, line.removeprefix(BOM)
@@ -101,17 +108,17 @@ class EventStream(httpx2.AsyncByteStream):
             return b""
         fields, data = self._fields, self._data
         self._fields, self._data, self._size = [], [], 0
-        lines = fields + [b"data: " + data_line for data_line in await self._repair_data(fields, data)]
+        lines = fields + [b"data: " + data_line for data_line in await self._repair_event_data(fields, data)]
         return b"\n".join([*lines, b"", b""]) if lines else b""
 
-    async def _repair_data(self, fields: list[bytes], data: list[bytes]) -> list[bytes]:
+    async def _repair_event_data(self, fields: list[bytes], data: list[bytes]) -> list[bytes]:
         event_name = next(
             (line.partition(b":")[2].strip() for line in fields if line.startswith(b"event:")), b"message"
         )
         if event_name != b"message" or not any(data):
             return data
-        text = strip_bom(b"\n".join(data))
-        reading = await run_check(len(text), partial(read_event, text))
+        text = strip_space_and_bom(b"\n".join(data))
+        reading = await run_check(len(text), partial(parse_event_data, text))
         if reading.message is None:
             return []
         if reading.is_repaired:
@@ -138,12 +145,16 @@ def describe_refusal(response: httpx2.Response, text: bytes, hide: Callable[[str
     """Return a refusal in one line: its status, headers and explanation."""
     description = f"{_ANSWER_PREFIX}status {response.status_code}"
     if response.reason_phrase:
-        description += f" {one_line(hide(response.reason_phrase), _MAX_REASON_CHARACTERS)}"
+        description += f" {clip_to_visible_line(hide(response.reason_phrase), _MAX_REASON_CHARACTERS)}"
     for name in ("Retry-After", "WWW-Authenticate"):
         if value := response.headers.get(name):
-            description += f" ({name}: {one_line(hide(value), _MAX_HEADER_CHARACTERS)})"
-    explanation = _explanation(text)
-    return f"{description}: {one_line(hide(explanation), _MAX_EXPLANATION_CHARACTERS)}" if explanation else description
+            description += f" ({name}: {clip_to_visible_line(hide(value), _MAX_HEADER_CHARACTERS)})"
+    explanation = _extract_explanation(text)
+    return (
+        f"{description}: {clip_to_visible_line(hide(explanation), _MAX_EXPLANATION_CHARACTERS)}"
+        if explanation
+        else description
+    )
 
 
 def is_lost_session(config: ServerConfig, request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
@@ -156,7 +167,7 @@ def is_lost_session(config: ServerConfig, request: httpx2.Request, response: htt
     return response.status_code == BAD_REQUEST and _LOST_SESSION.search(text) is not None
 
 
-def static_credential(config: ServerConfig) -> str | None:
+def find_credential_header(config: ServerConfig) -> str | None:
     """Return the name of the credential header in a server's entry, or None."""
     names = sorted(config.headers, key=lambda name: name.lower() != "authorization")
     return next((name for name in names if is_secret_name(name)), None)
@@ -182,35 +193,36 @@ def extract_error_response(response: httpx2.Response, text: bytes, request_id: i
     if b'"jsonrpc"' not in text:
         return None
     try:
-        message = read_body(strip_bom(text), 0 if request_id is None else request_id).message
+        message = parse_answer_body(strip_space_and_bom(text), 0 if request_id is None else request_id).message
     except (ValueError, CodeModeError):
         return None
     if not isinstance(message, JSONRPCError):
         return None
     if wait := response.headers.get("Retry-After"):
-        detail = f"{message.error.message} (Retry-After: {one_line(wait, _MAX_REASON_CHARACTERS)})"
+        detail = f"{message.error.message} (Retry-After: {clip_to_visible_line(wait, _MAX_REASON_CHARACTERS)})"
         message = message.model_copy(update={"error": message.error.model_copy(update={"message": detail})})
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def _explanation(text: bytes) -> str:
+def _extract_explanation(text: bytes) -> str:
     """Return the explanation in a refusal's body; an empty text for an HTML page."""
-    decoded = strip_bom(text).decode("utf-8", "replace")
+    decoded = strip_space_and_bom(text).decode("utf-8", "replace")
     if decoded.startswith("<"):
         return ""
     try:
         value: Any = json.loads(decoded)
     except (ValueError, RecursionError):
         return " ".join(decoded.split())
-    return " ".join((_find_explanation(value) or decoded).split())
+    return " ".join((_find_explanation_in_json(value) or decoded).split())
 
 
-def _find_explanation(value: Any) -> str | None:
+def _find_explanation_in_json(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     fields: Mapping[str, Any] = value if is_mapping(value) else {}
     return next(
-        (text for name in _EXPLANATION_FIELDS if name in fields and (text := _find_explanation(fields[name]))), None
+        (text for name in _EXPLANATION_FIELDS if name in fields and (text := _find_explanation_in_json(fields[name]))),
+        None,
     )
 
 
@@ -222,14 +234,14 @@ _READ_TIMEOUT_SECONDS = 3600.0  # callers set the timeout of answers
 _MAX_REFUSAL_BYTES = 20_000
 _MAX_SHOWN = 100
 _MAX_HEAD_BYTES = 200
-_NO_REQUEST = RequestProgress()
+_NO_REQUEST = RequestSendState()
 _UNSENT_ERRORS = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 # The start of a request as the SDK writes it.
 _REQUEST_PATTERN = re.compile(rb'\{"jsonrpc":\s?"2.0",\s?"id":\s?(\d{1,15}|"[^"\\]{1,100}"),\s?"method":')
 _log = logging.getLogger("codemode.mcp")
 
 
-class BoundedClient(httpx2.AsyncClient):
+class UpstreamHttpClient(httpx2.AsyncClient):
     """An HTTP client that converts failures to JSON-RPC errors. ``failure`` is the last known reason.
 
     ``broken`` is set after a failed request. ``hide`` removes secrets from refusals.
@@ -239,7 +251,7 @@ class BoundedClient(httpx2.AsyncClient):
         self, config: ServerConfig, auth: httpx2.Auth | None, max_bytes: int, hide: Callable[[str], str] = str
     ) -> None:
         super().__init__(
-            verify=tls_context(),
+            verify=get_tls_context(),
             headers={**config.headers, "accept-encoding": "identity"},
             auth=auth,
             timeout=httpx2.Timeout(config.connect_timeout_ms / 1000, read=_READ_TIMEOUT_SECONDS, pool=None),
@@ -258,52 +270,55 @@ class BoundedClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. A failed POST returns an error answer; other failures raise.
 
-        Details of a failed protocol request are in `RequestProgress.lost`.
+        Details of a failed protocol request are in `RequestSendState.lost`.
         """
-        sending = _progress_of(request)
+        sending = _match_send_state(request)
         if request.method == "GET":
-            await self._limit_listen_rate()
+            await self._throttle_listen_request()
         try:
-            async with asyncio.timeout(_timeout_of(request, sending)), (sending or _NO_REQUEST).while_wanted():
-                response = await self._send_following(request, **options)
-                lost = await self._find_refusal(response)
+            async with (
+                asyncio.timeout(_get_default_timeout(request, sending)),
+                (sending or _NO_REQUEST).run_while_caller_waits(),
+            ):
+                response = await self._send_following_redirects(request, **options)
+                lost = await self._read_refusal(response)
                 if lost is None:
-                    answer = await self._read_answer(response, sending or _NO_REQUEST)
+                    answer = await self._repair_answer_body(response, sending or _NO_REQUEST)
                     if isinstance(answer, httpx2.Response):
                         return answer
                     lost = answer
         except Exception as error:
-            lost = self._to_lost_request(request, error)
+            lost = self._to_unanswered_request_error(request, error)
             if sending is None or not sending.is_over:
                 self._record_failure(lost)
             if request.method != "POST":
                 raise ConnectionError(lost.reason) from error
-            return _error_response(request, lost, sending)
+            return _record_loss_as_response(request, lost, sending)
         await response.aclose()
         self._record_failure(lost)
-        return response if request.method == "GET" else _error_response(request, lost, sending)
+        return response if request.method == "GET" else _record_loss_as_response(request, lost, sending)
 
-    async def _limit_listen_rate(self) -> None:
+    async def _throttle_listen_request(self) -> None:
         """Limit reconnects of event streams, whose end and retry delay the server chooses."""
         now = asyncio.get_running_loop().time()
         self._next_listen_at = max(now, self._next_listen_at + _LISTEN_INTERVAL_SECONDS)
         await asyncio.sleep(self._next_listen_at - now)
 
     def _record_failure(self, lost: UnansweredRequestError) -> None:
-        self.failure = UpstreamUnavailableError.from_lost(lost)
+        self.failure = UpstreamUnavailableError.from_unanswered_request(lost)
         self.broken.set()
 
-    async def _send_following(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+    async def _send_following_redirects(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request, and follow redirects. Raises `RefusedRedirectError`."""
         secured = self._https_url
         if secured is not None and request.url.scheme == "http" and is_trusted_redirect(request.url, secured):
             request = copy_request_to(request, request.url.copy_with(scheme=secured.scheme, port=secured.port))
         send = super().send
         return await send_following_redirects(
-            lambda redirected: send(redirected, **options), request, self._report_redirect
+            lambda redirected: send(redirected, **options), request, self._record_redirect
         )
 
-    def _report_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
+    def _record_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
         """Log a followed redirect. After a redirect to https no request uses plain HTTP."""
         name, urls = self._config.name, (describe_url(url), describe_url(target))
         if url.scheme != target.scheme:
@@ -314,17 +329,17 @@ class BoundedClient(httpx2.AsyncClient):
             self._is_redirected = True
             _log.info("server %r redirects %s to %s", name, *map(self._hide, urls))
 
-    async def _find_refusal(self, response: httpx2.Response) -> UnansweredRequestError | None:
+    async def _read_refusal(self, response: httpx2.Response) -> UnansweredRequestError | None:
         request, status = response.request, response.status_code
         encoding = response.headers.get("content-encoding", "identity")
         if encoding not in ("", "identity"):
             return UnansweredRequestError(f"it compresses its answers ({encoding[:20]}) without being asked to")
         if status < 300:
             return None
-        text = await self._read_beginning(response)
+        text = await self._read_body_beginning(response)
         description = describe_refusal(response, text, self._hide)
         if status == UNAUTHORIZED:
-            credential = static_credential(self._config) if self.auth is None else None
+            credential = find_credential_header(self._config) if self.auth is None else None
             if credential is not None:
                 return rejected_credential_error(credential, description)
             return UnansweredRequestError(
@@ -332,77 +347,79 @@ class BoundedClient(httpx2.AsyncClient):
             )
         if is_lost_session(self._config, request, response, text):
             return UnansweredRequestError(f"its session was lost: {description}", never_arrived=True, is_over=True)
-        answer = extract_error_response(response, text, _request_id(request))
+        answer = extract_error_response(response, text, _parse_request_id(request))
         if answer is not None:
             _replace_body(response, answer)
             return None
         is_final = status < 500
         return UnansweredRequestError(description, never_arrived=is_final, is_final=is_final)
 
-    async def _read_answer(
-        self, response: httpx2.Response, sending: RequestProgress
+    async def _repair_answer_body(
+        self, response: httpx2.Response, sending: RequestSendState
     ) -> httpx2.Response | UnansweredRequestError:
         """Replace the body by an answer that the SDK can read, or return why it cannot be read."""
         content_type = response.headers.get("content-type", "").lower()
         if content_type.startswith("text/event-stream"):
-            response.stream = EventStream(response.stream, sending, MAX_EVENT_BYTES, self._report_repair)
+            response.stream = EventStream(response.stream, sending, MAX_EVENT_BYTES, self._log_repair_once)
             return response
         if response.status_code >= 300:
             return response  # an error of the protocol, read before
         try:
-            text = strip_bom(await self._read(response))
+            text = strip_space_and_bom(await self._read_body(response))
         except (httpx2.TransportError, ValueError) as error:
             return UnansweredRequestError(f"its answer cannot be read: {str(error)[:200] or 'it is incomplete'}")
-        request_id = _request_id(response.request)
+        request_id = _parse_request_id(response.request)
         if request_id is None or self._config.transport == "sse":
             response.stream = httpx2.ByteStream(text)
             return response
         if not text:
             return UnansweredRequestError(f"its answer is empty (status {response.status_code})")
         try:
-            reading = await run_check(len(text), partial(read_body, text, request_id))
+            reading = await run_check(len(text), partial(parse_answer_body, text, request_id))
         except (ValueError, CodeModeError) as error:
             if isinstance(error, CodeModeError):
                 return UnansweredRequestError(
                     f"its answer cannot be read: it has more than {MAX_VALUES_ON_THE_LOOP} values"
                 )
-            beginning = one_line(self._hide(text[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")), _MAX_SHOWN)
-            kind = one_line(content_type.partition(";")[0] or "a body", _MAX_SHOWN)
+            beginning = clip_to_visible_line(
+                self._hide(text[:_MAX_REFUSAL_BYTES].decode("utf-8", "replace")), _MAX_SHOWN
+            )
+            kind = clip_to_visible_line(content_type.partition(";")[0] or "a body", _MAX_SHOWN)
             problem = f"its answer cannot be read: {kind} that starts with {beginning!r} is not JSON-RPC"
             return UnansweredRequestError(f"{problem}; check the server's url")
         if reading.is_repaired:
-            self._report_repair()
+            self._log_repair_once()
         _replace_body(response, reading.text if reading.is_repaired else text)
         return response
 
-    def _report_repair(self) -> None:
+    def _log_repair_once(self) -> None:
         if not self._has_reported:
             self._has_reported = True
             _log.warning(REPAIRED_MESSAGE, self._config.name)
 
-    async def _read(self, response: httpx2.Response) -> bytes:
+    async def _read_body(self, response: httpx2.Response) -> bytes:
         text = bytearray()
-        async for piece in _body_stream(response):
+        async for piece in _get_body_stream(response):
             text += piece
             if len(text) > self._max_bytes:
                 raise ValueError(f"it has more than {self._max_bytes} bytes")
         return bytes(text)
 
-    async def _read_beginning(self, response: httpx2.Response) -> bytes:
+    async def _read_body_beginning(self, response: httpx2.Response) -> bytes:
         """Return the readable beginning of a refusal's body."""
         text = bytearray()
         with suppress(httpx2.TransportError):
-            async for piece in _body_stream(response):
+            async for piece in _get_body_stream(response):
                 text += piece
                 if len(text) > _MAX_REFUSAL_BYTES:
                     break
         return bytes(text[:_MAX_REFUSAL_BYTES])
 
-    def _to_lost_request(self, request: httpx2.Request, error: Exception) -> UnansweredRequestError:
+    def _to_unanswered_request_error(self, request: httpx2.Request, error: Exception) -> UnansweredRequestError:
         """Return the outcome of a request that failed with an error."""
         if isinstance(error, CodeModeAuthenticationError):
             challenge = getattr(self.auth, "challenge", None)
-            credential = static_credential(self._config)
+            credential = find_credential_header(self._config)
             if credential is not None and challenge is not None and rejects_static_credential(request, challenge):
                 return rejected_credential_error(credential, describe_refusal(challenge, b"", self._hide))
             return UnansweredRequestError(
@@ -416,7 +433,7 @@ class BoundedClient(httpx2.AsyncClient):
         return UnansweredRequestError(f"its connection was lost ({error_text})")
 
 
-def _progress_of(request: httpx2.Request) -> RequestProgress | None:
+def _match_send_state(request: httpx2.Request) -> RequestSendState | None:
     """Return the progress of the protocol request that this HTTP request sends, or None for other messages."""
     sending = SENDING.get()
     if sending is None or request.method != "POST":
@@ -426,15 +443,15 @@ def _progress_of(request: httpx2.Request) -> RequestProgress | None:
     return sending if request.content == sending.body else None
 
 
-def _timeout_of(request: httpx2.Request, sending: RequestProgress | None) -> float | None:
+def _get_default_timeout(request: httpx2.Request, sending: RequestSendState | None) -> float | None:
     """Return the timeout of a request that has no timeout elsewhere."""
     if request.method == "DELETE":
         return _DELETE_TIMEOUT_SECONDS  # closing a session needs no answer
     return _NOTIFICATION_TIMEOUT_SECONDS if request.method == "POST" and sending is None else None
 
 
-def _error_response(
-    request: httpx2.Request, lost: UnansweredRequestError, sending: RequestProgress | None
+def _record_loss_as_response(
+    request: httpx2.Request, lost: UnansweredRequestError, sending: RequestSendState | None
 ) -> httpx2.Response:
     if sending is not None:
         sending.lost = lost
@@ -442,7 +459,7 @@ def _error_response(
     return httpx2.Response(503, json=body, request=request)
 
 
-def _body_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
+def _get_body_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
     """Yield the raw body without marking the response as read, because the SDK reads it again."""
     stream = response.stream
     return stream if isinstance(stream, httpx2.AsyncByteStream) else httpx2.ByteStream(b"")
@@ -454,7 +471,7 @@ def _replace_body(response: httpx2.Response, text: bytes) -> None:
     response.stream = httpx2.ByteStream(text)
 
 
-def _request_id(request: httpx2.Request) -> int | str | None:
+def _parse_request_id(request: httpx2.Request) -> int | str | None:
     """Return the id of the JSON-RPC request in a POST, or None."""
     found = _REQUEST_PATTERN.match(request.content[:_MAX_HEAD_BYTES]) if request.method == "POST" else None
     return None if found is None else json.loads(found[1])
@@ -464,9 +481,9 @@ MAX_BODY_BYTES = 32 << 20
 _EVENT_TIMEOUT_SECONDS = 3600.0
 
 
-def http_transport(config: ServerConfig, secrets: SecretRedactor, auth: httpx2.Auth | None) -> Transport:
+def create_http_transport(config: ServerConfig, secrets: SecretRedactor, auth: httpx2.Auth | None) -> Transport:
     """Return the transport of a server over HTTP."""
-    client = BoundedClient(config, auth, MAX_BODY_BYTES, secrets.redact_text)
+    client = UpstreamHttpClient(config, auth, MAX_BODY_BYTES, secrets.redact_text)
 
     def get_failure() -> UpstreamUnavailableError | None:
         return client.failure
@@ -476,7 +493,7 @@ def http_transport(config: ServerConfig, secrets: SecretRedactor, auth: httpx2.A
 
 
 @asynccontextmanager
-async def _connect_streamable(config: ServerConfig, client: BoundedClient) -> AsyncGenerator[tuple[Any, Any]]:
+async def _connect_streamable(config: ServerConfig, client: UpstreamHttpClient) -> AsyncGenerator[tuple[Any, Any]]:
     async with (
         client,
         streamable_http_client(config.url or "", http_client=client, max_sse_event_size=MAX_EVENT_BYTES) as streams,
@@ -485,7 +502,7 @@ async def _connect_streamable(config: ServerConfig, client: BoundedClient) -> As
 
 
 @asynccontextmanager
-async def _connect_sse(config: ServerConfig, client: BoundedClient) -> AsyncGenerator[tuple[Any, Any]]:
+async def _connect_sse(config: ServerConfig, client: UpstreamHttpClient) -> AsyncGenerator[tuple[Any, Any]]:
     def get_client(headers: object = None, timeout: object = None, auth: object = None) -> httpx2.AsyncClient:  # noqa: ARG001 - the SDK's names
         return client
 
@@ -493,7 +510,7 @@ async def _connect_sse(config: ServerConfig, client: BoundedClient) -> AsyncGene
         config.url or "", httpx_client_factory=get_client, sse_read_timeout=_EVENT_TIMEOUT_SECONDS
     ) as (read, write):
         # If a message cannot be sent, all waiting requests fail.
-        ending = asyncio.create_task(_end_when_broken(client, read))
+        ending = asyncio.create_task(_close_stream_when_broken(client, read))
         try:
             yield read, write
         finally:
@@ -501,6 +518,6 @@ async def _connect_sse(config: ServerConfig, client: BoundedClient) -> AsyncGene
             await asyncio.wait([ending])
 
 
-async def _end_when_broken(client: BoundedClient, read: Any) -> None:
+async def _close_stream_when_broken(client: UpstreamHttpClient, read: Any) -> None:
     await client.broken.wait()
     await read.aclose()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
-from codemode.data.json_values import decode_json, require_max_values
+from codemode.data.json_values import decode_json, require_max_text_values
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.trace.visible_text import clip_text
 
@@ -46,12 +46,12 @@ class ParsedMessage(NamedTuple):
         return b"" if self.message is None else self.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def strip_bom(text: bytes) -> bytes:
+def strip_space_and_bom(text: bytes) -> bytes:
     """Return a text without surrounding space and byte order mark."""
     return text.strip().removeprefix(BOM).lstrip()
 
 
-def read_line(line: bytes) -> ParsedMessage:
+def parse_message_line(line: bytes) -> ParsedMessage:
     """Read a line as a message."""
     if line[:1] not in (b"{", b"["):
         return ParsedMessage(None)
@@ -59,23 +59,23 @@ def read_line(line: bytes) -> ParsedMessage:
         if len(line) > _LONG_LINE_BYTES:
             max_values = MAX_REQUEST_VALUES if _is_request(line[:_INSPECTED_BYTES]) else MAX_VALUES
             text = line.decode("utf-8", "replace")
-            require_max_values(text, max_values, "a message")
-            return _read(text)  # blocks the loop for a fifth of the time
+            require_max_text_values(text, max_values, "a message")
+            return _parse_or_repair_message(text)  # blocks the loop for a fifth of the time
         try:
             return ParsedMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
         except ValueError:
             # Replace lone surrogates and invalid UTF-8 instead of losing the answer.
-            return _read(line.decode("utf-8", "replace"))
+            return _parse_or_repair_message(line.decode("utf-8", "replace"))
     except Exception:  # noqa: BLE001 - untrusted text: any error means that it is not a message
         return ParsedMessage(None)
 
 
-def read_body(text: bytes, request_id: int | str) -> ParsedMessage:
+def parse_answer_body(text: bytes, request_id: int | str) -> ParsedMessage:
     """Read a response body as the answer to a request; its id is replaced.
 
     Raises `ValueError` or `CodeModeError` for a body that is not an answer.
     """
-    message, is_repaired = _read_bounded(text, is_answer=True)
+    message, is_repaired = _parse_bounded_message(text, is_answer=True)
     if not isinstance(message, JSONRPCResponse | JSONRPCError):
         raise ValueError("neither a result nor an error")  # noqa: TRY004 - of the text, not of a type
     if message.id == request_id:
@@ -83,33 +83,33 @@ def read_body(text: bytes, request_id: int | str) -> ParsedMessage:
     return ParsedMessage(message.model_copy(update={"id": request_id}), is_repaired=True)
 
 
-def read_event(data: bytes) -> ParsedMessage:
+def parse_event_data(data: bytes) -> ParsedMessage:
     """Read the data of an event as a message; an unreadable answer becomes an error. Raises `CodeModeError`."""
     try:
-        return _read_bounded(data)
+        return _parse_bounded_message(data)
     except ValueError:
         return ParsedMessage(unreadable_answer_error(data), is_repaired=True)
 
 
-def _read_bounded(text: bytes, *, is_answer: bool = False) -> ParsedMessage:
+def _parse_bounded_message(text: bytes, *, is_answer: bool = False) -> ParsedMessage:
     decoded = text.decode("utf-8", "replace")
-    require_max_values(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
+    require_max_text_values(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
     try:
         return ParsedMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError:
-        return ParsedMessage(_read(decoded, is_answer=is_answer).message, is_repaired=True)
+        return ParsedMessage(_parse_or_repair_message(decoded, is_answer=is_answer).message, is_repaired=True)
 
 
-def _read(text: str, *, is_answer: bool = False) -> ParsedMessage:
+def _parse_or_repair_message(text: str, *, is_answer: bool = False) -> ParsedMessage:
     value = decode_json(text)
     try:
         return ParsedMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValueError:
-        repaired = _repair(value, is_answer=is_answer)
+        repaired = _repair_message(value, is_answer=is_answer)
         return ParsedMessage(jsonrpc_message_adapter.validate_python(repaired, by_name=False), is_repaired=True)
 
 
-def _repair(value: Any, *, is_answer: bool) -> Any:
+def _repair_message(value: Any, *, is_answer: bool) -> Any:
     """Return a value that is clearly meant as a message as valid JSON-RPC, or None.
 
     Accepts an array of one message, a missing ``jsonrpc``, an error that is a text or has no numeric code, and a result
@@ -140,20 +140,20 @@ def _repair(value: Any, *, is_answer: bool) -> Any:
 def _repair_error(error: Any) -> dict[str, Any]:
     """Return an error whose code is a number; any other code is appended to the message."""
     if not is_mapping(error):
-        return {"code": INTERNAL_ERROR, "message": shorten(error, _MAX_ERROR_CHARACTERS)}
+        return {"code": INTERNAL_ERROR, "message": to_short_text(error, _MAX_ERROR_CHARACTERS)}
     code, message = error.get("code"), error.get("message")
     if message is None:
         message = {name: value for name, value in error.items() if name != "code"}
-    text = shorten(message, _MAX_ERROR_CHARACTERS)
+    text = to_short_text(message, _MAX_ERROR_CHARACTERS)
     if isinstance(code, str) and re.fullmatch(r"-?\d{1,9}", code):
         code = int(code)
     elif not isinstance(code, int) or isinstance(code, bool):
-        text = text if code is None or str(code) in text else f"{text} ({shorten(code)})"
+        text = text if code is None or str(code) in text else f"{text} ({to_short_text(code)})"
         code = INTERNAL_ERROR
     return {"code": code, "message": text, **({"data": error["data"]} if "data" in error else {})}
 
 
-def shorten(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
+def to_short_text(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> str:
     """Return a text unchanged and other values as JSON, cut to a number of characters."""
     try:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

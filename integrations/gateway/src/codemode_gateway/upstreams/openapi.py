@@ -18,11 +18,11 @@ from mcp_types import METHOD_NOT_FOUND
 
 from codemode.data.content import MediaContent
 from codemode.data.narrowing import mapping_or_empty
-from codemode.errors import CodeModeToolError, http_fields
+from codemode.errors import CodeModeToolError, get_http_error_fields
 
 from ..config.model import ServerConfig
 from .connection import Transport
-from .connection_errors import NotStartedError
+from .connection_errors import ServerNotStartedError
 
 if TYPE_CHECKING:
     from codemode.openapi import OpenApiTools, Operation
@@ -34,7 +34,7 @@ _RETRY_WAIT_SHARE = 0.8  # the share of a call's timeout for waits that an API r
 _MISSING_PACKAGE_MESSAGE = "an API needs httpx and PyYAML (pip install 'codemode-toolkit[openapi]')"
 
 
-def openapi_transport(config: ServerConfig) -> Transport:
+def create_openapi_transport(config: ServerConfig) -> Transport:
     """Return the transport of a configured API."""
     return Transport(_open_streams(config), lambda: None, tracks_sending=False)
 
@@ -44,7 +44,7 @@ async def _open_streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]
     try:
         import httpx
     except ModuleNotFoundError:
-        raise NotStartedError(_MISSING_PACKAGE_MESSAGE, _MISSING_PACKAGE_MESSAGE) from None
+        raise ServerNotStartedError(_MISSING_PACKAGE_MESSAGE, _MISSING_PACKAGE_MESSAGE) from None
     settings: dict[str, Any] = {"headers": dict(config.headers), "base_url": config.base_url or "", "trust_env": False}
     async with httpx.AsyncClient(**settings, timeout=config.timeout_ms / 1000) as client:
         answer = await _load_request_handler(config, client)
@@ -58,7 +58,7 @@ async def _open_streams(config: ServerConfig) -> AsyncGenerator[tuple[Any, Any]]
 
 
 async def _load_request_handler(config: ServerConfig, client: Any) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Load the document and choose its operations. Raises `NotStartedError`."""
+    """Load the document and choose its operations. Raises `ServerNotStartedError`."""
     from codemode.openapi import load_spec, openapi_tools
     from codemode.openapi.spec import format_names
 
@@ -67,12 +67,12 @@ async def _load_request_handler(config: ServerConfig, client: Any) -> Callable[.
         if config.base_url is None:
             servers = format_names(spec.servers) or "none"
             reason = f"it has no baseUrl; set it to a server that you trust. Its document names: {servers}"
-            raise NotStartedError(reason, "it has no baseUrl")
+            raise ServerNotStartedError(reason, "it has no baseUrl")
         max_wait_ms = int(config.timeout_ms * _RETRY_WAIT_SHARE)
         make = partial(openapi_tools, spec, client=client, include=config.include, max_wait_ms=max_wait_ms)
         return _create_request_handler(await asyncio.to_thread(make), spec.title)
     except ValueError as error:
-        raise NotStartedError(str(error), "its OpenAPI document or baseUrl cannot be used") from None
+        raise ServerNotStartedError(str(error), "its OpenAPI document or baseUrl cannot be used") from None
 
 
 def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Awaitable[dict[str, Any]]]:
@@ -81,7 +81,7 @@ def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Aw
     # The list has a total limit: with many operations, each has shorter types.
     max_values = max(_MAX_LISTED_VALUES // max(len(operations), 1), _MIN_VALUES_PER_TOOL)
 
-    def page(start: int) -> dict[str, Any]:
+    def list_tools_page(start: int) -> dict[str, Any]:
         listed_tools = [
             _to_listed_tool(operation, max_values)
             for operation in islice(operations.values(), start, start + _PAGE_TOOLS)
@@ -95,7 +95,7 @@ def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Aw
         try:
             result = await tools.caller.call(operations[name], mapping_or_empty(arguments))
         except CodeModeToolError as error:
-            fields = http_fields(error)
+            fields = get_http_error_fields(error)
             return {**_error_result(error.message), **({"structuredContent": fields} if fields else {})}
         if isinstance(result, MediaContent):
             return {"content": [_to_content_block(result)]}
@@ -107,7 +107,7 @@ def _create_request_handler(tools: OpenApiTools, title: str) -> Callable[..., Aw
             info = {"name": title or "API", "version": ""}
             return {"protocolVersion": fields.get("protocolVersion"), "capabilities": {"tools": {}}, "serverInfo": info}
         if method == "tools/list":
-            return await asyncio.to_thread(page, int(fields.get("cursor") or 0))
+            return await asyncio.to_thread(list_tools_page, int(fields.get("cursor") or 0))
         if method == "tools/call":
             return await call_operation(fields.get("name"), fields.get("arguments"))
         if method == "ping":

@@ -38,7 +38,7 @@ class SpawnError(OSError):
 
 
 @dataclass(frozen=True)
-class Child:
+class ServerProcess:
     """A running server. ``exited`` yields its exit code; a negative one is the signal that ended it."""
 
     id: int
@@ -56,17 +56,17 @@ class ProcessSupervisor:
         self._control: socket.socket | None = None
         self._start_lock: asyncio.Lock = asyncio.Lock()
         self._write_lock: asyncio.Lock = asyncio.Lock()
-        self._starting_children: dict[int, asyncio.Future[Child]] = {}
-        self._running: dict[int, Child] = {}
+        self._starting_children: dict[int, asyncio.Future[ServerProcess]] = {}
+        self._running: dict[int, ServerProcess] = {}
         self._unread = b""
 
     @classmethod
     def acquire(cls) -> ProcessSupervisor:
         """Return the supervisor of the running loop and count one more user."""
         loop = asyncio.get_running_loop()
-        guard = _guards.get(loop)
+        guard = _supervisors.get(loop)
         if guard is None:
-            guard = _guards[loop] = cls()
+            guard = _supervisors[loop] = cls()
         guard._users += 1
         return guard
 
@@ -76,18 +76,18 @@ class ProcessSupervisor:
         if self._users:
             return
         loop = asyncio.get_running_loop()
-        if _guards.get(loop) is self:
-            del _guards[loop]
-        await self._end()
+        if _supervisors.get(loop) is self:
+            del _supervisors[loop]
+        await self._end_process()
 
     async def spawn(
         self, args: Sequence[str], env: Mapping[str, str], cwd: str | None, descriptors: tuple[int, int, int]
-    ) -> Child:
+    ) -> ServerProcess:
         """Start a server, in a session of its own, on these three descriptors. Raises `SpawnError`."""
-        await self._start()
+        await self._ensure_process_started()
         self._next_id += 1
         child_id = self._next_id
-        started: asyncio.Future[Child] = asyncio.get_running_loop().create_future()
+        started: asyncio.Future[ServerProcess] = asyncio.get_running_loop().create_future()
         self._starting_children[child_id] = started
         try:
             request = {"do": "spawn", "id": child_id, "args": list(args), "env": dict(env), "cwd": cwd}
@@ -109,14 +109,14 @@ class ProcessSupervisor:
             _tasks.add(task)
             task.add_done_callback(_on_signal_sent)
 
-    async def _start(self) -> None:
+    async def _ensure_process_started(self) -> None:
         async with self._start_lock:
             if self._control is not None:
                 return
             if self._process is not None:  # it was killed
-                await run_off_loop(partial(_wait, self._process))
+                await run_off_loop(partial(_wait_or_kill, self._process))
             # Imported late: listing tools needs no code that runs programs.
-            from codemode.workers.process import read_loader_variables
+            from codemode.workers.process import read_dynamic_loader_variables
 
             ours, theirs = socket.socketpair()
             command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("process_supervisor_main.py"))]
@@ -129,7 +129,7 @@ class ProcessSupervisor:
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         cwd="/",
-                        env=read_loader_variables(),  # servers can read the environment of their parent process
+                        env=read_dynamic_loader_variables(),  # servers can read the environment of their parent process
                         pass_fds=(theirs.fileno(),),
                         start_new_session=True,
                     )
@@ -146,7 +146,7 @@ class ProcessSupervisor:
                 theirs.close()
             ours.setblocking(False)
             self._control = ours
-            asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+            asyncio.get_running_loop().add_reader(ours.fileno(), self._receive_messages)
 
     async def _send_request(self, request: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
         text = json.dumps(request).encode()
@@ -161,7 +161,7 @@ class ProcessSupervisor:
             else:
                 await loop.sock_sendall(control, _LENGTH.pack(len(text)) + text)
 
-    def _read(self) -> None:
+    def _receive_messages(self) -> None:
         if self._control is None:
             return
         try:
@@ -171,7 +171,7 @@ class ProcessSupervisor:
         except OSError:
             data = b""
         if not data:
-            self._on_lost()
+            self._on_process_lost()
             return
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
@@ -186,7 +186,7 @@ class ProcessSupervisor:
             return
         started = self._starting_children.get(child_id)
         if "pid" in message:
-            child = self._running[child_id] = Child(
+            child = self._running[child_id] = ServerProcess(
                 child_id, message["pid"], asyncio.get_running_loop().create_future()
             )
             if started is None or started.done():
@@ -196,9 +196,9 @@ class ProcessSupervisor:
         elif started is not None and not started.done():
             started.set_exception(SpawnError(message["errno"], message["at"]))
 
-    def _on_lost(self) -> None:
+    def _on_process_lost(self) -> None:
         """Continue without a killed supervisor process, and end its servers where possible."""
-        self._close()
+        self._close_control_socket()
         for child in self._running.values():
             with suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -209,21 +209,21 @@ class ProcessSupervisor:
             if not started.done():
                 started.set_exception(SpawnError(0, "fork"))
 
-    def _close(self) -> None:
+    def _close_control_socket(self) -> None:
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control.fileno())
             self._control.close()
             self._control = None
         self._unread = b""
 
-    async def _end(self) -> None:
-        self._close()
+    async def _end_process(self) -> None:
+        self._close_control_socket()
         process, self._process = self._process, None
         if process is not None:
-            await run_off_loop(partial(_wait, process))
+            await run_off_loop(partial(_wait_or_kill, process))
 
 
-def _wait(process: subprocess.Popen[bytes]) -> None:
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
@@ -238,4 +238,4 @@ def _on_signal_sent(task: asyncio.Task[None]) -> None:
 
 
 _tasks: set[asyncio.Task[None]] = set()
-_guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessSupervisor] = weakref.WeakKeyDictionary()
+_supervisors: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessSupervisor] = weakref.WeakKeyDictionary()

@@ -39,7 +39,7 @@ class Supervisor:
         self._prctl: Any = None
         self._poller = select.poll()
 
-    def prepare(self) -> None:
+    def set_up_process_watching(self) -> None:
         """Adopt the orphans of servers and receive SIGCHLD."""
         if sys.platform == "linux":
             try:
@@ -56,7 +56,7 @@ class Supervisor:
         signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _on_sigchld)
         self._wakeup_reader = wakeup_reader
-        for descriptor in (self._control.fileno(), wakeup_reader, *_pidfd(self._host_pid)):
+        for descriptor in (self._control.fileno(), wakeup_reader, *_open_pidfd(self._host_pid)):
             self._poller.register(descriptor, select.POLLIN)
 
     def serve(self) -> None:
@@ -64,32 +64,32 @@ class Supervisor:
         while os.getppid() == self._host_pid:
             for descriptor, _event in self._poller.poll(1000):
                 if descriptor == self._control.fileno():
-                    if not self._handle_request():
+                    if not self._receive_and_run_request():
                         return
                 elif descriptor == self._wakeup_reader:
                     os.read(self._wakeup_reader, 4096)
-                    self._reap()
+                    self._reap_children()
                 else:
                     return
 
-    def end_all(self) -> None:
+    def end_all_servers(self) -> None:
         """End every server: with SIGTERM first, then with SIGKILL."""
         self._control.close()
         for pid in self._ids:
             _signal_group(pid, signal.SIGTERM)
         deadline = time.monotonic() + _TERM_SECONDS
-        while self._reap() and time.monotonic() < deadline:
+        while self._reap_children() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         for _ in range(_KILL_ROUNDS):
             for pid in self._ids:
                 _signal_group(pid, signal.SIGKILL)
-            for pid in _descendants(os.getpid()):
+            for pid in _list_descendants(os.getpid()):
                 _signal(pid, signal.SIGKILL)
-            if not self._reap():
+            if not self._reap_children():
                 return
             time.sleep(_POLL_SECONDS)
 
-    def _handle_request(self) -> bool:
+    def _receive_and_run_request(self) -> bool:
         header, ancillary, _flags, _address = self._control.recvmsg(_LENGTH.size, CMSG_SPACE(_RIGHTS.size))
         if len(header) < _LENGTH.size:
             return False
@@ -111,7 +111,7 @@ class Supervisor:
 
     def _spawn(self, request: dict[str, Any], descriptors: tuple[int, ...]) -> None:
         failure_reader, failure_writer = os.pipe()
-        mark = _child_mark(request["id"])
+        mark = _format_child_mark(request["id"])
         try:
             pid = os.fork()
         except OSError as error:
@@ -136,15 +136,15 @@ class Supervisor:
         for pid, child_id in self._ids.items():
             if child_id == request["id"]:
                 if request["signal"] == signal.SIGKILL:
-                    for descendant in _descendants(pid):
+                    for descendant in _list_descendants(pid):
                         _signal(descendant, signal.SIGKILL)
                 _signal_group(pid, request["signal"])
 
-    def _reap(self) -> bool:
+    def _reap_children(self) -> bool:
         """Reap ended children. Return False if no child is left."""
         while True:
             try:
-                pid, status = _next_exited()
+                pid, status = _poll_exited_child()
             except ChildProcessError:
                 return False
             if not pid:
@@ -160,11 +160,13 @@ class Supervisor:
 
     def _end_orphans(self, child_id: int) -> None:
         """End the processes of an ended server in other sessions, identified by a mark in their environment."""
-        mark = f"{_MARK_VARIABLE}={_child_mark(child_id)}".encode()
+        mark = f"{_MARK_VARIABLE}={_format_child_mark(child_id)}".encode()
         for _ in range(_ORPHAN_ROUNDS):  # they may have started others meanwhile
-            orphans = [pid for pid in _children(os.getpid()) if pid not in self._ids and mark in _environ(pid)]
+            orphans = [
+                pid for pid in _list_children(os.getpid()) if pid not in self._ids and mark in _read_environ(pid)
+            ]
             for orphan in orphans:
-                for pid in (*_descendants(orphan), orphan):
+                for pid in (*_list_descendants(orphan), orphan):
                     _signal(pid, signal.SIGKILL)
             if not orphans:
                 return
@@ -213,7 +215,7 @@ def _dup_above_stdio(descriptor: int) -> int:
     return descriptor
 
 
-def _next_exited() -> tuple[int, int | None]:
+def _poll_exited_child() -> tuple[int, int | None]:
     """Return the pid of an ended child (0 for none), and its status if it was reaped.
 
     An unreaped pid cannot be reused. Systems without ``waitid`` reap at once.
@@ -228,29 +230,29 @@ def _on_sigchld(_number: int, _frame: object) -> None:
     """Do nothing: a signal with a handler wakes the poll."""
 
 
-def _pidfd(pid: int) -> tuple[int, ...]:
+def _open_pidfd(pid: int) -> tuple[int, ...]:
     try:
         return (os.pidfd_open(pid),)
     except (AttributeError, OSError):
         return ()
 
 
-def _descendants(pid: int) -> list[int]:
+def _list_descendants(pid: int) -> list[int]:
     """Return the known descendants of a process."""
     found: list[int] = []
     pending = [pid]
     while pending:
-        children = _children(pending.pop())
+        children = _list_children(pending.pop())
         found += children
         pending += children
     return found
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
-def _environ(pid: int) -> list[bytes]:
+def _read_environ(pid: int) -> list[bytes]:
     return _read(f"/proc/{pid}/environ").split(b"\0")
 
 
@@ -262,7 +264,7 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _child_mark(child_id: int) -> str:
+def _format_child_mark(child_id: int) -> str:
     return f"{os.getpid()}-{child_id}"
 
 
@@ -278,11 +280,11 @@ def _signal_group(pid: int, number: int) -> None:
 
 def _main() -> None:
     guard = Supervisor(int(sys.argv[1]), int(sys.argv[2]))
-    guard.prepare()
+    guard.set_up_process_watching()
     try:
         guard.serve()
     finally:
-        guard.end_all()
+        guard.end_all_servers()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from mcp.client.session import ClientSession
 
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.observe.request_telemetry import record_server_start
-from codemode.trace.visible_text import visible
+from codemode.trace.visible_text import escape_invisible
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
@@ -28,17 +28,19 @@ def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -
         server = StdioServer(config, secrets)
 
         def get_failure() -> UpstreamUnavailableError | None:
-            reason = server.exit_reason()
+            reason = server.get_exit_reason()
             return None if reason is None else UpstreamUnavailableError(reason)
 
-        return Transport(server.streams(), get_failure, True, server.stderr_tail, server.was_not_read)
+        return Transport(
+            server.run_process_streams(), get_failure, True, server.get_last_output, server.was_nothing_read_after
+        )
     if config.transport == "openapi":
-        from .openapi import openapi_transport
+        from .openapi import create_openapi_transport
 
-        return openapi_transport(config)
-    from .http import http_transport
+        return create_openapi_transport(config)
+    from .http import create_http_transport
 
-    return http_transport(config, secrets, auth)
+    return create_http_transport(config, secrets, auth)
 
 
 ResultT = TypeVar("ResultT")
@@ -92,30 +94,32 @@ class ReconnectingConnection:
         """True if the user must sign in before the server can be used."""
         return self._sign_in_failure is not None
 
-    def retry(self) -> None:
+    def allow_immediate_retry(self) -> None:
         """Allow an immediate new attempt."""
         self._sign_in_failure, self._not_before, self._failures = None, 0.0, 0
 
     @property
-    def open_connection(self) -> Connection | None:
+    def connection_if_open(self) -> Connection | None:
         """The connection that can be used now."""
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
-    async def connection(self) -> Connection:
+    async def get_or_open_connection(self) -> Connection:
         """Return an open connection, connecting if needed. Raises the error for the caller."""
-        self.require_loop()
-        while (connection := self.open_connection) is None:
+        self.require_own_loop()
+        while (connection := self.connection_if_open) is None:
             if self._is_closed:
-                raise self.error("the gateway is stopping")
+                raise self.create_unavailable_error("the gateway is stopping")
             if self._starting is None:
-                self._starting = self._spawn(self._start())
+                self._starting = self._spawn(self._try_open_connection())
             await asyncio.wait([self._starting])  # shared with other callers, so it outlives this one
-            if self.open_connection is None and self.state == "failed":
-                raise self.error(self.failure or "it was lost right after its start; try again later")
+            if self.connection_if_open is None and self.state == "failed":
+                raise self.create_unavailable_error(
+                    self.failure or "it was lost right after its start; try again later"
+                )
         return connection
 
-    def require_loop(self) -> None:
+    def require_own_loop(self) -> None:
         """Raise `RuntimeError` on another event loop than that of `connect`."""
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(
@@ -123,20 +127,22 @@ class ReconnectingConnection:
                 " entered connect(), or connect on this loop"
             )
 
-    def error(self, reason: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
+    def create_unavailable_error(
+        self, reason: str, failure: UpstreamUnavailableError | None = None
+    ) -> CodeModeToolError:
         """Return the error for a call of an unavailable server."""
-        text = self.hide_secrets(f"server {self._config.name!r} cannot be used now: {reason}")
+        text = self.sanitize_text(f"server {self._config.name!r} cannot be used now: {reason}")
         if failure is not None and failure.needs_sign_in:
             self._sign_in_failure = failure
         if self._sign_in_failure is not None:
             return CodeModeAuthenticationError(text, details=self._sign_in_failure.details)
         return CodeModeToolError(text, code="SERVER_UNAVAILABLE")
 
-    def hide_secrets(self, text: str) -> str:
+    def sanitize_text(self, text: str) -> str:
         """Return a text for programs and terminals, without secrets and invisible characters."""
-        return visible(self._secrets.redact_text(text))
+        return escape_invisible(self._secrets.redact_text(text))
 
-    def on_answer(self) -> None:
+    def reset_failures(self) -> None:
         """Record that the server works: reset its failures."""
         self._failures, self._sign_in_failure = 0, None
 
@@ -157,19 +163,19 @@ class ReconnectingConnection:
         """
         if lost.sent_bytes is not None:
             await connection.wait_closed()
-            self._note_end(connection)
-            lost.reason = connection.failure_reason(lost.reason).program_message
-            lost.never_arrived = lost.never_arrived or connection.was_not_read(lost.sent_bytes)
+            self._record_connection_end(connection)
+            lost.reason = connection.get_failure_error(lost.reason).program_message
+            lost.never_arrived = lost.never_arrived or connection.was_nothing_read_after(lost.sent_bytes)
         elif self._connection is connection:
             self._connection = None
             self.state = "stopped"
             self._discarded.add(connection)
             self._spawn(self._close_discarded(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
 
-    async def use(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
+    async def run_on_connection(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
         """Run repeatable work on a connection, and once more on another if the first was lost."""
         for is_last in (False, True):
-            connection = await self.connection()
+            connection = await self.get_or_open_connection()
             try:
                 return await work(connection)
             except LostRequestError as error:
@@ -207,7 +213,7 @@ class ReconnectingConnection:
         if self.state != "failed":
             self.state = "stopped"
 
-    async def _start(self) -> None:
+    async def _try_open_connection(self) -> None:
         try:
             wait = self._not_before - self._loop.time()
             if wait > _MAX_BACKOFF_WAIT_SECONDS:
@@ -222,12 +228,12 @@ class ReconnectingConnection:
             self.state = "stopped"
             raise
         except Exception as error:  # noqa: BLE001 - hooks are host code; callers get the failure
-            self._fail(error)
+            self._record_start_failure(error)
         else:
             self._connection, self.era = connection, connection.era
             self.state, self.failure, self.problem, self._sign_in_failure = "ready", None, None, None
-            self._record_start(is_ready=True)
-            self._spawn(self._watch(connection))
+            self._report_server_start(is_ready=True)
+            self._spawn(self._wait_and_record_end(connection))
             self._close_if_idle()
             self._on_ready(connection)
         finally:
@@ -235,7 +241,7 @@ class ReconnectingConnection:
                 self.state = "failed"
             self._starting = None
 
-    def _fail(self, error: Exception) -> None:
+    def _record_start_failure(self, error: Exception) -> None:
         self._sign_in_failure = None
         if isinstance(error, UpstreamUnavailableError) and error.needs_sign_in:
             self._sign_in_failure = error
@@ -248,38 +254,38 @@ class ReconnectingConnection:
             error = UpstreamUnavailableError(
                 f"{kind}: {str(error)[:300]}", program_message=f"it cannot be started ({kind})"
             )
-        self._count_failure(error)
+        self._record_failure(error)
         self.state = "failed"
-        self._record_start(is_ready=False)
+        self._report_server_start(is_ready=False)
         _log.warning("server %r cannot be used: %s", self._config.name, self.problem)
 
-    def _record_start(self, *, is_ready: bool) -> None:
+    def _report_server_start(self, *, is_ready: bool) -> None:
         record_server_start(self._config.name, is_ready=is_ready, is_restart=self._has_started)
         self._has_started = True
 
-    def _count_failure(self, failure: UpstreamUnavailableError) -> None:
+    def _record_failure(self, failure: UpstreamUnavailableError) -> None:
         # Both texts are printed on terminals.
-        self.failure = self.hide_secrets(failure.program_message)
-        self.problem = self.hide_secrets(str(failure))
+        self.failure = self.sanitize_text(failure.program_message)
+        self.problem = self.sanitize_text(str(failure))
         self._failures += 1
         if self._sign_in_failure is None:
             delay = _BACKOFF_SECONDS[min(self._failures, len(_BACKOFF_SECONDS) - 1)]
             self._not_before = self._loop.time() + delay
 
-    async def _watch(self, connection: Connection) -> None:
+    async def _wait_and_record_end(self, connection: Connection) -> None:
         """Wait for the end of a connection and record its reason."""
         await connection.wait_closed()
-        self._note_end(connection)
+        self._record_connection_end(connection)
 
-    def _note_end(self, connection: Connection) -> None:
+    def _record_connection_end(self, connection: Connection) -> None:
         if self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._count_failure(connection.failure_reason(_LOST_MESSAGE))
+            self._record_failure(connection.get_failure_error(_LOST_MESSAGE))
             _log.warning("server %r was lost: %s", self._config.name, self.problem)
 
     def _close_if_idle(self) -> None:
-        connection = self.open_connection
+        connection = self.connection_if_open
         if connection is None:
             return
         seconds = self._config.idle_ms / 1000

@@ -33,7 +33,7 @@ _MAX_QUEUED_MESSAGES = 256
 _MAX_WAITING_MESSAGES = 1_000
 
 
-class RequestProgress:
+class RequestSendState:
     """The sending state of one request. ``has_left``: False while no byte can have been sent.
 
     ``is_over``: the caller no longer waits. ``lost``: why there is no answer, if the transport knows. ``begins_at``:
@@ -50,7 +50,7 @@ class RequestProgress:
         self._limits: set[asyncio.Timeout] = set()
 
     @asynccontextmanager
-    async def while_wanted(self) -> AsyncGenerator[None]:
+    async def run_while_caller_waits(self) -> AsyncGenerator[None]:
         """Run the block while the caller waits for the answer. Raises `TimeoutError` afterwards."""
         if self.is_over:
             raise TimeoutError
@@ -61,7 +61,7 @@ class RequestProgress:
             finally:
                 self._limits.discard(limit)
 
-    def end(self) -> None:
+    def end_caller_wait(self) -> None:
         """Record that the caller no longer waits."""
         self.is_over = True
         for limit in self._limits:
@@ -69,7 +69,7 @@ class RequestProgress:
                 limit.reschedule(0)
 
 
-def unread_bytes(pipe: int) -> int | None:
+def count_unread_bytes(pipe: int) -> int | None:
     """Return the number of bytes in a pipe without readers, or None if unknown."""
     if sys.platform != "linux":
         return None
@@ -85,7 +85,7 @@ def unread_bytes(pipe: int) -> int | None:
     return count[0]
 
 
-SENDING: ContextVar[RequestProgress | None] = ContextVar("codemode_mcp_sending", default=None)
+SENDING: ContextVar[RequestSendState | None] = ContextVar("codemode_mcp_sending", default=None)
 """The progress of the request that this task sends."""
 
 
@@ -110,7 +110,7 @@ class MessageInbox:
             self._set_paused(True)
         self._wake()
 
-    def end(self) -> None:
+    def put_end(self) -> None:
         """End the stream after the queued messages."""
         self._is_over = True
         self._wake()
@@ -139,7 +139,7 @@ class MessageInbox:
     async def aclose(self) -> None:
         """Accept no more messages."""
         self._items.clear()
-        self.end()
+        self.put_end()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -222,16 +222,16 @@ class MessageOutbox(asyncio.BaseProtocol):
             sending.has_left, sending.begins_at = True, self._written
         self._written += len(data)
 
-    def was_not_read(self, cut_at: int) -> bool:
+    def was_nothing_read_after(self, position: int) -> bool:
         """Return whether nothing after the first ``cut_at`` bytes was read."""
-        return self._max_read_bytes is not None and self._max_read_bytes <= cut_at
+        return self._max_read_bytes is not None and self._max_read_bytes <= position
 
     def record_read_bytes(self) -> None:
         """Record how many bytes were read, if no process can read more."""
         pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
         if self._max_read_bytes is not None or pipe is None or pipe.closed:
             return
-        unread = unread_bytes(pipe.fileno())
+        unread = count_unread_bytes(pipe.fileno())
         if unread is not None:
             self._max_read_bytes = self._written - unread
 
@@ -288,13 +288,13 @@ MAX_UNREAD = 4_096
 
 
 @dataclass(frozen=True)
-class Refusal:
+class WrappedServerError:
     """A server's error answer, wrapped so that the SDK does not write it into a span."""
 
     error: types.ErrorData
 
 
-def bound_message(item: Any) -> Any:
+def sanitize_message(item: Any) -> Any:
     """Return a server's message; drop oversized params, and hide error texts from the SDK's spans.
 
     The SDK parses such messages on the event loop. Error texts may contain inputs and secrets, and go to the caller
@@ -303,7 +303,7 @@ def bound_message(item: Any) -> Any:
     message = getattr(item, "message", None)
     if isinstance(message, types.JSONRPCError):
         refusal: Any = types.ErrorData(code=message.error.code, message="")
-        refusal.data = Refusal(message.error)
+        refusal.data = WrappedServerError(message.error)
         return replace(item, message=message.model_copy(update={"error": refusal}))
     if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return item
@@ -353,7 +353,7 @@ class MonitoredReceiver:
         try:
             item = await self._stream.receive()
             self._silence.on_message()
-            return bound_message(item)
+            return sanitize_message(item)
         except BaseException:
             self._ended.set()
             raise

@@ -19,38 +19,44 @@ from mcp.client.stdio import get_default_environment
 from mcp_types import JSONRPCError
 
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.trace.visible_text import one_line, visible
+from codemode.trace.visible_text import clip_to_visible_line, escape_invisible
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from .connection_errors import NotStartedError
-from .jsonrpc_lines import REPAIRED_MESSAGE, ParsedMessage, read_line, strip_bom, unreadable_answer_error
-from .process_supervisor import Child, ProcessSupervisor, SpawnError
+from .connection_errors import ServerNotStartedError
+from .jsonrpc_lines import (
+    REPAIRED_MESSAGE,
+    ParsedMessage,
+    parse_message_line,
+    strip_space_and_bom,
+    unreadable_answer_error,
+)
+from .process_supervisor import ProcessSupervisor, ServerProcess, SpawnError
 from .session_streams import MessageInbox, MessageOutbox
 
 _MAX_NAME_CHARACTERS = 200
 
 
-def not_started_error(error: SpawnError, config: ServerConfig) -> NotStartedError:
+def server_not_started_error(error: SpawnError, config: ServerConfig) -> ServerNotStartedError:
     """Return the error for a server that cannot be started."""
     name, command = _quote_shortened(config.name), _quote_shortened(config.command or "")
     if error.at == "cwd":
         program_message = "its working directory cannot be used"
         folder = _quote_shortened(config.cwd or "")
-        return NotStartedError(
+        return ServerNotStartedError(
             f"its working directory {folder} cannot be used ({error.strerror}): change cwd of server {name}",
             program_message,
         )
     if error.at == "command" and error.errno in (ENOENT, ENOTDIR):
-        return NotStartedError(_missing_command_message(config, name, command), "its command was not found")
+        return ServerNotStartedError(_missing_command_message(config, name, command), "its command was not found")
     if error.at == "command" and error.errno == EACCES:
         program_message = "its command is not executable"
-        return NotStartedError(
+        return ServerNotStartedError(
             f"its command {command} is not executable: change its permissions, or command of server {name}",
             program_message,
         )
     program_message = "its process cannot be started"
-    return NotStartedError(f"{program_message} ({command}): {error.strerror}", program_message)
+    return ServerNotStartedError(f"{program_message} ({command}): {error.strerror}", program_message)
 
 
 def _missing_command_message(config: ServerConfig, name: str, command: str) -> str:
@@ -66,7 +72,7 @@ def _missing_command_message(config: ServerConfig, name: str, command: str) -> s
 
 
 def _quote_shortened(text: str) -> str:
-    return repr(one_line(text, _MAX_NAME_CHARACTERS))
+    return repr(clip_to_visible_line(text, _MAX_NAME_CHARACTERS))
 
 
 MAX_LINE_BYTES = 32 << 20
@@ -88,7 +94,7 @@ _FRAMED_MESSAGE = (
 _log = logging.getLogger("codemode.mcp")
 
 
-def _start_folder(config: ServerConfig) -> str | None:
+def _get_start_folder(config: ServerConfig) -> str | None:
     """Return a server's working directory, or None if the current directory no longer exists."""
     try:
         return config.cwd or config.folder or str(Path.cwd())
@@ -97,13 +103,13 @@ def _start_folder(config: ServerConfig) -> str | None:
 
 
 class StdioServer:
-    """One server process. ``exit_reason`` describes how it ended, with its last output."""
+    """One server process. ``get_exit_reason`` describes how it ended, with its last output."""
 
     def __init__(self, config: ServerConfig, secrets: SecretRedactor, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._config = config
         self._secrets = secrets
         self._supervisor: ProcessSupervisor
-        self._child: Child | None = None
+        self._child: ServerProcess | None = None
         self._failure_reason: str | None = None
         self._is_stopped = False
         self._stderr = StderrReader(config.name, secrets)
@@ -115,25 +121,25 @@ class StdioServer:
         """The pid of the server, which is also its process group id."""
         return None if self._child is None else self._child.pid
 
-    def exit_reason(self) -> str | None:
+    def get_exit_reason(self) -> str | None:
         """Return why it ended by itself: its exit code and the end of its stderr."""
         reason = self._failure_reason
         if reason is None and not self._is_stopped and self._child is not None and self._child.exited.done():
             reason = _describe_exit(self._child.exited.result())
-        stderr_text = self.stderr_tail() if reason else ""
+        stderr_text = self.get_last_output() if reason else ""
         return f"{reason}: {stderr_text}" if stderr_text else reason
 
-    def stderr_tail(self) -> str:
+    def get_last_output(self) -> str:
         """Return the end of its stderr, or its first invalid line on stdout if stderr is empty."""
         noise = self._output.noise
-        return self._stderr.text() or (f"on stdout it wrote {noise}" if noise else "")
+        return self._stderr.get_tail_text() or (f"on stdout it wrote {noise}" if noise else "")
 
-    def was_not_read(self, cut_at: int) -> bool:
+    def was_nothing_read_after(self, position: int) -> bool:
         """Return whether it ended without reading past the first ``cut_at`` bytes."""
-        return self._input.was_not_read(cut_at)
+        return self._input.was_nothing_read_after(position)
 
     @asynccontextmanager
-    async def streams(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:
+    async def run_process_streams(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:
         """Start the process and yield the session's streams; then end it with its child processes."""
         self._supervisor = ProcessSupervisor.acquire()
         pipes: list[asyncio.BaseTransport] = []
@@ -142,10 +148,10 @@ class StdioServer:
             child.exited.add_done_callback(lambda _: self._output.stop())
             yield self._output.inbox, self._input
         finally:
-            task = asyncio.get_running_loop().create_task(self._finish(pipes))
-            await _wait_uncancelled(task)
+            task = asyncio.get_running_loop().create_task(self._end_process(pipes))
+            await _wait_despite_cancellation(task)
 
-    async def _spawn(self, pipes: list[asyncio.BaseTransport]) -> Child:
+    async def _spawn(self, pipes: list[asyncio.BaseTransport]) -> ServerProcess:
         reads = [os.pipe(), os.pipe()]
         stdin, written = os.pipe()
         theirs = stdin, reads[0][1], reads[1][1]
@@ -154,7 +160,7 @@ class StdioServer:
         try:
             env = {**get_default_environment(), **self._config.env}
             args = [self._config.command or "", *self._config.args]
-            child = self._child = await self._supervisor.spawn(args, env, _start_folder(self._config), theirs)
+            child = self._child = await self._supervisor.spawn(args, env, _get_start_folder(self._config), theirs)
             for protocol, connect in (
                 (self._input, loop.connect_write_pipe),
                 (self._output, loop.connect_read_pipe),
@@ -165,7 +171,7 @@ class StdioServer:
                 transport, _ = await connect(lambda protocol=protocol: protocol, file)
                 pipes.append(transport)
         except SpawnError as error:
-            raise not_started_error(error, self._config) from error
+            raise server_not_started_error(error, self._config) from error
         finally:
             for descriptor in (*theirs, *ours):
                 os.close(descriptor)
@@ -180,10 +186,10 @@ class StdioServer:
         if self._child is not None:
             self._supervisor.send_signal(self._child.id, number)
 
-    async def _finish(self, pipes: list[asyncio.BaseTransport]) -> None:
+    async def _end_process(self, pipes: list[asyncio.BaseTransport]) -> None:
         try:
             self._is_stopped = not self._output.is_over
-            self._output.discard()
+            self._output.discard_further_output()
             if not self._is_stopped and self._child is not None:
                 # Count the unread bytes before closing the pipe discards them.
                 await asyncio.wait([self._child.exited], timeout=_QUIET_SECONDS)
@@ -210,13 +216,13 @@ class StdioServer:
                 await self._supervisor.release()
 
 
-class _TurnBudget:
+class _LoopTurnBudget:
     """The limit of input in one turn of the event loop."""
 
     def __init__(self) -> None:
         self._lines, self._bytes = _LINES_PER_TURN, _BYTES_PER_TURN
 
-    def take(self, line: bytes) -> bool:
+    def take_line(self, line: bytes) -> bool:
         """Count a line; return whether it is within the limit."""
         self._lines -= 1
         self._bytes -= len(line)
@@ -232,14 +238,14 @@ class StdoutReader(asyncio.Protocol):
     def __init__(
         self, fail: Callable[[str], None], name: str, max_line_bytes: int, hide: Callable[[str], str] = str
     ) -> None:
-        self.inbox = MessageInbox(self._pause)
+        self.inbox = MessageInbox(self._pause_or_resume_reading)
         self._fail = fail
         self._name = name
         self._max_line_bytes = max_line_bytes
         self._transport: asyncio.ReadTransport | None = None
         self._partial = bytearray()  # of a line; a list of many small parts would take far more memory
         self._lines: deque[bytes] = deque()
-        self._budget = _TurnBudget()
+        self._budget = _LoopTurnBudget()
         self._read_task: asyncio.Task[None] | None = None
         self._pauses = 0
         self.is_over = False
@@ -256,16 +262,16 @@ class StdoutReader(asyncio.Protocol):
         """Split data into lines."""
         if self._is_discarding:
             return
-        self._budget = _TurnBudget()
+        self._budget = _LoopTurnBudget()
         *ends, remainder = data.split(b"\n")
         for end in ends:
             partial, self._partial = self._partial, bytearray()
-            self._take_line(bytes(partial + end) if partial else end)
+            self._parse_or_queue_line(bytes(partial + end) if partial else end)
         self._partial += remainder
         if len(self._partial) > self._max_line_bytes:
-            self.discard()
+            self.discard_further_output()
             self._fail(f"it wrote a line of more than {self._max_line_bytes} bytes")
-            self.inbox.end()
+            self.inbox.put_end()
 
     def eof_received(self) -> None:
         """End after the lines that are still to be parsed."""
@@ -280,9 +286,9 @@ class StdoutReader(asyncio.Protocol):
         """Accept no more data; the end follows the received lines."""
         self.is_over = True
         if self._read_task is None:
-            self.inbox.end()
+            self.inbox.put_end()
 
-    def discard(self) -> None:
+    def discard_further_output(self) -> None:
         """Read and drop further output, so that the server can still write."""
         self._is_discarding = True
         self._lines.clear()
@@ -290,43 +296,43 @@ class StdoutReader(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _take_line(self, line: bytes) -> None:
-        line = strip_bom(line)
+    def _parse_or_queue_line(self, line: bytes) -> None:
+        line = strip_space_and_bom(line)
         if not line:
             return
         if not self._has_spoken and _CONTENT_LENGTH.fullmatch(line):
-            self.discard()
+            self.discard_further_output()
             self._fail(_FRAMED_MESSAGE)
-            self.inbox.end()
+            self.inbox.put_end()
             return
-        if self._read_task is None and self._budget.take(line):
-            self._deliver(line, read_line(line))
+        if self._read_task is None and self._budget.take_line(line):
+            self._put_message_or_log(line, parse_message_line(line))
             return
         self._lines.append(line)
         if self._read_task is None:
-            self._pause(True)
-            self._read_task = asyncio.get_running_loop().create_task(self._read_queued_lines())
+            self._pause_or_resume_reading(True)
+            self._read_task = asyncio.get_running_loop().create_task(self._parse_queued_lines())
 
-    async def _read_queued_lines(self) -> None:
+    async def _parse_queued_lines(self) -> None:
         """Parse lines in order, long ones in a thread, and let other tasks run. Reading is paused meanwhile."""
         try:
             while self._lines:
                 line = self._lines.popleft()
                 if len(line) >= _LONG_BYTES:
-                    self._deliver(line, await run_check(len(line), partial(read_line, line)))
+                    self._put_message_or_log(line, await run_check(len(line), partial(parse_message_line, line)))
                     continue
-                if not self._budget.take(line):
+                if not self._budget.take_line(line):
                     await asyncio.sleep(0)
-                    self._budget = _TurnBudget()
-                    self._budget.take(line)
-                self._deliver(line, read_line(line))
+                    self._budget = _LoopTurnBudget()
+                    self._budget.take_line(line)
+                self._put_message_or_log(line, parse_message_line(line))
         finally:
             self._read_task = None
-            self._pause(False)
+            self._pause_or_resume_reading(False)
             if self.is_over:
-                self.inbox.end()
+                self.inbox.put_end()
 
-    def _deliver(self, line: bytes, reading: ParsedMessage) -> None:
+    def _put_message_or_log(self, line: bytes, reading: ParsedMessage) -> None:
         from mcp.shared.message import SessionMessage
 
         message = reading.message or unreadable_answer_error(line)
@@ -338,12 +344,12 @@ class StdoutReader(asyncio.Protocol):
                 _log.warning(REPAIRED_MESSAGE, self._name)
         if (message is None or (isinstance(message, JSONRPCError) and message.id is None)) and not self.noise:
             text = self._hide(line[:_TAIL_BYTES].decode("utf-8", "replace"))
-            self.noise = one_line(text, _MAX_NOISE_CHARACTERS)
+            self.noise = clip_to_visible_line(text, _MAX_NOISE_CHARACTERS)
             kind = "invalid messages" if message is None else "errors without a request id"
             log_message = "server %r writes %s on stdout; such lines are skipped. First line: %s"
             _log.warning(log_message, self._name, kind, self.noise)
 
-    def _pause(self, is_paused: bool) -> None:
+    def _pause_or_resume_reading(self, is_paused: bool) -> None:
         self._pauses += 1 if is_paused else -1
         if self._transport is None or self._transport.is_closing() or self._is_discarding:
             return
@@ -375,7 +381,7 @@ class StderrReader(asyncio.Protocol):
             if len(self._line) > _TAIL_BYTES:  # part of a line could contain part of a secret
                 self._line, self._is_cut = b"", True
 
-    def text(self) -> str:
+    def get_tail_text(self) -> str:
         """Return the last lines as one line."""
         tail = self._tail
         if len(tail) == _TAIL_BYTES:
@@ -392,7 +398,7 @@ class StderrReader(asyncio.Protocol):
         if line.strip() and not is_cut and self._logged < _LOGGED_LINES:
             self._logged += 1
             text = self._secrets.redact_text(line.decode("utf-8", "replace"))
-            _log.info("server %r: %s", self._name, visible(text[:_LOGGED_CHARACTERS].rstrip()))
+            _log.info("server %r: %s", self._name, escape_invisible(text[:_LOGGED_CHARACTERS].rstrip()))
 
 
 def _describe_exit(code: int) -> str:
@@ -403,7 +409,7 @@ def _describe_exit(code: int) -> str:
     return f"it was killed by signal {-code}"
 
 
-async def _wait_uncancelled(task: asyncio.Task[None]) -> None:
+async def _wait_despite_cancellation(task: asyncio.Task[None]) -> None:
     """Wait for a task even if this one is cancelled, then raise the cancellation."""
     is_cancelled = False
     while not task.done():

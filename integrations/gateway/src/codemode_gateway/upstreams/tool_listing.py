@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import mcp_types as types
 from mcp.shared.inbound import find_invalid_x_mcp_header
 
-from codemode.data.json_values import canonical_json, decode_json, encode_json
+from codemode.data.json_values import decode_json, encode_canonical_json, encode_json
 from codemode.data.narrowing import is_array, is_mapping, list_or_empty
 from codemode.host.threads import run_check, run_off_loop
 from codemode.tools.server_lists import (
@@ -27,16 +27,16 @@ from codemode.tools.server_lists import (
     DUPLICATE_REASON,
     MAX_NOTE_CHARACTERS,
     MAX_NOTES,
-    LeftOut,
-    PageCursors,
+    OmittedEntries,
+    PageCursorTracker,
     describe_json_type,
-    entry_label,
+    format_entry_label,
 )
-from codemode.trace.visible_text import one_line
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from ..state_files import is_unused, note_use, schedule_cleanup
+from ..state_files import is_file_unused, mark_file_used, schedule_cleanup
 
 MAX_TOOLS = 5_000
 MAX_TOOL_BYTES = 256 << 10
@@ -66,32 +66,34 @@ class Listing:
     ttl_ms: int | None = None
     left_out: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict_without_tools(self) -> dict[str, Any]:
         """Return plain JSON except for the tools, which are JSON texts already."""
         return {
             "era": self.era,
-            "capabilities": _to_json(self.capabilities),
-            "serverInfo": _to_json(self.server_info),
+            "capabilities": _model_to_json(self.capabilities),
+            "serverInfo": _model_to_json(self.server_info),
             "instructions": self.instructions,
             "leftOut": [*self.left_out],
         }
 
 
-def load_listing(stored: Mapping[str, Any], tools: list[Any]) -> Listing:
+def restore_listing(stored: Mapping[str, Any], tools: list[Any]) -> Listing:
     """Return a listing from its stored form. Raises `ValueError`."""
     era = stored.get("era")
     instructions = stored.get("instructions")
-    loaded, texts, left_out = read_tools(tools)
+    loaded, texts, left_out = parse_listed_tools(tools)
     stored_notes = [note for note in list_or_empty(stored.get("leftOut")) if isinstance(note, str)]
     return Listing(
         tools=loaded,
         texts=texts,
-        digest=_digest(texts),
+        digest=_compute_digest(texts),
         era=era if era in ("handshake", "modern") else None,
         capabilities=_parse_model(types.ServerCapabilities, stored.get("capabilities")),
         server_info=_parse_model(types.Implementation, stored.get("serverInfo")),
         instructions=instructions[:_MAX_INSTRUCTIONS] if isinstance(instructions, str) else None,
-        left_out=(*(one_line(note, MAX_NOTE_CHARACTERS) for note in stored_notes), *left_out.notes)[:MAX_NOTES],
+        left_out=(*(clip_to_visible_line(note, MAX_NOTE_CHARACTERS) for note in stored_notes), *left_out.notes)[
+            :MAX_NOTES
+        ],
     )
 
 
@@ -100,7 +102,10 @@ class PageRefusedError(Exception):
 
 
 async def fetch_listing(
-    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], secrets: SecretRedactor, *, mirrors: bool = False
+    request_page: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+    secrets: SecretRedactor,
+    *,
+    supports_argument_headers: bool = False,
 ) -> Listing:
     """Fetch a server's tools with texts, digest, lifetime and omitted entries.
 
@@ -109,43 +114,48 @@ async def fetch_listing(
     """
     tools: list[types.Tool] = []
     texts: dict[str, str] = {}
-    left_out = LeftOut()
-    cursors = PageCursors(left_out)
-    room, ttl, entries = ListBudget(), None, 0
+    left_out = OmittedEntries()
+    cursors = PageCursorTracker(left_out)
+    budget, ttl, entries = ListBudget(), None, 0
     while True:
         try:
-            page = await ask({} if cursors.cursor is None else {"cursor": cursors.cursor})
+            page = await request_page({} if cursors.cursor is None else {"cursor": cursors.cursor})
         except PageRefusedError as error:
             if cursors.cursor is None:
                 raise
-            cursors.note_refusal(secrets.redact_text(str(error)))
+            cursors.record_page_refusal(secrets.redact_text(str(error)))
             break
-        page_entries = _page_entries(page, left_out)
-        reader = _PageReader(
-            room, texts, secrets.redact, first=entries + 1, mirrors_arguments=mirrors, repeats=cursors.is_repeat
+        page_entries = _get_page_entries(page, left_out)
+        reader = _PageParser(
+            budget,
+            texts,
+            secrets.redact,
+            first=entries + 1,
+            supports_argument_headers=supports_argument_headers,
+            repeats=cursors.is_repeat,
         )
         result = await run_check(
             _INLINE_CHARACTERS if len(page_entries) > _MAX_INLINE_ENTRIES else 0,
-            lambda page_entries=page_entries, reader=reader: reader.read_page(page_entries),
+            lambda page_entries=page_entries, reader=reader: reader.parse_page(page_entries),
         )
         tools += result.tools
         texts |= zip((tool.name for tool in result.tools), result.texts, strict=True)
-        left_out.include(result.left_out)
-        room, ttl, entries = result.room, _min_ttl(page, ttl), entries + len(page_entries)
-        if room.is_used_up or not cursors.follow(page.get("nextCursor"), has_new=bool(result.tools)):
+        left_out.merge(result.left_out)
+        budget, ttl, entries = result.budget, _compute_min_ttl(page, ttl), entries + len(page_entries)
+        if budget.is_used_up or not cursors.advance_to(page.get("nextCursor"), has_new=bool(result.tools)):
             break
-    digest = await run_check(sum(map(len, texts.values())), lambda: _digest([*texts.values()]))
+    digest = await run_check(sum(map(len, texts.values())), lambda: _compute_digest([*texts.values()]))
     return Listing(tuple(tools), tuple(texts.values()), digest, ttl_ms=ttl, left_out=left_out.notes)
 
 
-def _page_entries(page: Mapping[str, Any], left_out: LeftOut) -> list[Any]:
+def _get_page_entries(page: Mapping[str, Any], left_out: OmittedEntries) -> list[Any]:
     """Return the entries of a page. Accepts an object of tools by name, and ``toolResult`` for ``tools``."""
     tools = page.get("tools", page.get("toolResult"))
     if is_array(tools):
         return [*tools]
     if is_mapping(tools):
         return [{"name": name, **tool} if is_mapping(tool) else tool for name, tool in tools.items()]
-    left_out.note(f"a page of the list has no array of tools: tools is {describe_json_type(tools)}")
+    left_out.add_list_note(f"a page of the list has no array of tools: tools is {describe_json_type(tools)}")
     return []
 
 
@@ -156,7 +166,7 @@ class ListBudget:
         self.is_used_up = False
         self._tools, self._bytes, self._values = MAX_TOOLS, MAX_LIST_BYTES, MAX_LIST_VALUES
 
-    def take(self, text: str) -> bool:
+    def reserve_tool(self, text: str) -> bool:
         """Reserve space for a tool; return False if it, or an earlier one, did not fit."""
         self._tools -= 1
         self._bytes -= len(text)
@@ -169,55 +179,55 @@ class ListBudget:
 class _Page:
     tools: list[types.Tool]
     texts: list[str]
-    left_out: LeftOut
-    room: ListBudget
+    left_out: OmittedEntries
+    budget: ListBudget
 
 
 @dataclass(frozen=True)
-class _PageReader:
+class _PageParser:
     """Parses the entries of a page. ``cached_texts`` are the texts of tools of other pages by name.
 
     ``hide`` redacts each entry, ``first`` is the position of the first entry in the whole list, and ``repeats`` allows
     entries of other pages to occur again.
     """
 
-    room: ListBudget
+    budget: ListBudget
     cached_texts: Mapping[str, str]
     hide: Callable[[Any], Any] | None = None
     first: int = 1
-    mirrors_arguments: bool = False
+    supports_argument_headers: bool = False
     repeats: bool = False
 
-    def read_page(self, entries: list[Any]) -> _Page:
+    def parse_page(self, entries: list[Any]) -> _Page:
         """Return the tools of a page. Has no side effects and can be repeated."""
-        page = _Page([], [], LeftOut(), copy(self.room))
+        page = _Page([], [], OmittedEntries(), copy(self.budget))
         texts: dict[str, str] = {}
         for place, entry in enumerate(entries[: MAX_TOOLS + 1], self.first):
-            visible, text, reason = self._read_entry(entry)
+            visible, text, reason = self._redact_and_serialize_entry(entry)
             tool = _parse_tool(visible) if reason is None else None
             if tool is None:
-                page.left_out.add(reason or _describe_invalid_entry(visible), entry_label(visible, place))
+                page.left_out.add_entry(reason or _describe_invalid_entry(visible), format_entry_label(visible, place))
                 continue
-            if not page.room.take(text):
-                page.left_out.note(f"the list is too long: entries after {place - 1:,} are left out")
+            if not page.budget.reserve_tool(text):
+                page.left_out.add_list_note(f"the list is too long: entries after {place - 1:,} are left out")
                 break
             cached_text = texts.get(tool.name) or self.cached_texts.get(tool.name)
             if cached_text is not None:
                 if cached_text != text or not self.repeats:
                     reason = DUPLICATE_REASON if cached_text == text else CONFLICTING_DUPLICATE_REASON
-                    page.left_out.add(reason, entry_label(visible, place))
-            elif self.mirrors_arguments and _has_invalid_header(tool):
-                page.left_out.add(_UNSUPPORTED_HEADERS, entry_label(visible, place))
+                    page.left_out.add_entry(reason, format_entry_label(visible, place))
+            elif self.supports_argument_headers and _has_invalid_header(tool):
+                page.left_out.add_entry(_UNSUPPORTED_HEADERS, format_entry_label(visible, place))
             else:
                 if (schema := visible.get("inputSchema")) is not None and not is_mapping(schema):
                     note = f"its inputSchema is {describe_json_type(schema)}, not an object: it accepts any object"
-                    page.left_out.note(f"{entry_label(visible, place)}: {note}")
+                    page.left_out.add_list_note(f"{format_entry_label(visible, place)}: {note}")
                 texts[tool.name] = text
                 page.tools.append(tool)
                 page.texts.append(text)
         return page
 
-    def _read_entry(self, entry: Any) -> tuple[Any, str, str | None]:
+    def _redact_and_serialize_entry(self, entry: Any) -> tuple[Any, str, str | None]:
         """Return an entry without secrets, its text, and the reason if it is not a tool."""
         if not is_mapping(entry):
             return entry, "", f"{describe_json_type(entry)}, not an object"
@@ -231,15 +241,17 @@ class _PageReader:
         return visible, text, None
 
 
-def read_tools(
+def parse_listed_tools(
     entries: list[Any],
-    room: ListBudget | None = None,
+    budget: ListBudget | None = None,
     *,
     hide: Callable[[Any], Any] | None = None,
-    mirrors: bool = False,
-) -> tuple[tuple[types.Tool, ...], tuple[str, ...], LeftOut]:
+    supports_argument_headers: bool = False,
+) -> tuple[tuple[types.Tool, ...], tuple[str, ...], OmittedEntries]:
     """Return the tools of a server's list, their JSON texts and the omitted entries."""
-    page = _PageReader(room or ListBudget(), {}, hide, mirrors_arguments=mirrors).read_page(entries)
+    page = _PageParser(
+        budget or ListBudget(), {}, hide, supports_argument_headers=supports_argument_headers
+    ).parse_page(entries)
     return tuple(page.tools), tuple(page.texts), page.left_out
 
 
@@ -287,21 +299,21 @@ def _repair_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     return repaired
 
 
-def _min_ttl(page: Mapping[str, Any], previous: int | None) -> int | None:
+def _compute_min_ttl(page: Mapping[str, Any], previous: int | None) -> int | None:
     ttl = page.get("ttlMs")
     if isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0:
         return previous
     return ttl if previous is None else min(ttl, previous)
 
 
-def _digest(texts: tuple[str, ...] | list[str]) -> str:
+def _compute_digest(texts: tuple[str, ...] | list[str]) -> str:
     hashed = hashlib.sha256()
     for text in texts:
         hashed.update(text.encode("utf-8", "surrogatepass") + b"\n")
     return hashed.hexdigest()
 
 
-def _to_json(model: Any) -> Any:
+def _model_to_json(model: Any) -> Any:
     return None if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -355,36 +367,36 @@ class ListCache:
 
     async def read(self, config: ServerConfig) -> Listing | None:
         """Return the cached list of a server, or None."""
-        path = self._path(config)
+        path = self._get_path(config)
         if path is None:
             return None
 
-        def work() -> Listing | None:
-            text = _read_file(path)
+        def read_listing() -> Listing | None:
+            text = _read_file_and_mark_used(path)
             return None if text is None else _parse_listing(text)
 
-        return await _run_or_log(work, config.name)
+        return await _run_off_loop_or_log(read_listing, config.name)
 
     async def write(self, config: ServerConfig, listing: Listing) -> None:
         """Cache a list. A failure costs only time."""
-        path = self._path(config)
+        path = self._get_path(config)
         if path is not None:
-            await _run_or_log(lambda: _write_atomically(path, _serialize_listing(listing)), config.name)
-            schedule_cleanup(path.parent, remove_unused)
+            await _run_off_loop_or_log(lambda: _write_atomically(path, _serialize_listing(listing)), config.name)
+            schedule_cleanup(path.parent, remove_unused_lists)
 
-    def _path(self, config: ServerConfig) -> Path | None:
+    def _get_path(self, config: ServerConfig) -> Path | None:
         if self._folder is None:
             return None
         settings = {
-            config_field.name: _to_plain(getattr(config, config_field.name))
+            config_field.name: _to_plain_value(getattr(config, config_field.name))
             for config_field in fields(config)
             if config_field.name not in _UNKEYED_FIELDS
         }
-        key = canonical_json({"principal": self._principal, "server": settings, "version": _VERSION})
+        key = encode_canonical_json({"principal": self._principal, "server": settings, "version": _VERSION})
         return self._folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
 
 
-async def _run_or_log(work: Callable[[], Any], name: str) -> Any:
+async def _run_off_loop_or_log(work: Callable[[], Any], name: str) -> Any:
     try:
         return await run_off_loop(work)
     except Exception as error:  # noqa: BLE001 - the cache is optional
@@ -392,13 +404,13 @@ async def _run_or_log(work: Callable[[], Any], name: str) -> Any:
         return None
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     if is_mapping(value):
         return dict(value)
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def _read_file(path: Path) -> str | None:
+def _read_file_and_mark_used(path: Path) -> str | None:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         descriptor = os.open(path, flags)
@@ -409,7 +421,7 @@ def _read_file(path: Path) -> str | None:
         is_own = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
         if not stat.S_ISREG(found.st_mode) or not is_own or found.st_size > _MAX_BYTES:
             return None
-        note_use(path)
+        mark_file_used(path)
         return file.read(_MAX_BYTES + 1).decode("utf-8", "replace")
 
 
@@ -417,12 +429,12 @@ def _parse_listing(text: str) -> Listing | None:
     stored = decode_json(text, max_depth=_MAX_DEPTH)
     if not is_mapping(stored) or stored.get("version") != _VERSION or not is_array(stored.get("tools")):
         return None
-    return load_listing(stored, stored["tools"])
+    return restore_listing(stored, stored["tools"])
 
 
 def _serialize_listing(listing: Listing) -> bytes:
     # The texts of the tools are JSON already.
-    head = json.dumps({"version": _VERSION, **listing.to_dict()})
+    head = json.dumps({"version": _VERSION, **listing.to_dict_without_tools()})
     return f'{head[:-1]},"tools":[{",".join(listing.texts)}]}}'.encode("utf-8", "surrogatepass")
 
 
@@ -439,7 +451,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def remove_unused(folder: Path) -> None:
+def remove_unused_lists(folder: Path) -> None:
     """Remove lists that were not read for a long time, and unfinished files. Raises `OSError`.
 
     Concurrent readers and writers lose only time.
@@ -449,7 +461,7 @@ def remove_unused(folder: Path) -> None:
             is_list = _LIST_FILE.fullmatch(entry.name) is not None
             is_leftover = not is_list and _TEMPORARY_FILE.fullmatch(entry.name) is not None
             with suppress(OSError):
-                if (is_list and is_unused(entry.stat(follow_symlinks=False))) or (
-                    is_leftover and is_unused(entry.stat(follow_symlinks=False), _LEFTOVER_SECONDS)
+                if (is_list and is_file_unused(entry.stat(follow_symlinks=False))) or (
+                    is_leftover and is_file_unused(entry.stat(follow_symlinks=False), _LEFTOVER_SECONDS)
                 ):
                     Path(entry).unlink()

@@ -17,16 +17,16 @@ from mcp.shared.exceptions import MCPError
 
 from codemode.errors import CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.tools.server_lists import log_left_out
+from codemode.tools.server_lists import log_omitted_entries
 from codemode.tools.tool import Tool
 from codemode.tools.tool_result import ToolResult
 from codemode.trace.visible_text import clip_text
 
 from ..config.model import ServerConfig
-from ..config.patterns import describe_unmatched_patterns, get_patterns, matches
+from ..config.patterns import describe_unmatched_patterns, get_tool_patterns, matches
 from ..config.redaction import SecretRedactor
-from .call_retries import CallSender, ClientRequestCallbacks, add_protocol_metadata, mirrors_arguments
-from .connection import Connection, LogLevel, LostRequestError, ToolChangeListener
+from .call_retries import CallSender, ClientRequestCallbacks, add_metadata_and_create_options, supports_argument_headers
+from .connection import Connection, LostRequestError, ToolChangeListener, UpstreamLogLevel
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .hooks import UpstreamHooks
 from .reconnecting import ReconnectingConnection, ResultT, State
@@ -49,10 +49,10 @@ class UpstreamTool(Tool):
 
 def filter_allowed(config: ServerConfig, tools: Iterable[types.Tool]) -> list[types.Tool]:
     """Return the tools that the configuration lets programs see."""
-    return [tool for tool in tools if is_allowed(config, tool.name)]
+    return [tool for tool in tools if is_tool_allowed(config, tool.name)]
 
 
-def is_allowed(config: ServerConfig, name: str) -> bool:
+def is_tool_allowed(config: ServerConfig, name: str) -> bool:
     """Return whether programs may see a tool of this name."""
     if config.allow and not any(matches(pattern, name) for pattern in config.allow):
         return False
@@ -184,7 +184,9 @@ class Upstream:
         self._secrets = secrets
         self._cache = cache
         self._client_requests = ClientRequestCallbacks(config, hooks, secrets)
-        self._link = ReconnectingConnection(config, secrets, hooks.create_auth, self._create_session, self._is_ready)
+        self._link = ReconnectingConnection(
+            config, secrets, hooks.create_auth, self._create_session, self._on_connection_ready
+        )
         self._listing: Listing | None = None
         self._by_name: dict[str, types.Tool] = {}
         self._is_stale = True
@@ -197,9 +199,9 @@ class Upstream:
         self.pattern_notes: tuple[str, ...] = ()
         """Notes on configured patterns that match none of its listed tools."""
         self._change_listener = ToolChangeListener()
-        self._log_level = LogLevel(lambda: hooks.get_log_level(config))
+        self._log_level = UpstreamLogLevel(lambda: hooks.get_log_level(config))
         self._background: set[asyncio.Task[None]] = set()
-        confirm = self._require_pinned if config.pin == "block" else None
+        confirm = self._require_pinned_definition if config.pin == "block" else None
         self._calls = CallSender(config, hooks, secrets, self._link, self._client_requests, confirm=confirm)
 
     def __repr__(self) -> str:
@@ -233,7 +235,7 @@ class Upstream:
     @property
     def listing_seconds(self) -> float:
         """How long `tools` may take to start and list the server, with one retry."""
-        return 2 * (self.config.connect_timeout_ms / 1000 + self._listing_limit()) + _CLOSE_SECONDS
+        return 2 * (self.config.connect_timeout_ms / 1000 + self._get_listing_timeout()) + _CLOSE_SECONDS
 
     @property
     def needs_sign_in(self) -> bool:
@@ -285,24 +287,24 @@ class Upstream:
         """Load its cached tool list without starting it."""
         cached = await self._cache.read(self.config)
         if cached is not None and self._listing is None:
-            self._set(cached)
+            self._set_listing(cached)
             self._is_stale = False
             self._link.era = cached.era
-            await self._note_patterns()
+            await self._update_pattern_notes()
 
     async def session(self) -> ClientSession:
         """Return an open session, connecting if needed. Raises `CodeModeToolError`."""
-        return (await self._link.connection()).session
+        return (await self._link.get_or_open_connection()).session
 
     async def ask(self, request: Callable[[ClientSession], Awaitable[ResultT]]) -> ResultT:
         """Send a repeatable request, again if the session was lost. Raises `CodeModeToolError` and `MCPError`."""
-        return await self._link.use(lambda connection: request(connection.session))
+        return await self._link.run_on_connection(lambda connection: request(connection.session))
 
     async def ask_for_log(self) -> None:
         """Request the subscribed log level from a running server."""
-        connection = self._link.open_connection
+        connection = self._link.connection_if_open
         if connection is not None:
-            await self._log_level.send(connection.session)
+            await self._log_level.send_if_changed(connection.session)
 
     def keep_running(self) -> AbstractContextManager[None]:
         """Keep it running while the block runs, even if idle."""
@@ -313,7 +315,7 @@ class Upstream:
 
         Raises `CodeModeToolError` if it is unavailable, `CodeModeAuthenticationError` if the user must sign in.
         """
-        self._link.require_loop()
+        self._link.require_own_loop()
         if self._terminal_error is not None:
             raise self._terminal_error
         if self._listing is None or self._is_stale:
@@ -335,7 +337,7 @@ class Upstream:
     async def refresh(self) -> None:
         """Update its tool list."""
         async with self._list_lock:
-            await self._list_or_raise()
+            await self._list_tools_or_raise()
 
     async def call(self, name: str, arguments: Any, context: Any = None) -> ToolResult:
         """Call a tool and return its result without secrets; a result may report a failure of the tool.
@@ -343,28 +345,28 @@ class Upstream:
         Raises `CodeModeToolError`, with the code ``OUTCOME_UNKNOWN`` if the call may have run.
         """
         tool = self._by_name.get(name)
-        return await self._calls.call(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
+        return await self._calls.call_tool(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
 
     async def _get_current_tool(self, name: str) -> types.Tool | None:
         """Return a tool's definition on the connection of the next call, listing the tools if needed.
 
         Raises `CodeModeToolError` if the server is unavailable or cannot list its tools.
         """
-        connection = await self._link.connection()
+        connection = await self._link.get_or_open_connection()
         if self._is_stale or self._listed_on is not connection:
             async with self._list_lock:
                 if self._is_stale or self._listed_on is not connection:
-                    await self._list_or_raise()
+                    await self._list_tools_or_raise()
         return self._by_name.get(name)
 
-    async def _require_pinned(self, connection: Connection, name: str) -> None:
+    async def _require_pinned_definition(self, connection: Connection, name: str) -> None:
         """Raise if a tool's definition on the connection of its call differs from the approved one.
 
         A list is valid until the server announces a change; servers without announcements are listed before each call.
         """
         started_lists = self._started_lists
         async with self._list_lock:  # a list in progress may follow a change
-            if self._needs_list(connection, started_lists):  # calls that wait together share one list
+            if self._needs_new_listing(connection, started_lists):  # calls that wait together share one list
                 await self._list_for_call(connection)
         version = (self._listing and self._listing.digest, self._hooks.get_filter_revision(self.config))
         if self._permitted[0] != version:
@@ -372,15 +374,15 @@ class Upstream:
                 visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
             except OSError as error:
                 _log.warning("tools of server %r cannot be called without their pins: %s", self.config.name, error)
-                raise self._link.error("the pins of its tools cannot be read") from None
+                raise self._link.create_unavailable_error("the pins of its tools cannot be read") from None
             self._permitted = (version, frozenset(tool.name for tool in visible))
         if name not in self._permitted[1]:
             raise tool_changed_error(self.config, name, is_listed=name in self._by_name)
 
-    def _needs_list(self, connection: Connection, started_lists: int) -> bool:
+    def _needs_new_listing(self, connection: Connection, started_lists: int) -> bool:
         if self._is_stale or self._listed_on is not connection:
             return True
-        return self._is_polled(connection) and self._started_lists == started_lists
+        return self._needs_polling(connection) and self._started_lists == started_lists
 
     async def _list_for_call(self, connection: Connection) -> None:
         """List the tools before a call on the same connection. Raises `UnansweredRequestError` for the unsent call."""
@@ -390,7 +392,7 @@ class Upstream:
             error.lost.never_arrived = True
             raise error.lost from None
         except MCPError as error:
-            raise self._listing_error(error.error.message) from None
+            raise self._record_listing_error(error.error.message) from None
 
     async def stop(self) -> None:
         """End it until its next use."""
@@ -406,26 +408,26 @@ class Upstream:
 
     async def _call_for_program(self, name: str, arguments: Any, context: Any) -> Any:
         tool = self._by_name.get(name)
-        result = await self._calls.call(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
-        return await self._calls.unwrap_result(name, result)
+        result = await self._calls.call_tool(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
+        return await self._calls.unwrap_and_report_result(name, result)
 
     def _create_session(self, requests: Any) -> ClientSession:
         requests.hide, requests.log_level = self._secrets.redact_off_loop, self._log_level.get_level
         return self._client_requests.create_session(requests, self._on_message)
 
-    def _is_ready(self, connection: Connection) -> None:
-        self._spawn(self._log_level.send(connection.session))
-        self._spawn(self._keep_listed(connection))
+    def _on_connection_ready(self, connection: Connection) -> None:
+        self._spawn(self._log_level.send_if_changed(connection.session))
+        self._spawn(self._keep_listing_updated(connection))
         if connection.era == "modern" and _announces_changes(connection):
             self._change_listener = ToolChangeListener()
-            self._spawn(self._change_listener.keep(connection, lambda: self._on_listening(connection)))
+            self._spawn(self._change_listener.keep_listening(connection, lambda: self._on_listening(connection)))
 
     async def _on_listening(self, connection: Connection) -> None:
         """Update a list that was fetched before the server announced changes."""
         if self._listed_on is connection:
             await self._refresh_quietly(connection)
 
-    async def _keep_listed(self, connection: Connection) -> None:
+    async def _keep_listing_updated(self, connection: Connection) -> None:
         """Update the tool list after a start, then as often as the server requests."""
         listing = self._listing
         if listing is not None and not self._is_stale:
@@ -434,16 +436,16 @@ class Upstream:
                 await self._refresh_quietly(connection)
         while connection.is_open:
             with suppress(TimeoutError):  # unlike sleep, this ends with the connection
-                async with asyncio.timeout(self._poll_seconds()):
+                async with asyncio.timeout(self._get_poll_seconds()):
                     await connection.requests.ended.wait()
-            if connection.is_open and self._is_polled(connection):
+            if connection.is_open and self._needs_polling(connection):
                 await self._refresh_quietly(connection)
 
-    def _poll_seconds(self) -> float:
+    def _get_poll_seconds(self) -> float:
         ttl = None if self._listing is None else self._listing.ttl_ms
         return POLL_SECONDS if ttl is None else max(ttl / 1000, _MIN_POLL_SECONDS)
 
-    def _is_polled(self, connection: Connection) -> bool:
+    def _needs_polling(self, connection: Connection) -> bool:
         return not (self._change_listener.is_open if connection.era == "modern" else _announces_changes(connection))
 
     async def _refresh_quietly(self, connection: Connection) -> None:
@@ -456,18 +458,20 @@ class Upstream:
         finally:
             connection.requests.last_used = last_used  # polling does not count as use
 
-    async def _list_or_raise(self) -> None:
+    async def _list_tools_or_raise(self) -> None:
         try:
-            await self._link.use(self._update_listing)
+            await self._link.run_on_connection(self._update_listing)
         except LostRequestError as error:
-            raise self._listing_error(error.lost.reason, UpstreamUnavailableError.from_lost(error.lost)) from None
+            raise self._record_listing_error(
+                error.lost.reason, UpstreamUnavailableError.from_unanswered_request(error.lost)
+            ) from None
         except MCPError as error:
-            raise self._listing_error(error.error.message) from None
+            raise self._record_listing_error(error.error.message) from None
 
-    def _listing_error(self, cause: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
-        reason = clip_text(self._link.hide_secrets(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
+    def _record_listing_error(self, cause: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
+        reason = clip_text(self._link.sanitize_text(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
         self._listing_failure = reason
-        return self._link.error(reason, failure)
+        return self._link.create_unavailable_error(reason, failure)
 
     async def _update_listing(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
@@ -479,22 +483,25 @@ class Upstream:
             raise
         self._listed_on, self._listing_failure = connection, None
         previous = self._listing
-        is_new = previous is None or (listing.digest, listing.to_dict()) != (previous.digest, previous.to_dict())
+        is_new = previous is None or (listing.digest, listing.to_dict_without_tools()) != (
+            previous.digest,
+            previous.to_dict_without_tools(),
+        )
         if previous is not None and listing.digest != previous.digest and not was_stale:
             self._revision += 1
-        self._set(listing)
-        await self._note_patterns()
+        self._set_listing(listing)
+        await self._update_pattern_notes()
         if is_new:
             await self._cache.write(self.config, listing)
 
     async def _fetch_listing(self, connection: Connection) -> Listing:
         session = connection.session
         capabilities = session.server_capabilities
-        seconds = self._listing_limit()
+        seconds = self._get_listing_timeout()
 
-        async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        async def request_page(params: dict[str, Any]) -> dict[str, Any]:
             is_first = "cursor" not in params
-            opts = add_protocol_metadata(connection, "tools/list", params, self._client_requests.capabilities)
+            opts = add_metadata_and_create_options(connection, "tools/list", params, self._client_requests.capabilities)
             try:
                 return await connection.requests.send_raw_request("tools/list", params, opts)
             except LostRequestError:
@@ -504,10 +511,10 @@ class Upstream:
                     raise
                 raise PageRefusedError(error.error.message) from None
 
-        mirrors = mirrors_arguments(connection)
+        supports_headers = supports_argument_headers(connection)
         try:
             async with asyncio.timeout(seconds):
-                listing = await fetch_listing(ask, self._secrets, mirrors=mirrors)
+                listing = await fetch_listing(request_page, self._secrets, supports_argument_headers=supports_headers)
         except TimeoutError:
             message = f"it took more than {seconds:g} seconds (the larger of timeoutMs and connectTimeoutMs)"
             raise LostRequestError(UnansweredRequestError(message, is_late=True)) from None
@@ -525,12 +532,12 @@ class Upstream:
             instructions=None if instructions is None else self._secrets.redact_text(instructions[:16_000]),
         )
 
-    async def _note_patterns(self) -> None:
+    async def _update_pattern_notes(self) -> None:
         """Update `pattern_notes` with the server's patterns that match no tool; log new ones."""
         common_patterns, names = self.config.common_patterns, {*self._by_name}
         server_patterns = {
             key: tuple(pattern for pattern in patterns if pattern not in common_patterns)
-            for key, patterns in get_patterns(self.config).items()
+            for key, patterns in get_tool_patterns(self.config).items()
         }
         notes = await run_check(
             LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(server_patterns, names) if names else ())
@@ -539,12 +546,12 @@ class Upstream:
             _log.warning("in the configuration of server %r, %s", self.config.name, "; ".join(notes))
         self.pattern_notes = notes
 
-    def _listing_limit(self) -> float:
+    def _get_listing_timeout(self) -> float:
         return max(self.config.timeout_ms, self.config.connect_timeout_ms) / 1000
 
-    def _set(self, listing: Listing) -> None:
+    def _set_listing(self, listing: Listing) -> None:
         if listing.left_out != self.left_out:
-            log_left_out(_log, self.config.name, listing.left_out)
+            log_omitted_entries(_log, self.config.name, listing.left_out)
         self._listing = listing
         self._by_name = {tool.name: tool for tool in listing.tools}
 

@@ -10,10 +10,10 @@ import pytest
 from approval_world import ONE, accept, begun, client_of, gone_on, hosts
 from codemode_gateway.approvals.client_questions import (
     MAX_TRIES,
-    AskAgain,
     ClientCall,
-    Decision,
+    ParsedDecision,
     StateSealer,
+    UnusableAnswer,
     create_elicitation,
     parse_answer,
 )
@@ -24,7 +24,7 @@ from codemode_gateway.approvals.questions import (
     create_question_message,
 )
 from codemode_gateway.gateway.principals import LOCAL, Principal
-from codemode_gateway.passthrough.client_requests import is_from_server
+from codemode_gateway.passthrough.client_requests import has_server_label
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import each_row, rounds
@@ -69,8 +69,8 @@ def fits(edited: Any) -> str | None:
 @given(RESPONSES, st.integers(0, MAX_TRIES))
 def test_no_malformed_answer_lets_a_call_run(response: Any, tries: int) -> None:
     answer = parse_answer(question(tries=tries), response, fits)
-    if not isinstance(answer, Decision):
-        assert isinstance(answer, AskAgain)
+    if not isinstance(answer, ParsedDecision):
+        assert isinstance(answer, UnusableAnswer)
         return
     if answer.resolution["approved"] is not True:
         assert "input" not in answer.resolution
@@ -88,29 +88,29 @@ def test_no_malformed_answer_lets_a_call_run(response: Any, tries: int) -> None:
 @settings(max_examples=rounds(40, 200))
 @given(RESPONSES)
 def test_nothing_but_a_clear_word_says_what_became_of_a_call(response: Any) -> None:
-    assert not isinstance(parse_answer(question("unknown"), response, fits), Decision)
+    assert not isinstance(parse_answer(question("unknown"), response, fits), ParsedDecision)
 
 
 @settings(max_examples=rounds(40, 200))
 @given(RESPONSES)
 def test_a_pause_that_nobody_knows_how_to_ask_about_is_declined(response: Any) -> None:
-    assert parse_answer(question("other"), response, fits) == Decision({"action": "decline"})
+    assert parse_answer(question("other"), response, fits) == ParsedDecision({"action": "decline"})
 
 
 @pytest.mark.parametrize("tries", range(MAX_TRIES + 1))
 def test_a_wrong_edit_is_asked_about_so_often_and_then_denied(tries: int) -> None:
     answer = parse_answer(question(tries=tries), accept(input='{"order": 5}'), fits)
-    assert isinstance(answer, AskAgain) == (tries + 1 < MAX_TRIES)
-    if isinstance(answer, Decision):
+    assert isinstance(answer, UnusableAnswer) == (tries + 1 < MAX_TRIES)
+    if isinstance(answer, ParsedDecision):
         assert answer.resolution["approved"] is False
 
 
 def test_an_input_of_which_a_part_was_shown_runs_as_it_is_or_not_at_all() -> None:
     long = question(given={"order": "x" * MAX_INPUT_CHARACTERS})
     assert "input" not in create_form_schema(long)["properties"]
-    assert parse_answer(long, accept(), fits) == Decision({"approved": True})
+    assert parse_answer(long, accept(), fits) == ParsedDecision({"approved": True})
     edited = parse_answer(long, accept(input='{"order": "b"}'), fits)
-    assert isinstance(edited, Decision)
+    assert isinstance(edited, ParsedDecision)
     assert edited.resolution["approved"] is False
     message = create_question_message(long, "")
     assert len(message) < 6_000
@@ -218,5 +218,5 @@ def test_a_page_that_a_server_wants_opened_is_asked_for_in_its_name() -> None:
     by_server, by_gateway = (create_elicitation(one, cast("ClientCall", None)).params.message for one in asked)
     assert by_server.startswith("[shop] ")
     assert "evil.example" in by_server
-    assert is_from_server(by_server), "`mcp run` accepts it only when a person confirms it"
-    assert not is_from_server(by_gateway)
+    assert has_server_label(by_server), "`mcp run` accepts it only when a person confirms it"
+    assert not has_server_label(by_gateway)

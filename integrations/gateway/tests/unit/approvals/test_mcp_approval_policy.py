@@ -100,10 +100,15 @@ async def test_an_answer_that_always_holds_is_of_one_principal_and_of_one_defini
         listed.model_copy(update={"input_schema": {"type": "object", "properties": {"all": {}}}}),
     ):
         assert await needs(other, LOCAL, changed)
-    assert [(one.principal, one.server, one.tool) for one in other.list_always()] == [("local", "shop", "refund")]
-    assert other.list_always("eve") == ()
-    assert (other.revoke("eve", "shop"), other.revoke("local", "shop", "stock")) == (0, 0)
-    assert other.revoke("local", "shop", "refund") == 1
+    assert [(one.principal, one.server, one.tool) for one in other.list_permanent_answers()] == [
+        ("local", "shop", "refund")
+    ]
+    assert other.list_permanent_answers("eve") == ()
+    assert (
+        other.revoke_permanent_answers("eve", "shop"),
+        other.revoke_permanent_answers("local", "shop", "stock"),
+    ) == (0, 0)
+    assert other.revoke_permanent_answers("local", "shop", "refund") == 1
     assert await needs(mine, LOCAL, listed)
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o077 == 0
 
@@ -116,7 +121,7 @@ async def test_an_answer_for_a_session_is_of_that_session(tmp_path: Path) -> Non
     assert not await needs(remembered, session, listed)
     assert await needs(remembered, Principal("ana", "2"), listed)
     assert await needs(RememberedAnswers(tmp_path), session, listed)
-    await remembered.end_session(session)
+    await remembered.forget_session_answers(session)
     assert await needs(remembered, session, listed)
 
 
@@ -133,7 +138,7 @@ async def test_a_file_that_cannot_be_read_asks_and_one_that_cannot_be_written_ho
     )
     assert not await needs(remembered, LOCAL, listed)
     with pytest.raises(OSError, match="cannot be used"):
-        remembered.list_always()
+        remembered.list_permanent_answers()
 
 
 def linked(file: Path) -> None:
@@ -183,7 +188,7 @@ async def test_a_file_of_a_later_version_is_read_and_not_written(tmp_path: Path)
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other, other:
         other.execute("ALTER TABLE remembered ADD COLUMN why TEXT")
     assert not await needs(RememberedAnswers(tmp_path), LOCAL, listed)
-    assert [one.tool for one in remembered.list_always()] == ["refund"]
+    assert [one.tool for one in remembered.list_permanent_answers()] == ["refund"]
     with pytest.raises(OSError, match="cannot be used"):
         remembered.record_outside_answer("local", "session", known, "always")
 
@@ -196,7 +201,7 @@ async def test_whoever_holds_the_file_holds_no_loop(tmp_path: Path) -> None:
         lambda: remembered.remember(LOCAL, known, "always"),
         lambda: needs(remembered, LOCAL, listed),
         lambda: remembered.forget(LOCAL, known),
-        lambda: remembered.end_session(LOCAL),
+        lambda: remembered.forget_session_answers(LOCAL),
     ):
         (tmp_path / FILE_NAME).touch(mode=0o600)
         with closing(sqlite3.connect(tmp_path / FILE_NAME)) as other:
@@ -206,4 +211,4 @@ async def test_whoever_holds_the_file_holds_no_loop(tmp_path: Path) -> None:
             assert not waiting.done()
             other.rollback()
         assert not await waiting
-    assert remembered.list_always() == ()
+    assert remembered.list_permanent_answers() == ()

@@ -111,7 +111,7 @@ def test_an_answer_for_the_session_or_for_always_holds_for_later_calls_and_not_f
         ):
             await client.call_tool("codemode_run", {"code": ONE})
         assert len(asked) == (2 if scope == "always" else 3)
-        (kept,) = RememberedAnswers(tmp_path).list_always("local") or (None,)
+        (kept,) = RememberedAnswers(tmp_path).list_permanent_answers("local") or (None,)
         assert (kept is not None) == (scope == "always")
 
     for scope in ("session", "always"):

@@ -371,7 +371,7 @@ def test_an_answer_given_elsewhere_may_hold_for_later_calls_of_that_very_tool(tm
             later = StandingApproval.from_requests(record, record.requests, scope)
             assert "shop.refund" in later.description
             await decided(store, {"approved": True})
-            await later.save(RememberedAnswers(tmp_path), store, record, actor="ana")
+            await later.audit_and_save(RememberedAnswers(tmp_path), store, record, actor="ana")
             (line,) = [
                 one async for one in store.audit(tenant="local", record_id=waits) if one.kind == ALLOWED_AUDIT_KIND
             ]
@@ -379,7 +379,7 @@ def test_an_answer_given_elsewhere_may_hold_for_later_calls_of_that_very_tool(tm
             await store.outcome(waits, tenant="local", timeout_ms=30_000)
             assert (await call(client, code=f"{ONE} // again"))["result"] == "refunded 500 for a"
             assert shop.done == [("a", 500)] * 2
-            await remembered.end_session(LOCAL)
+            await remembered.forget_session_answers(LOCAL)
             asks_now = "waiting" in await call(client, code=f"{ONE} // after the client has left")
             assert asks_now is (scope == "session")
         async with hosts(wait_ms=SOON, remembered=RememberedAnswers(tmp_path)) as (_, _, host), mute(host) as client:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway.cli import commands
-from codemode_gateway.cli.command_context import config_path
+from codemode_gateway.cli.command_context import get_config_path
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row, full_only
@@ -58,7 +58,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
         calls.append(options)
         return 0
 
-    monkeypatch.setattr(commands, "run", note)
+    monkeypatch.setattr(commands, "run_parsed_command", note)
     return calls
 
 
@@ -110,7 +110,7 @@ def test_every_subcommand_has_a_module():
 def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
     calls: list[argparse.Namespace] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(commands, "run", lambda options: calls.append(options) or 0)
+        patch.setattr(commands, "run_parsed_command", lambda options: calls.append(options) or 0)
         assert main(["mcp", "add", "git", "--approval", "always", "--", *command]) == 0
     assert (calls[0].command_line, calls[0].approval, calls[0].url) == (command, "always", None)
 
@@ -164,7 +164,7 @@ def test_without_the_gateway_the_command_says_what_to_install(monkeypatch: Any, 
     ],
 )
 def test_where_the_configuration_is(given: str | None, environ: dict[str, str], expected: str):
-    assert config_path(argparse.Namespace(config=given), environ) == Path(expected).expanduser()
+    assert get_config_path(argparse.Namespace(config=given), environ) == Path(expected).expanduser()
 
 
 def test_a_file_of_the_folder_is_named_and_not_taken(tmp_path: Path, monkeypatch: Any, capsys: Any):

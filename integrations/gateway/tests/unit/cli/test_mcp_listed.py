@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
-from codemode_gateway.cli.approvals import format_call, format_record, format_table
+from codemode_gateway.cli.approvals import format_call, format_pending_calls, format_record
 from codemode_gateway.cli.configuration_commands import describe_location
-from codemode_gateway.cli.serve import apply_overrides, parse_http_address
+from codemode_gateway.cli.serve import apply_command_line_overrides, parse_http_address
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -64,7 +64,7 @@ def test_a_card_has_server_tool_line_and_the_whole_input():
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_nothing_that_is_shown_moves_the_cursor_or_hides(key: str, value: str):
     one = record(input={key: value}, source=f"{key}\n{value}\n", not_resumable=value, tenant=key)
-    for shown in (format_table([one]), format_call(one, one.requests[0]), format_record(one)):
+    for shown in (format_pending_calls([one]), format_call(one, one.requests[0]), format_record(one)):
         assert all(char.isprintable() or char == "\n" for char in shown)
 
 
@@ -137,7 +137,7 @@ def test_another_address_is_refused_with_one_that_would_do(text: str):
 
 def test_the_command_line_goes_over_the_file():
     given = argparse.Namespace(tool_name="run_code", output=None, pass_through=False)
-    settings = apply_overrides(GatewayConfig(), given).settings
+    settings = apply_command_line_overrides(GatewayConfig(), given).settings
     assert (settings.tool_name, settings.output, settings.pass_through) == ("run_code", "both", False)
 
 
@@ -194,7 +194,7 @@ def test_without_a_folder_for_key_and_store_nothing_starts(
 def test_a_name_of_a_tool_that_clients_refuse_is_refused_first():
     given = argparse.Namespace(tool_name="a b", output=None, pass_through=None)
     with pytest.raises(ValueError, match="--tool-name: this must be 1 to 64 letters"):
-        apply_overrides(GatewayConfig(), given)
+        apply_command_line_overrides(GatewayConfig(), given)
 
 
 def test_json_has_no_character_that_controls_a_terminal(tmp_path: Any, capsys: Any):

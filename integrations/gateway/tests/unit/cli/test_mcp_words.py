@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 from authorization_server import sign_in_server
-from codemode_gateway.cli.command_context import CONFIG_VARIABLE, config_path, get_command_prefix, get_gateway_command
+from codemode_gateway.cli.command_context import (
+    CONFIG_VARIABLE,
+    get_command_prefix,
+    get_config_path,
+    get_gateway_command,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -87,7 +92,7 @@ def test_a_program_that_cannot_be_shown_as_it_is_has_the_plain_words(
     user: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ):
     monkeypatch.setattr(sys, "argv", [str(script_in(user / name))])
-    assert said("f.json") == f"codemode mcp --config {config_path(argparse.Namespace(config='f.json')).absolute()}"
+    assert said("f.json") == f"codemode mcp --config {get_config_path(argparse.Namespace(config='f.json')).absolute()}"
 
 
 def test_the_configuration_that_a_terminal_takes_by_itself_is_not_named(user: Path, monkeypatch: pytest.MonkeyPatch):

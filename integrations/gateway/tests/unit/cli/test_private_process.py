@@ -50,4 +50,4 @@ def test_the_gateway_keeps_private_before_all_else(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(mcp_serve, "disable_process_inspection", kept)
     with pytest.raises(Kept):
-        mcp_serve.run(argparse.Namespace())
+        mcp_serve.run_serve_command(argparse.Namespace())

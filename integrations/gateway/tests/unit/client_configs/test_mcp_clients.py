@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 from codemode_gateway import ConfigError, load_config
-from codemode_gateway.client_configs.importing import CLIENTS, ClientEnvironment, import_servers, list_client_files
+from codemode_gateway.client_configs.importing import (
+    CLIENTS,
+    ClientEnvironment,
+    collect_importable_servers,
+    list_client_files,
+)
 from codemode_gateway.client_configs.installing import install_gateway, uninstall_gateway
 from codemode_gateway.client_configs.text_files import parse_config_servers
 from suite import each_row
@@ -159,7 +164,7 @@ def test_a_client_that_is_not_known_is_told_with_those_that_are(machine: ClientE
 def test_the_servers_of_a_client_are_imported(client: str, machine: ClientEnvironment):
     path = written(client, machine)
     before = path.read_bytes()
-    servers = import_servers(client, machine)
+    servers = collect_importable_servers(client, machine)
     assert list(servers.servers) == MOVED[client]
     assert servers.files == (path,)
     assert list(servers.skipped) == (["ws"] if client == "vscode" else [])
@@ -173,8 +178,10 @@ def test_the_servers_of_a_client_are_imported(client: str, machine: ClientEnviro
 def test_what_a_client_does_not_fill_in_is_no_variable_for_us(machine: ClientEnvironment):
     written("claude-desktop", machine)
     written("codex", machine)
-    desktop = load_config({"mcpServers": import_servers("claude-desktop", machine).servers}, environ={})
-    codex = load_config({"mcpServers": import_servers("codex", machine).servers}, environ={"HOST_TOKEN": "abcdefgh"})
+    desktop = load_config({"mcpServers": collect_importable_servers("claude-desktop", machine).servers}, environ={})
+    codex = load_config(
+        {"mcpServers": collect_importable_servers("codex", machine).servers}, environ={"HOST_TOKEN": "abcdefgh"}
+    )
     assert desktop.servers[0].args[-1] == "/tmp/${literal}$${${"
     assert codex.servers[0].env == {"DEBUG": "${1}"}
     assert codex.servers[1].headers == {"Authorization": "Bearer abcdefgh"}
@@ -188,10 +195,10 @@ def test_servers_of_a_project_are_imported_with_their_paths(tmp_path: Path, mach
         (project / file).parent.mkdir(parents=True, exist_ok=True)
         (project / file).write_text(json.dumps({"servers" if "vs" in file else "mcpServers": {"a": entry}}))
     for client in ("claude-code", "cursor", "vscode"):
-        servers = import_servers(client, machine).servers
+        servers = collect_importable_servers(client, machine).servers
         assert servers == {"a": {**entry, "cwd": str(project / "in")}}
     written("claude-code", machine, json.dumps({"projects": {str(project): {"mcpServers": {"b": {"command": "y"}}}}}))
-    assert [*import_servers("claude-code", machine).servers] == ["b", "a"]
+    assert [*collect_importable_servers("claude-code", machine).servers] == ["b", "a"]
 
 
 def test_servers_of_vs_codes_settings_are_imported(machine: ClientEnvironment):
@@ -200,13 +207,13 @@ def test_servers_of_vs_codes_settings_are_imported(machine: ClientEnvironment):
     settings.write_text(
         '{"editor.fontSize": 12, // big\n "mcp": {"servers": {"old": {"command": "x"}}, "inputs": [{"id": "i"}]}}'
     )
-    servers = import_servers("vscode", machine)
+    servers = collect_importable_servers("vscode", machine)
     assert (servers.servers, servers.inputs) == ({"old": {"command": "x"}}, ({"id": "i"},))
 
 
 def test_a_client_without_a_file_has_no_servers(machine: ClientEnvironment):
     for client in CLIENTS:
-        assert import_servers(client, machine).servers == {}
+        assert collect_importable_servers(client, machine).servers == {}
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -288,7 +295,7 @@ def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(
 ):
     path = written(client, machine)
     key = list_client_files(client, machine)[0].keys[0]
-    was = import_servers(client, machine).servers
+    was = collect_importable_servers(client, machine).servers
     said = reads(path)
     install_gateway(client, config, machine=machine, command=COMMAND)
     text, mark = changed(client, path.read_text())
@@ -296,8 +303,8 @@ def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(
     uninstall_gateway(client, machine=machine)
     now = path.read_text()
     assert mark in now
-    assert [*import_servers(client, machine).servers.items()] != []
-    assert import_servers(client, machine).servers == {**was, "new": {"url": "http://new"}}
+    assert [*collect_importable_servers(client, machine).servers.items()] != []
+    assert collect_importable_servers(client, machine).servers == {**was, "new": {"url": "http://new"}}
     assert "/bin/codemode" not in now
     if client == "codex":
         assert {**reads(path), key: 0, "tui": 0} == {**said, key: 0, "tui": 0}
@@ -307,7 +314,7 @@ def test_what_a_client_has_changed_meanwhile_stays_when_it_is_undone(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_servers_that_came_later_move_too_and_all_come_back(client: str, machine: ClientEnvironment, config: Path):
     path = written(client, machine)
-    was = import_servers(client, machine).servers
+    was = collect_importable_servers(client, machine).servers
     install_gateway(client, config, machine=machine, command=COMMAND)
     text, _ = changed(client, path.read_text())
     path.write_text(text, newline="")
@@ -316,7 +323,7 @@ def test_servers_that_came_later_move_too_and_all_come_back(client: str, machine
     assert [*parse_config_servers(config.read_text())] == [*MOVED[client], "new"]
     assert not install_gateway(client, config, machine=machine, command=COMMAND).is_changed
     uninstall_gateway(client, machine=machine)
-    assert import_servers(client, machine).servers == {**was, "new": {"url": "http://new"}}
+    assert collect_importable_servers(client, machine).servers == {**was, "new": {"url": "http://new"}}
     assert others(path.parent) == [path.name]
 
 
@@ -384,7 +391,10 @@ def test_a_file_that_cannot_be_read_is_told_and_stays(
     if (client == "codex") == (content[:12] == b'{"mcpServers'):
         content = b"["
     path = written(client, machine, content)
-    for act in (lambda: install_gateway(client, config, machine=machine), lambda: import_servers(client, machine)):
+    for act in (
+        lambda: install_gateway(client, config, machine=machine),
+        lambda: collect_importable_servers(client, machine),
+    ):
         with pytest.raises(ConfigError) as caught:
             act()
         assert str(path) in str(caught.value)
@@ -396,13 +406,16 @@ def test_a_link_that_leads_to_itself_is_told(machine: ClientEnvironment, config:
     path = list_client_files("cursor", machine)[0].path
     path.parent.mkdir(parents=True)
     path.symlink_to(path)
-    assert import_servers("cursor", machine).servers == {}
+    assert collect_importable_servers("cursor", machine).servers == {}
     with pytest.raises(ConfigError, match="cannot be written"):
         install_gateway("cursor", config, machine=machine)
 
 
 def test_more_servers_than_anybody_has_are_refused(machine: ClientEnvironment, config: Path):
     written("cursor", machine, json.dumps({"mcpServers": {f"s{number}": {"command": "x"} for number in range(1_001)}}))
-    for take in (lambda: import_servers("cursor", machine), lambda: install_gateway("cursor", config, machine=machine)):
+    for take in (
+        lambda: collect_importable_servers("cursor", machine),
+        lambda: install_gateway("cursor", config, machine=machine),
+    ):
         with pytest.raises(ConfigError, match="more than 1,000 servers"):
             take()

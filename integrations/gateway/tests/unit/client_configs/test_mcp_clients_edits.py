@@ -65,7 +65,7 @@ def test_servers_of_json_move_and_come_back(given_text: tuple[str, dict[str, Any
 
     again = [*moved, *(["codemode"] if "codemode" in servers else [])]
     back = file.restore_servers(new, text, "codemode", again)
-    assert file.servers(back) == servers
+    assert file.parse_servers(back) == servers
     assert {**parse_jsonc(back).root.to_python(), "mcpServers": 0} == {**said, "mcpServers": 0}
 
 
@@ -164,6 +164,6 @@ def test_statements_cover_any_toml_in_order(text: str):
 
 def test_all_control_characters_of_an_entry_are_toml():
     text = "".join(map(chr, [*range(1, 0x20), 0x7F, 0x2028, 0x1F600]))
-    assert TomlServersFormat(("mcp_servers",)).servers(
+    assert TomlServersFormat(("mcp_servers",)).parse_servers(
         TomlServersFormat(("mcp_servers",)).replace_servers("", [], "codemode", {"command": text})
     ) == {"codemode": {"command": text}}

@@ -11,8 +11,8 @@ import httpx2
 import jwt
 import pytest
 from codemode_gateway.gateway import http_auth, http_limits
-from codemode_gateway.gateway.http_app import HttpApp, http_app
-from codemode_gateway.gateway.http_auth import IntrospectionVerifier, VerifierUnavailableError, create_verifier
+from codemode_gateway.gateway.http_app import HttpApp, create_http_app
+from codemode_gateway.gateway.http_auth import IntrospectionVerifier, VerifierUnavailableError, create_token_verifier
 from codemode_gateway.gateway.http_settings import parse_http_settings
 from cryptography.hazmat.primitives.asymmetric import ec
 from gateway_doors import BOUND, StandIn, asking, bearer, modern_call, serving, who
@@ -76,7 +76,7 @@ class Caller:
 def test_nobody_checks_the_token_of_a_caller_who_has_hung_up() -> None:
     async def main() -> None:
         slow = Slow()
-        app = http_app(StandIn({"url": GATEWAY}, slow))
+        app = create_http_app(StandIn({"url": GATEWAY}, slow))
         async with app.running():
             callers = [Caller(app, f"t{number}") for number in range(5)]
             await until(lambda: len(slow.waiting) == 5)
@@ -95,7 +95,7 @@ def test_a_body_that_comes_while_its_token_is_checked_is_read_whole() -> None:
     async def main() -> None:
         for filler in (0, 100_000, 1_000_000):
             slow = Slow()
-            app = http_app(StandIn({"url": GATEWAY}, slow))
+            app = create_http_app(StandIn({"url": GATEWAY}, slow))
             async with app.running():
                 caller = Caller(app, "t", filler=filler)
                 await until(lambda slow=slow: bool(slow.waiting))
@@ -111,7 +111,7 @@ def test_the_tokens_of_one_address_that_are_checked_at_a_time_are_bounded(monkey
 
     async def main() -> None:
         slow = Slow()
-        app = http_app(StandIn({"url": GATEWAY}, slow))
+        app = create_http_app(StandIn({"url": GATEWAY}, slow))
         async with app.running():
             callers = [Caller(app, f"t{number}") for number in range(3)]
             await until(lambda: len(slow.waiting) == 3)
@@ -151,7 +151,7 @@ class Asked:
 def test_a_question_ends_with_the_last_caller_who_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         asked = Asked(monkeypatch, {"active": True, "sub": "ana", "aud": GATEWAY})
-        verifier = create_verifier(parse_http_settings(BY_ASKING).check)
+        verifier = create_token_verifier(parse_http_settings(BY_ASKING).token_verification)
         assert isinstance(verifier, IntrospectionVerifier)
         one, two, other = (asyncio.create_task(verifier.verify_token(token)) for token in ("a", "a", "b"))
         await until(lambda: asked.under_way == 2)
@@ -172,7 +172,7 @@ def test_a_question_ends_with_the_last_caller_who_waits_for_its_answer(monkeypat
 def test_abandoned_questions_leave_the_queue_and_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         asked = Asked(monkeypatch, {"active": True, "sub": "ana", "aud": GATEWAY})
-        verifier = create_verifier(parse_http_settings(BY_ASKING).check)
+        verifier = create_token_verifier(parse_http_settings(BY_ASKING).token_verification)
         assert verifier is not None
         flood = [asyncio.create_task(verifier.verify_token(f"t{number}")) for number in range(600)]
         await until(lambda: sum(task.done() for task in flood) == 600 - 512)
@@ -194,7 +194,7 @@ def test_abandoned_questions_leave_the_queue_and_the_queue_is_bounded(monkeypatc
 def test_a_look_at_the_keys_goes_on_when_the_first_who_needs_it_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         asked = Asked(monkeypatch, {"keys": []})
-        verifier = create_verifier(parse_http_settings(BY_SIGNATURE).check)
+        verifier = create_token_verifier(parse_http_settings(BY_SIGNATURE).token_verification)
         assert verifier is not None
         token = jwt.encode({}, ec.generate_private_key(ec.SECP256R1()), algorithm="ES256")
         first, second = (asyncio.create_task(verifier.verify_token(token)) for _ in range(2))

@@ -18,12 +18,12 @@ import pytest
 from codemode_gateway import ConfigError
 from codemode_gateway.approvals.pending_store import ALLOWED_AUDIT_KIND
 from codemode_gateway.approvals.remembered_answers import RememberedAnswers
-from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_app import HttpApp, create_http_app
 from codemode_gateway.gateway.http_auth import RequestAuthenticator
 from codemode_gateway.gateway.http_console import create_token_auth_class
 from codemode_gateway.gateway.http_settings import parse_http_settings
 from codemode_gateway.gateway.options import APP_NAME
-from gateway_doors import ANA, BOB, TOKENS, StandIn, token_digest
+from gateway_doors import ANA, BOB, TOKENS, StandIn, compute_token_digest
 from mcp.server.auth.provider import AccessToken
 
 from codemode import CallContext, create_code_mode_tool, tool
@@ -69,7 +69,7 @@ async def browsing(
 ) -> AsyncGenerator[tuple[StandIn, HttpApp, httpx2.AsyncClient]]:
     gateway = StandIn(auth, verifier)
     gateway.folder = folder or gateway.folder
-    app = http_app(gateway)
+    app = create_http_app(gateway)
     transport = httpx2.ASGITransport(app, client=("127.0.0.1", 4000))
     async with app.running(), httpx2.AsyncClient(transport=transport, base_url=base) as browser:
         yield gateway, app, browser
@@ -98,13 +98,13 @@ def test_on_loopback_too_nobody_sees_it_without_the_token_that_the_operator_was_
                 assert page.status_code == 303, path
                 assert page.headers["location"].startswith("/console/sign-in")
             assert await signed_in(browser, "guessed") == 401
-            lines = app.set_listen_address("127.0.0.1", 8765)
+            lines = app.set_listen_address_and_describe("127.0.0.1", 8765)
             start = "Approvals: http://127.0.0.1:8765/console/sign-in#token="
             token = next(one for one in lines if one.startswith(start)).removeprefix(start)
             assert await signed_in(browser, token) == 200
             assert await seen(browser) == {"local"}
-            assert app.record_url(record) == f"http://127.0.0.1:8765/console/records/{record}"
-            assert token not in str(app.record_url(record))
+            assert app.get_record_url(record) == f"http://127.0.0.1:8765/console/records/{record}"
+            assert token not in str(app.get_record_url(record))
             shown = await browser.get(f"/console/records/{record}")
             assert shown.status_code == 200
             assert "/* local */" in shown.text
@@ -116,7 +116,7 @@ def test_each_user_signs_in_with_their_token_and_sees_what_is_theirs():
     async def main() -> None:
         async with browsing({"tokens": TOKENS}) as (gateway, app, browser):
             records = {name: await paused(gateway, name) for name in ("ana", "bob", "local")}
-            assert all("token=" not in one for one in app.set_listen_address("127.0.0.1", 8765))
+            assert all("token=" not in one for one in app.set_listen_address_and_describe("127.0.0.1", 8765))
             assert await signed_in(browser, ANA) == 200
             assert await seen(browser) == {"ana"}
             for name, status in (("ana", 200), ("bob", 404), ("local", 404)):
@@ -146,7 +146,7 @@ def test_an_approval_may_hold_always_for_the_tool_as_it_was_and_for_whose_call_i
                     f"{path}/requests/1", json=sent, headers={**OWN, "accept": "application/json"}
                 )
                 assert answer.status_code == status, answer.text
-            (kept,) = remembered.list_always()
+            (kept,) = remembered.list_permanent_answers()
             assert (kept.principal, kept.server, kept.tool, kept.definition_digest) == (
                 "ana",
                 "shop",
@@ -164,8 +164,8 @@ def test_an_approval_may_hold_always_for_the_tool_as_it_was_and_for_whose_call_i
     ("console", "sees"),
     [
         (OPERATOR, {"ana", "bob"}),
-        ({f"sha256:{token_digest(OPERATOR)}": {"name": "op", "tenants": ["bob"]}}, {"bob"}),
-        ({token_digest(OPERATOR).upper(): {"name": "op", "tenants": "*", "may_decide": False}}, {"ana", "bob"}),
+        ({f"sha256:{compute_token_digest(OPERATOR)}": {"name": "op", "tenants": ["bob"]}}, {"bob"}),
+        ({compute_token_digest(OPERATOR).upper(): {"name": "op", "tenants": "*", "may_decide": False}}, {"ana", "bob"}),
     ],
 )
 def test_an_operator_is_whoever_the_configuration_says(console: Any, sees: set[str]):
@@ -173,7 +173,7 @@ def test_an_operator_is_whoever_the_configuration_says(console: Any, sees: set[s
         async with browsing({"tokens": TOKENS, "console": console}) as (gateway, app, browser):
             await paused(gateway, "ana")
             await paused(gateway, "bob")
-            assert OPERATOR not in "".join(app.set_listen_address("127.0.0.1", 8765))
+            assert OPERATOR not in "".join(app.set_listen_address_and_describe("127.0.0.1", 8765))
             assert await signed_in(browser, OPERATOR) == 200
             assert await seen(browser) == sees
             browser.cookies.clear()
@@ -300,11 +300,11 @@ def test_behind_a_proxy_the_page_of_a_record_is_where_others_find_it():
     async def main() -> None:
         auth = {"tokens": TOKENS, "url": "https://tools.acme.com/gateway/"}
         async with browsing(auth) as (_, app, _browser):
-            app.set_listen_address("0.0.0.0", 8765)
-            assert app.record_url("abc") == "https://tools.acme.com/gateway/console/records/abc"
+            app.set_listen_address_and_describe("0.0.0.0", 8765)
+            assert app.get_record_url("abc") == "https://tools.acme.com/gateway/console/records/abc"
         async with browsing({"tokens": TOKENS}) as (_, app, _browser):
-            app.set_listen_address("0.0.0.0", 8765)
-            assert app.record_url("abc") is None
+            app.set_listen_address_and_describe("0.0.0.0", 8765)
+            assert app.get_record_url("abc") is None
 
     asyncio.run(main())
 
@@ -315,7 +315,7 @@ def test_mounted_under_a_prefix_it_finds_its_own_pages():
 
     async def main() -> None:
         gateway = StandIn({"tokens": TOKENS})
-        app = http_app(gateway)
+        app = create_http_app(gateway)
         outer = Starlette(routes=[Mount("/tools", app)])
         transport = httpx2.ASGITransport(outer, client=("127.0.0.1", 4000))
         async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as browser:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from codemode_gateway.gateway import http_app as health
-from codemode_gateway.gateway.http_app import http_app
+from codemode_gateway.gateway.http_app import create_http_app
 from gateway_doors import TOKENS, StandIn
 
 from codemode import WorkerPool
@@ -17,7 +17,7 @@ from codemode.errors import CodeModeConcurrencyError, CodeModeWorkerError
 
 class Lease:
     def kill_and_release(self) -> None: ...
-    def refill(self) -> None: ...
+    def refill_spares(self) -> None: ...
 
 
 class Pool(WorkerPool):
@@ -37,7 +37,7 @@ def answers(*, error: Exception | None = None, store: Any = None, times: int = 1
     async def main() -> tuple[list[httpx2.Response], int]:
         gateway, pool = StandIn({"tokens": TOKENS}), Pool({"max_workers": 1})
         gateway.options.pool, pool.error = pool, error
-        app = http_app(gateway)
+        app = create_http_app(gateway)
         transport = httpx2.ASGITransport(app, client=("10.0.0.9", 1))
         async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://10.0.0.7:8765") as client:
             if store is not None:
@@ -85,7 +85,7 @@ def test_both_are_looked_at_side_by_side_so_that_a_probe_has_its_answer_in_time(
         gateway = StandIn({"tokens": TOKENS})
         gateway.options.pool = pool = Slow({"max_workers": 1})
         gateway.store = Store()
-        status, _ = await health.Health(gateway).get_response("/readyz")
+        status, _ = await health.HealthProbes(gateway).get_response("/readyz")
         pool.close()
         return status
 
@@ -107,7 +107,7 @@ def test_what_no_part_of_the_gateway_expects_is_in_its_log(caplog: pytest.LogCap
     """The server that runs it is told to say nothing, as all that it says of clients is theirs to choose."""
 
     async def main() -> int:
-        app = http_app(StandIn({"tokens": TOKENS}))
+        app = create_http_app(StandIn({"tokens": TOKENS}))
 
         async def answer(_path: str) -> Any:
             raise LookupError("where it broke")

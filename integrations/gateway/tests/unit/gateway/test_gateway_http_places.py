@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import mcp_types as types
 import pytest
-from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_app import HttpApp, create_http_app
 from codemode_gateway.gateway.http_limits import HttpError, RequestLimiter
 from codemode_gateway.gateway.http_settings import HttpLimits
 from codemode_gateway.gateway.principals import RESERVATION_KEY, CallOrigin, hold_reservation
@@ -66,7 +66,7 @@ class Posted:
 
 @contextlib.asynccontextmanager
 async def running(auth: Any = None, verifier: Any = None, **limits: Any) -> AsyncGenerator[HttpApp]:
-    app = http_app(
+    app = create_http_app(
         StandIn({"tokens": TOKENS} if auth is None else auth, verifier),
         limits=HttpLimits(**{"held_bytes": MOST, "body_bytes": MOST, **limits}),
     )
@@ -274,7 +274,7 @@ def test_a_request_that_goes_on_while_its_client_is_asked_counts_until_it_is_ove
             CallOrigin(session=session),
             asyncio.Event(),
         )
-        place = places.reserve({"client": ("127.0.0.1", 1)})
+        place = places.create_reservation({"client": ("127.0.0.1", 1)})
         ctx = SimpleNamespace(request=SimpleNamespace(scope={RESERVATION_KEY: place}))
 
         async def run() -> str:
@@ -302,12 +302,12 @@ STEP = st.sampled_from(["enter", "leave", "belong", "hold"])
 @given(st.lists(st.tuples(st.integers(0, 3), STEP, st.integers(0, 60), st.sampled_from("ab")), max_size=60))
 def test_no_order_of_uses_holds_more_than_there_is_or_leaves_anything(steps: list[tuple[int, str, int, str]]):
     places = RequestLimiter(HttpLimits(held_bytes=100, requests=2))
-    made = [places.reserve({"client": (f"10.0.0.{number % 2}", 1)}) for number in range(4)]
+    made = [places.create_reservation({"client": (f"10.0.0.{number % 2}", 1)}) for number in range(4)]
     uses: list[list[ExitStack]] = [[] for _ in made]
     for number, step, size, user in steps:
         if step == "enter" and (not uses[number] or len(uses[number]) < 2):
             uses[number].append(ExitStack())
-            uses[number][-1].enter_context(made[number].use())
+            uses[number][-1].enter_context(made[number].count_request())
         elif step == "leave" and uses[number]:
             uses[number].pop().close()
         elif uses[number]:

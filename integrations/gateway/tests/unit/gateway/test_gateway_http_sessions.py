@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from codemode_gateway import GatewayConfig
 from codemode_gateway.gateway import http_limits
-from codemode_gateway.gateway.http_app import http_app
+from codemode_gateway.gateway.http_app import create_http_app
 from codemode_gateway.gateway.http_settings import HttpLimits
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, asking, bearer, modern_call, serving, who
 from mcp import Client
@@ -373,7 +373,7 @@ def test_two_requests_of_one_id_at_a_time_are_not_both_taken():
 
     async def main() -> None:
         gateway = StandIn()
-        app = http_app(gateway)
+        app = create_http_app(gateway)
         transport = httpx2.ASGITransport(app, client=("127.0.0.1", 4000))
         async with app.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
             session, other = await opened(client, "/mcp"), await opened(client, "/mcp")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from codemode_gateway import GatewayConfig
-from codemode_gateway.gateway.http_app import HttpApp, http_app
+from codemode_gateway.gateway.http_app import HttpApp, create_http_app
 from codemode_gateway.gateway.http_settings import HttpLimits
 from gateway_doors import ANA, BOB, BOUND, TOKENS, StandIn, bearer, modern_call
 from mcp.server.auth.provider import AccessToken
@@ -54,7 +54,7 @@ class Asked:
 
 def test_a_body_that_has_not_come_counts_as_a_request_of_its_user():
     async def main() -> None:
-        app = http_app(StandIn({"tokens": TOKENS}), limits=HttpLimits(requests=1))
+        app = create_http_app(StandIn({"tokens": TOKENS}), limits=HttpLimits(requests=1))
         async with app.running():
             slow = Asked(app, ANA)
             await asyncio.wait_for(slow.is_read.wait(), BOUND)
@@ -69,7 +69,7 @@ def test_a_body_that_has_not_come_counts_as_a_request_of_its_user():
 def test_what_a_user_began_to_send_is_not_taken_once_they_are_none():
     async def main() -> None:
         gateway = StandIn({"tokens": TOKENS})
-        app = http_app(gateway)
+        app = create_http_app(gateway)
         async with app.running():
             slow = Asked(app, ANA, "held")
             await asyncio.wait_for(slow.is_read.wait(), BOUND)
@@ -100,7 +100,7 @@ def test_a_token_that_was_verified_while_the_settings_changed_is_held_to_the_new
     async def main() -> None:
         verifier = Slow()
         gateway = StandIn({"scopes": ["use"]}, verifier)
-        app = http_app(gateway)
+        app = create_http_app(gateway)
         async with app.running():
             asked = Asked(app, ANA)
             await asyncio.wait_for(verifier.is_asked.wait(), BOUND)

@@ -15,7 +15,7 @@ import pytest
 from authorization_server import SignInServer, as_json, sign_in_server
 from codemode_gateway import ConfigError, load_config
 from codemode_gateway.gateway import http_auth
-from codemode_gateway.gateway.http_auth import VerifierUnavailableError, create_verifier
+from codemode_gateway.gateway.http_auth import VerifierUnavailableError, create_token_verifier
 from codemode_gateway.gateway.http_settings import parse_http_settings
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from gateway_doors import ANA, TOKENS, asking, bearer, modern_call, who
@@ -68,7 +68,7 @@ def by_asking(server: SignInServer) -> dict[str, Any]:
 
 def verified(auth: dict[str, Any], *tokens: str) -> list[Any]:
     async def main() -> list[Any]:
-        verifier = create_verifier(parse_http_settings(auth).check)
+        verifier = create_token_verifier(parse_http_settings(auth).token_verification)
         assert verifier is not None
         found: list[Any] = []
         for token in tokens:
@@ -152,7 +152,7 @@ def test_new_keys_are_found_and_known_ones_outlast_a_server_that_is_away(
     serve_keys(server, public(rsa_key(), kid="old"))
 
     async def main() -> None:
-        verifier = create_verifier(parse_http_settings(by_signature(server)).check)
+        verifier = create_token_verifier(parse_http_settings(by_signature(server)).token_verification)
         assert verifier is not None
         assert await verifier.verify_token(signed()) is None
         serve_keys(server, public(ec_key(), kid="one"))
@@ -218,7 +218,7 @@ def test_many_at_once_ask_once_and_the_end_of_a_token_ends_what_is_known(server:
     server.answers["/introspect"] = lambda _form, _headers: as_json({**CLAIMS, "active": True, "exp": ends})
 
     async def main() -> None:
-        verifier = create_verifier(parse_http_settings(by_asking(server)).check)
+        verifier = create_token_verifier(parse_http_settings(by_asking(server)).token_verification)
         assert verifier is not None
         await asyncio.gather(*(verifier.verify_token("x") for _ in range(20)))
         assert server.counts["/introspect"] == 1
@@ -289,6 +289,6 @@ def test_the_file_takes_it_and_what_the_gateway_asks_with_is_a_secret():
     config = load_config({"mcpServers": {"x": {"command": "x"}}, "codemode": {"auth": auth}})
     assert "hunter2-hunter2" in config.secrets
     settings = parse_http_settings(config.settings.auth)
-    assert settings.check is not None
-    assert settings.check.audiences == ("tools",)
+    assert settings.token_verification is not None
+    assert settings.token_verification.audiences == ("tools",)
     assert "hunter2" not in repr(settings)

@@ -42,7 +42,7 @@ def test_a_fault_of_the_gateway_is_for_its_log_alone(era: Era, caplog, tmp_path,
                 raise RuntimeError(f"no {KEY} in /home/ana")
 
             async with client_of(gateway, era) as client:
-                monkeypatch.setattr(gateway.workspaces, "get", broken)
+                monkeypatch.setattr(gateway.workspaces, "get_or_create", broken)
                 with pytest.raises(MCPError, match="failed to answer") as raised:
                     await client.call_tool("codemode.run", {"code": "1"})
         assert KEY not in str(raised.value)
@@ -58,15 +58,15 @@ def test_a_user_hears_what_a_server_logs_that_nobody_else_has(tmp_path):
 
     async def main() -> None:
         async with gateway_over([], tmp_path) as gateway:
-            gateway._container.secrets.add(KEY)
+            gateway._container.secrets.add_secrets(KEY)
             of_all, of_ana, of_bob = (
                 gateway._container.create_hooks(SharingScope(one)) for one in (None, "ana", "bob")
             )
             ana, bob, only = Listener(), Listener(), Listener()
-            await (await gateway.get_workspace(Principal("ana"))).passthrough.logs.subscribe(ana, "info")
-            await (await gateway.get_workspace(Principal("bob"))).passthrough.logs.subscribe(bob, "alert")
+            await (await gateway.get_workspace(Principal("ana"))).passthrough.logs.subscribe_client(ana, "info")
+            await (await gateway.get_workspace(Principal("bob"))).passthrough.logs.subscribe_client(bob, "alert")
             assert [one.get_log_level(server) for one in (of_all, of_ana, of_bob)] == [None, "info", "alert"]
-            await (await gateway.get_workspace(LOCAL)).passthrough.logs.subscribe(only, "error")
+            await (await gateway.get_workspace(LOCAL)).passthrough.logs.subscribe_client(only, "error")
             assert of_all.get_log_level(server) == "error"
             for hooks in (of_all, of_bob, of_ana):
                 await hooks.on_notification(server, notification)

@@ -35,7 +35,7 @@ def test_steps_are_told_in_order_and_numbers_rise():
         session = Session()
         async with ProgressReporter(session) as progress:
             for name in "abc":
-                progress.report_step(name)
+                progress.queue_message(name)
             await progress("d" * 1_000)
             await session.until(4)
         assert [number for number, _ in session.told] == [1.0, 2.0, 3.0, 4.0]
@@ -59,9 +59,9 @@ def test_a_client_that_has_gone_ends_nothing():
         session = Session()
         session.fails = True
         async with ProgressReporter(session) as progress:
-            progress.report_step("a")
+            progress.queue_message("a")
             await asyncio.sleep(0)
-            progress.report_step("b")
+            progress.queue_message("b")
 
     asyncio.run(main())
 
@@ -71,9 +71,9 @@ def test_a_flood_of_steps_is_bounded():
         session = Session()
         async with ProgressReporter(session) as progress:
             for at in range(10_000):
-                progress.report_step(str(at))
+                progress.queue_message(str(at))
             await session.until(64)
-            progress.report_step("last")
+            progress.queue_message("last")
             await session.until(65)
         assert session.told[-1][1] == "last"
         assert len(session.told) == 65

@@ -46,7 +46,7 @@ def test_a_user_saves_a_program_and_calls_it(tmp_path: Path):
         assert text_of(await client.call_tool("codemode_run", CALL))["result"] == 5
         (listed,) = (await client.list_tools()).tools
         assert "inc(input?: unknown)" in listed.description
-        (kept,) = await gateway.store.programs.load_all()
+        (kept,) = await gateway.store.programs.load_all_programs()
         assert (kept.owner, kept.current.tools.keys()) == ("local", {"sums.add"})
         other = ProgramLibrary(gateway.store, owner="somebody else")
         assert await other.list() == []

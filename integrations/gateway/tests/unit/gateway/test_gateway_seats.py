@@ -13,7 +13,7 @@ import pytest
 from codemode_gateway import GatewayConfig, ServerConfig
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.gateway import workspaces
-from codemode_gateway.gateway.principals import LOCAL, Principal, SharingScope, sharing_scope_of
+from codemode_gateway.gateway.principals import LOCAL, Principal, SharingScope, get_sharing_scope
 from codemode_gateway.gateway.workspaces import ConnectionPool, Workspaces
 
 ANA, BOB = Principal("ana"), Principal("bob")
@@ -83,7 +83,7 @@ def test_who_shares_a_connection_is_what_the_server_says(sharing: Any, connectio
     async def main() -> None:
         world = World(server(sharing=sharing))
         for caller in (Principal("ana", "1"), Principal("ana", "2"), Principal("bob", "1"), Principal("ana", "1")):
-            await world.seats.get(caller)
+            await world.seats.get_or_create(caller)
         assert len(world.opened) == connections
         await world.seats.aclose()
         assert sorted(map(str, world.closed)) == sorted(map(str, world.opened))
@@ -92,30 +92,30 @@ def test_who_shares_a_connection_is_what_the_server_says(sharing: Any, connectio
 
 
 def test_no_name_of_a_user_is_that_of_all():
-    shared = sharing_scope_of(server(sharing="shared"), ANA)
+    shared = get_sharing_scope(server(sharing="shared"), ANA)
     for name in ("shared", "local", "", "None", "*"):
-        assert sharing_scope_of(server(), Principal(name)) != shared
-        assert sharing_scope_of(server(sharing="session"), Principal(name)) != shared
+        assert get_sharing_scope(server(), Principal(name)) != shared
+        assert get_sharing_scope(server(sharing="session"), Principal(name)) != shared
     assert shared.owner == LOCAL.id
     assert shared.includes(ANA)
     assert shared.includes(BOB)
-    assert not sharing_scope_of(server(), ANA).includes(BOB)
-    assert sharing_scope_of(server(), ANA).includes(Principal("ana", "1"))
+    assert not get_sharing_scope(server(), ANA).includes(BOB)
+    assert get_sharing_scope(server(), ANA).includes(Principal("ana", "1"))
 
 
 def test_what_a_server_of_all_says_by_itself_is_about_no_user_who_has_signed_in():
-    shared = sharing_scope_of(server(sharing="shared"), ANA)
-    assert not shared.is_of_user(ANA)
-    assert shared.is_of_user(LOCAL)
+    shared = get_sharing_scope(server(sharing="shared"), ANA)
+    assert not shared.concerns_only_user(ANA)
+    assert shared.concerns_only_user(LOCAL)
     for sharing in (None, "user", "session"):
-        assert sharing_scope_of(server(sharing=sharing), ANA).is_of_user(ANA)
+        assert get_sharing_scope(server(sharing=sharing), ANA).concerns_only_user(ANA)
 
 
 def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
     async def main() -> None:
         kept, gone, changed = server("kept"), server("gone"), server("changed")
         world = World(kept, gone, changed)
-        seat = await world.seats.get(ANA)
+        seat = await world.seats.get_or_create(ANA)
         await world.take(server("kept"), server("changed", args=("other",)), server("new"))
         await world.settled()
         assert [name for name, _ in world.opened] == ["kept", "gone", "changed", "changed", "new"]
@@ -130,7 +130,7 @@ def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
 def test_a_run_keeps_what_it_has_until_it_ends():
     async def main() -> None:
         world = World(server("old"))
-        seat = await world.seats.get(ANA)
+        seat = await world.seats.get_or_create(ANA)
         async with seat.use_environment() as outfit:
             await world.take(server("new"))
             await world.settled()
@@ -147,7 +147,7 @@ def test_a_run_keeps_what_it_has_until_it_ends():
 def test_a_run_that_goes_on_behind_its_request_keeps_what_the_request_had():
     async def main() -> None:
         world = World(server("old"))
-        seat = await world.seats.get(ANA)
+        seat = await world.seats.get_or_create(ANA)
         async with AsyncExitStack() as behind:
             async with seat.use_environment() as outfit:
                 await world.take(server("new"))
@@ -165,7 +165,7 @@ def test_who_comes_at_once_shares_what_is_being_made_and_nobodys_leaving_ends_it
     async def main() -> None:
         world = World(server())
         world.gate.clear()
-        coming = [asyncio.create_task(world.seats.get(ANA)) for _ in range(3)]
+        coming = [asyncio.create_task(world.seats.get_or_create(ANA)) for _ in range(3)]
         await world.settled()
         coming[0].cancel()
         world.gate.set()
@@ -182,9 +182,9 @@ def test_a_connection_that_fails_costs_the_next_try_nothing():
         world = World(server())
         world.fails = OSError("no room")
         with pytest.raises(OSError, match="no room"):
-            await world.seats.get(ANA)
+            await world.seats.get_or_create(ANA)
         world.fails = None
-        await world.seats.get(ANA)
+        await world.seats.get_or_create(ANA)
         await world.seats.aclose()
         assert len(world.opened) == len(world.closed) == 1
 
@@ -194,12 +194,12 @@ def test_a_connection_that_fails_costs_the_next_try_nothing():
 def test_seats_are_bounded_and_those_that_run_stay():
     async def main() -> None:
         world = World(server(), most=2)
-        busy = await world.seats.get(ANA)
+        busy = await world.seats.get_or_create(ANA)
         async with busy.use_environment():
             for at in range(5):
-                await world.seats.get(Principal(f"user-{at}"))
+                await world.seats.get_or_create(Principal(f"user-{at}"))
             assert len(world.seats) == 2
-            assert await world.seats.get(ANA) is busy
+            assert await world.seats.get_or_create(ANA) is busy
         await world.seats.aclose()
         assert len(world.opened) == len(world.closed)
 
@@ -209,10 +209,10 @@ def test_seats_are_bounded_and_those_that_run_stay():
 def test_a_user_with_many_sessions_drives_nobody_else_out():
     async def main() -> None:
         world = World(server(sharing="session"), most=4)
-        bobs = await world.seats.get(Principal("bob", "1"))
+        bobs = await world.seats.get_or_create(Principal("bob", "1"))
         for at in range(20):
-            await world.seats.get(Principal("ana", str(at)))
-        assert await world.seats.get(Principal("bob", "1")) is bobs
+            await world.seats.get_or_create(Principal("ana", str(at)))
+        assert await world.seats.get_or_create(Principal("bob", "1")) is bobs
         assert len(world.seats) == 4
         assert {scope.owner for _, scope in world.closed} == {"ana"}
         await world.seats.aclose()
@@ -224,14 +224,18 @@ def test_what_one_session_is_allowed_is_asked_for_in_another():
     async def main() -> None:
         world = World(server())
         one, other = Principal("ana", "1"), Principal("ana", "2")
-        seat = await world.seats.get(one)
-        assert await world.seats.get(other) is seat
+        seat = await world.seats.get_or_create(one)
+        assert await world.seats.get_or_create(other) is seat
         async with seat.use_environment() as outfit:
-            assert outfit.approval_flow_for(one) is outfit.approval_flow_for(one) is not outfit.approval_flow_for(other)
+            assert (
+                outfit.get_or_create_approval_flow(one)
+                is outfit.get_or_create_approval_flow(one)
+                is not outfit.get_or_create_approval_flow(other)
+            )
         assert world.asked_for == [one, other]
         await world.seats.end_session(one)
         async with seat.use_environment() as outfit:
-            outfit.approval_flow_for(one)
+            outfit.get_or_create_approval_flow(one)
         assert world.asked_for == [one, other, one]
         await world.seats.aclose()
 
@@ -242,8 +246,8 @@ def test_the_seat_of_a_session_ends_with_it():
     async def main() -> None:
         world = World(server(sharing="session"))
         one, other = Principal("ana", "1"), Principal("ana", "2")
-        await world.seats.get(one)
-        await world.seats.get(other)
+        await world.seats.get_or_create(one)
+        await world.seats.get_or_create(other)
         await world.seats.end_session(one)
         assert world.closed == [("one", SharingScope("ana", "1"))]
         assert len(world.seats) == 1
@@ -258,7 +262,7 @@ def test_an_unhashable_configuration_is_compared_by_what_it_says():
 
     async def main() -> None:
         world = World(server(env=dict(environment)))
-        await world.seats.get(ANA)
+        await world.seats.get_or_create(ANA)
         await world.take(server(env=dict(environment)))
         await world.settled()
         assert len(world.opened) == 1
@@ -287,12 +291,12 @@ def test_who_was_answered_before_all_was_listed_is_told_though_the_listing_began
         monkeypatch.setattr(workspaces, "LISTING_TIMEOUT_SECONDS", 0.05)
         monkeypatch.setattr(workspaces, "create_client_tool", shown)
         world = World(server())
-        seat = await world.seats.get(ANA)
+        seat = await world.seats.get_or_create(ANA)
         monkeypatch.setattr(seat, "notify_tools_changed", lambda: told.append("changed"))
         seat.run_tool.prepare = prepare  # type: ignore[method-assign]
         known: Any = None
         asyncio.get_running_loop().call_soon(time.sleep, 0.1)  # nothing gets its turn meanwhile
-        await seat.get_tool(known)
+        await seat.get_tool_after_listing(known)
         answered.set()
         await world.settled()
         assert told == ["answered", "changed"]

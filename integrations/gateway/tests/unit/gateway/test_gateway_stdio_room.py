@@ -34,14 +34,14 @@ class Client:
         for one in messages:
             self._says.put_nowait(one)
 
-    async def receive(self) -> AsyncIterator[SessionMessage]:
+    async def receive_lines(self) -> AsyncIterator[SessionMessage]:
         while (said := await self._says.get()) is not None:
             yield SessionMessage(said)
 
     async def send(self, data: bytes) -> None:
         self.told.put_nowait(json.loads(data))
 
-    def end(self) -> None:
+    def end_input(self) -> None:
         self.has_reader = False
         self._says.put_nowait(None)
 
@@ -80,7 +80,7 @@ def test_whatever_is_asked_answered_and_taken_back_no_more_are_open_than_may_be(
         for step, number, is_text in steps:
             name: int | str = str(number) if is_text else number
             if step == "ask":
-                refused = under_way.add(request(name))
+                refused = under_way.register_or_refuse(request(name))
                 assert (refused is None) == (str(name) not in ids and len(ids) < most)
                 ids |= {str(name)} if refused is None else set()
             elif step == "answer":
@@ -89,6 +89,6 @@ def test_whatever_is_asked_answered_and_taken_back_no_more_are_open_than_may_be(
             else:
                 params = {"requestId": name}
                 note = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
-                assert under_way.add(note) is None
+                assert under_way.register_or_refuse(note) is None
                 ids.discard(str(name))
             assert set(under_way._has_end_by_id) == ids

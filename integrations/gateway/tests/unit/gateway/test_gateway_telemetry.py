@@ -16,7 +16,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway import Gateway, GatewayConfig, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.mcp_server import parse_trace
+from codemode_gateway.gateway.mcp_server import parse_trace_fields
 from codemode_gateway.upstreams import reconnecting
 from codemode_gateway.upstreams.connection import RequestDispatcher, Transport
 from gateway_clients import ERAS, Era, client_of
@@ -257,7 +257,7 @@ def test_who_records_nothing_passes_on_the_trace_of_the_client(
 
 
 def current_trace() -> str | None:
-    parent = request_telemetry.propagation_headers().get("traceparent")
+    parent = request_telemetry.get_propagation_headers().get("traceparent")
     return None if parent is None else parent.split("-")[1]
 
 
@@ -265,7 +265,7 @@ def current_trace() -> str | None:
 def test_a_parent_is_what_the_message_says_else_what_its_request_brings(recorded: Recorded, headers: dict[str, str]):
     said = f"00-{'1' * 32}-{'2' * 16}-01"
     with request_telemetry.request_span("one", {}, request_carrier={"traceparent": said}, transport_carrier=headers):
-        assert request_telemetry.propagation_headers()["traceparent"].startswith(f"00-{'1' * 32}-")
+        assert request_telemetry.get_propagation_headers()["traceparent"].startswith(f"00-{'1' * 32}-")
     with request_telemetry.request_span("two", {}, request_carrier={}, transport_carrier=headers):
         assert (current_trace() == TRACE) == bool(headers)
     with request_telemetry.request_span("around", {}, request_carrier={}, transport_carrier={}):
@@ -280,13 +280,13 @@ def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: p
     monkeypatch.setattr(request_telemetry, "_get_loaded_module", lambda _name: None)
     with (
         request_telemetry.request_span("x", {}, request_carrier={"traceparent": PARENT}, transport_carrier={}) as span,
-        request_telemetry.measure_inner_call("x"),
+        request_telemetry.measure_server_call("x"),
         request_telemetry.count_waiting_approvals("store", 1),
         request_telemetry.detach_trace(),
     ):
-        request_telemetry.record_failure(span, "x")
+        request_telemetry.record_span_failure(span, "x")
         request_telemetry.record_call_end("x", "x", 1.0, [])
-        assert request_telemetry.propagation_headers() == {}
+        assert request_telemetry.get_propagation_headers() == {}
         assert current_trace() is None
 
 
@@ -299,7 +299,7 @@ def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: 
     assert not request_telemetry.is_telemetry_recorded()
     with (
         request_telemetry.request_span("x", {}, request_carrier={}, transport_carrier={}),
-        request_telemetry.measure_inner_call("x"),
+        request_telemetry.measure_server_call("x"),
     ):
         assert current_trace() is None
 
@@ -307,13 +307,13 @@ def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: 
 @given(st.dictionaries(st.sampled_from(["traceparent", "tracestate", "baggage", "x"]), st.text() | st.integers()))
 @example({"tracestate": " ", "baggage": "a=b "})
 def test_what_is_passed_on_of_a_trace_can_stand_in_a_header(said: dict[str, Any]):
-    for text in parse_trace({"traceparent": PARENT, **said}).values():
+    for text in parse_trace_fields({"traceparent": PARENT, **said}).values():
         assert text.isascii()
         assert text.isprintable()
         assert text == text.strip()
-    assert parse_trace(said) == {} or "traceparent" in said
+    assert parse_trace_fields(said) == {} or "traceparent" in said
 
 
 @each_row("wrong", [f"{PARENT}\r\nx: y", PARENT.upper(), "t", 7, None, f"{PARENT}-{'a' * 1000}"])
 def test_a_parent_of_another_form_is_none(wrong: Any):
-    assert parse_trace({"traceparent": wrong, "tracestate": "a=b"}) == {}
+    assert parse_trace_fields({"traceparent": wrong, "tracestate": "a=b"}) == {}

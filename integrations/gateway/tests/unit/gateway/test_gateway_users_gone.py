@@ -67,7 +67,7 @@ def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
             going.set()
             await goes.wait()
 
-        monkeypatch.setattr(output_schema_inference.OutputShapes, "aclose", aclose)
+        monkeypatch.setattr(output_schema_inference.InferredOutputs, "aclose", aclose)
         first = known.open("ana", learns=True)
         one = await first.__aenter__()
         leaving = asyncio.create_task(first.__aexit__(None, None, None))
@@ -86,6 +86,6 @@ def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
 def test_nothing_is_kept_of_those_who_have_no_secrets():
     secrets = SecretRedactor(["token-of-everybody"])
     for number in range(100):
-        secrets.add(owner=str(number))
-        secrets.add("token-of-everybody", owner=str(number))
+        secrets.add_secrets(owner=str(number))
+        secrets.add_secrets("token-of-everybody", owner=str(number))
     assert not secrets._added

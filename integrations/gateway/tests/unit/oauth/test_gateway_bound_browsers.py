@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from authorization_server import sign_in_server
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.http_app import http_app
-from codemode_gateway.oauth.browser import BoundSignIn, parse_bound_sign_in, read_cookies
+from codemode_gateway.gateway.http_app import create_http_app
+from codemode_gateway.oauth.browser import PendingSignIn, parse_pending_sign_in, parse_sign_in_cookies
 from test_gateway_oauth_callback import MIA, back_from, host, signed_in
 
 from codemode.interrupts.interrupt import InterruptRequested
@@ -55,7 +55,7 @@ def test_the_browser_of_another_person_cannot_end_a_sign_in(tmp_path: Path) -> N
             attempt = gateway.sign_ins.get_or_start_attempt(gateway.config.servers[0], "mia")
             assert not attempt.is_over, "a refused browser ends nothing"
             assert (await web.get(back)).status_code == 200
-            await asyncio.wait_for(attempt.wait(), 60)
+            await asyncio.wait_for(attempt.wait_until_signed_in(), 60)
 
     with sign_in_server() as server:
         asyncio.run(main(server))
@@ -76,7 +76,7 @@ def test_clients_get_a_page_of_the_gateway_to_open_and_not_the_authorization_url
             assert (await web.get(back)).status_code == 400
             assert (await other.get(back)).status_code == 200
             attempt = gateway.sign_ins.get_or_start_attempt(gateway.config.servers[0], "mia")
-            await asyncio.wait_for(attempt.wait(), 60)
+            await asyncio.wait_for(attempt.wait_until_signed_in(), 60)
             for gone in (start, "https://gateway.example/oauth/start/", f"{start}x"):
                 assert (await web.get(gone)).status_code == 404
 
@@ -85,44 +85,47 @@ def test_clients_get_a_page_of_the_gateway_to_open_and_not_the_authorization_url
 
 
 def test_the_start_page_escapes_what_it_shows() -> None:
-    sign_in = BoundSignIn(f'{AUTHORIZE}&x="><script>', "<b>notes", "<i>mia", "secret")
-    page = sign_in.start_page()
+    sign_in = PendingSignIn(f'{AUTHORIZE}&x="><script>', "<b>notes", "<i>mia", "secret")
+    page = sign_in.render_start_page()
     assert [tag for tag in ("<script", "<b>", "<i>") if tag in page] == []
     assert "as.example" in page
 
 
 def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> None:
     plain = AUTHORIZE.replace("https%3A%2F%2Fgateway.example%2Foauth", "http%3A%2F%2F127.0.0.1%3A9%2Fbelow%2Foauth")
-    sign_in = BoundSignIn(plain, "notes", "mia", "secret")
-    cookie = sign_in.cookie_header() or ""
+    sign_in = PendingSignIn(plain, "notes", "mia", "secret")
+    cookie = sign_in.create_cookie_header() or ""
     assert "Path=/below/oauth/callback;" in cookie
     assert "Secure" not in cookie
     assert (sign_in.start_url or "").startswith("http://127.0.0.1:9/below/oauth/start/")
     pair = cookie.partition(";")[0]
-    assert sign_in.matches_browser(read_cookies([(b"Cookie", f"a=b; {pair}".encode())]))
-    other = BoundSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
-    assert not other.matches_browser(read_cookies([(b"cookie", pair.encode())]))
-    secure = BoundSignIn(AUTHORIZE, "notes", "mia", "secret")
-    planted = pair.replace("codemode", "__Host-codemode"), (secure.cookie_header() or "").partition(";")[0]
-    assert [secure.matches_browser(read_cookies([(b"cookie", one.encode())])) for one in planted] == [True, True]
+    assert sign_in.matches_browser(parse_sign_in_cookies([(b"Cookie", f"a=b; {pair}".encode())]))
+    other = PendingSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
+    assert not other.matches_browser(parse_sign_in_cookies([(b"cookie", pair.encode())]))
+    secure = PendingSignIn(AUTHORIZE, "notes", "mia", "secret")
+    planted = pair.replace("codemode", "__Host-codemode"), (secure.create_cookie_header() or "").partition(";")[0]
+    assert [secure.matches_browser(parse_sign_in_cookies([(b"cookie", one.encode())])) for one in planted] == [
+        True,
+        True,
+    ]
     without_prefix = planted[1].removeprefix("__Host-")
-    assert not secure.matches_browser(read_cookies([(b"cookie", without_prefix.encode())])), (
+    assert not secure.matches_browser(parse_sign_in_cookies([(b"cookie", without_prefix.encode())])), (
         "another host may set this one"
     )
     assert urlsplit(sign_in.start_url or "").path.endswith(sign_in.ticket)
 
 
 def test_a_sign_in_with_its_own_listener_is_shown_as_it_is() -> None:
-    sign_in = BoundSignIn(AUTHORIZE, "notes", "local", None)
-    assert (sign_in.cookie_header(), sign_in.start_url, sign_in.matches_browser({})) == (None, None, True)
+    sign_in = PendingSignIn(AUTHORIZE, "notes", "local", None)
+    assert (sign_in.create_cookie_header(), sign_in.start_url, sign_in.matches_browser({})) == (None, None, True)
     assert not sign_in.matches_ticket(sign_in.ticket)
 
 
 def test_files_of_other_processes_are_read_with_care() -> None:
     whole = {"url": AUTHORIZE, "server": "notes", "principal": "mia", "secret": "s", "until": 1}
-    assert parse_bound_sign_in(whole) == BoundSignIn(AUTHORIZE, "notes", "mia", "s")
+    assert parse_pending_sign_in(whole) == PendingSignIn(AUTHORIZE, "notes", "mia", "s")
     for broken in ({}, {"url": 1}, {**whole, "secret": 5}):
-        assert parse_bound_sign_in(broken) is None
+        assert parse_pending_sign_in(broken) is None
 
 
 def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: Path) -> None:
@@ -130,7 +133,7 @@ def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: 
         config = ServerConfig("notes", "http", url=url, auth={"storage": "files"})
         settings = GatewaySettings(state_folder=tmp_path)
         gateway = Gateway(GatewayConfig((config,), settings), GatewayOptions(over_http=True))
-        async with gateway, http_app(gateway).running():
+        async with gateway, create_http_app(gateway).running():
             sign_in = await gateway.sign_ins.get_sign_in(config)
         assert sign_in is not None
         assert sign_in.secret is None

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import httpx2
 from authorization_server import SignInServer, sign_in_server
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
-from codemode_gateway.gateway.http_app import http_app
-from codemode_gateway.gateway.http_settings import token_digest
+from codemode_gateway.gateway.http_app import create_http_app
+from codemode_gateway.gateway.http_settings import compute_token_digest
 from gateway_doors import bearer, modern_call
 
 MIA = "token-of-mia-0123456789"
@@ -24,22 +24,22 @@ PUBLIC = "https://gateway.example"
 def test_the_browser_comes_back_to_the_gateway(tmp_path: Path):
     async def run(url: str, answer_to: object) -> list[int]:
         server = ServerConfig("notes", "http", url=url, auth={"storage": "files"})
-        auth = {"url": PUBLIC, "tokens": {f"sha256:{token_digest(MIA)}": {"name": "mia"}}}
+        auth = {"url": PUBLIC, "tokens": {f"sha256:{compute_token_digest(MIA)}": {"name": "mia"}}}
         settings = GatewaySettings(state_folder=tmp_path, auth=auth, keys=("a key of the tests, of 32 bytes.",))
         async with Gateway(GatewayConfig((server,), settings), GatewayOptions(over_http=True)) as gateway:
-            app = http_app(gateway)
+            app = create_http_app(gateway)
             async with app.running(), httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=PUBLIC) as web:
                 attempt = gateway.sign_ins.get_or_start_attempt(server, "mia")
-                sign_in = await attempt.get_sign_in()
+                sign_in = await attempt.wait_for_sign_in_start()
                 assert sign_in is not None
                 assert sign_in.start_url is not None
                 assert (await web.get(sign_in.start_url)).status_code == 200
-                page = urlsplit(await attempt.get_url())
+                page = urlsplit(await attempt.wait_for_url())
                 location = answer_to(f"{page.path}?{page.query}", {}, None)[1]["Location"]  # type: ignore[operator]
                 assert location.startswith(f"{PUBLIC}/oauth/callback?")
                 query = urlsplit(location).query
                 told = [(await web.get(f"/oauth/callback?{one}")).status_code for one in ("", "code=1&state=2", query)]
-                await asyncio.wait_for(attempt.wait(), 60)
+                await asyncio.wait_for(attempt.wait_until_signed_in(), 60)
                 return told
 
     with sign_in_server() as server:
@@ -49,11 +49,15 @@ def test_the_browser_comes_back_to_the_gateway(tmp_path: Path):
 @asynccontextmanager
 async def host(folder: Path, url: str, **server: Any) -> AsyncIterator[tuple[Gateway, httpx2.AsyncClient]]:
     """One of the hosts of a gateway, as browsers and clients call it."""
-    auth = {"url": PUBLIC, "tokens": {f"sha256:{token_digest(MIA)}": {"name": "mia"}}, "console": "the operators token"}
+    auth = {
+        "url": PUBLIC,
+        "tokens": {f"sha256:{compute_token_digest(MIA)}": {"name": "mia"}},
+        "console": "the operators token",
+    }
     settings = GatewaySettings(state_folder=folder, auth=auth, keys=("a key of the tests, of 32 bytes.",))
     config = GatewayConfig((ServerConfig("notes", "http", url=url, auth={"storage": "files"}, **server),), settings)
     async with Gateway(config, GatewayOptions(over_http=True)) as gateway:
-        app = http_app(gateway)
+        app = create_http_app(gateway)
         transport = httpx2.ASGITransport(app, client=("203.0.113.7", 4000))
         async with app.running(), httpx2.AsyncClient(transport=transport, base_url=PUBLIC, timeout=60) as web:
             yield gateway, web

@@ -20,9 +20,9 @@ from codemode_gateway.oauth.token_store import (
     create_storage,
     ensure_private_folder,
     hold_lock,
-    read_private,
+    read_private_file,
     try_lock,
-    write_private,
+    write_private_file,
 )
 
 KEY = "0" * 40
@@ -55,7 +55,7 @@ def test_a_file_that_others_could_have_read_or_made_is_not_used(
     tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
 ):
     path = tmp_path / f"{KEY}.json"
-    write_private(path, RECORD.to_json())
+    write_private_file(path, RECORD.to_json())
     if spoil == "mode":
         path.chmod(0o644)
     elif spoil == "large":
@@ -78,16 +78,16 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path):
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "a.json"
-    write_private(path, "before")
+    write_private_file(path, "before")
 
     def full(_descriptor: int) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        write_private(path, "after")
+        write_private_file(path, "after")
     assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
-    assert read_private(path, 100) == "before"
+    assert read_private_file(path, 100) == "before"
 
 
 def test_what_a_dead_process_left_is_removed(tmp_path: Path):
@@ -95,7 +95,7 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path):
     for one in (old, new):
         one.write_text("half")
     os.utime(old, (1, 1))
-    write_private(tmp_path / "a.json", "text")
+    write_private_file(tmp_path / "a.json", "text")
     assert sorted(one.name for one in tmp_path.iterdir()) == [new.name, "a.json"]
 
 

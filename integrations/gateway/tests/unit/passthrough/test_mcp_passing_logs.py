@@ -26,9 +26,9 @@ class Logged:
         self.asked: list[str] = []
         self._says = [types.LoggingMessageNotificationParams(level=level, data=data, logger=logger) for level in levels]
         self.server: Server[Any] = resources("L", "l://1", on_read_resource=self._read)
-        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_listing)
 
-    async def _set(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    async def _set_listing(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.asked.append(params.level)
         return types.EmptyResult()
 
@@ -183,7 +183,7 @@ def deep(levels: int) -> Any:
 async def test_what_is_told_is_bounded(data: Any, least: int, most: int) -> None:
     heard = LogForwarder(lambda: (), SecretRedactor((KEY,)).redact_off_loop)
     connection = Listener()
-    await heard.subscribe(connection, "debug")
+    await heard.subscribe_client(connection, "debug")
     heard.on_log_message("a", said(data=data, logger="l" * 50_000))
     async with asyncio.timeout(60):
         await connection.news.wait()
@@ -214,7 +214,7 @@ async def test_a_flood_for_a_client_that_stays_is_told_of_when_it_is_over(monkey
     monkeypatch.setattr(logs, "MAX_MESSAGES_PER_WINDOW", 3)
     heard = LogForwarder(lambda: ())
     connection = Listener()
-    await heard.subscribe(connection, "info")
+    await heard.subscribe_client(connection, "info")
     for _ in range(1_000):
         heard.on_log_message("a", said(data="once"))
     async with asyncio.timeout(60):
@@ -234,8 +234,8 @@ async def test_a_client_that_reads_nothing_costs_little_and_the_others_nothing(m
     heard = LogForwarder(lambda: ())
     stuck, reads = Listener(), Listener()
     stuck.reads.clear()
-    await heard.subscribe(stuck, "info")
-    await heard.subscribe(reads, "info")
+    await heard.subscribe_client(stuck, "info")
+    await heard.subscribe_client(reads, "info")
     for number in range(20):
         heard.on_log_message("a", said(data=number))
         async with asyncio.timeout(60):

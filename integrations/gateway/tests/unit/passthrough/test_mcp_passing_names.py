@@ -13,10 +13,10 @@ from codemode_gateway.passthrough.uri_routing import (
     UriRoutes,
     add_server_mark,
     find_template_server,
+    list_servers_of_same_origin,
     may_be_prompt_of,
-    public_prompt_name,
-    servers_of_same_origin,
     split_server_mark,
+    to_public_prompt_name,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ NAMES = SHORT | st.text(max_size=80) | st.builds(lambda text: text + "_012345678
 def test_no_two_prompts_are_called_the_same_whatever_they_and_their_servers_are_called(
     servers: list[str], names: list[str]
 ) -> None:
-    public = {(server, name): public_prompt_name(server, name, servers) for server in servers for name in names}
+    public = {(server, name): to_public_prompt_name(server, name, servers) for server in servers for name in names}
     assert len(set(public.values())) == len(public)
     for (server, _), said in public.items():
         assert re.fullmatch(rf"[A-Za-z0-9_-]{{1,{MAX_PROMPT_NAME_CHARACTERS}}}", said)
@@ -41,7 +41,7 @@ def test_no_two_prompts_are_called_the_same_whatever_they_and_their_servers_are_
 @given(SHORT, SHORT, SERVERS)
 def test_a_name_does_not_depend_on_servers_that_begin_otherwise(server: str, name: str, others: list[str]) -> None:
     others = [one for one in others if not server.startswith(one[0])]
-    assert public_prompt_name(server, name, [server, *others]) == f"{server}_{name}"
+    assert to_public_prompt_name(server, name, [server, *others]) == f"{server}_{name}"
 
 
 @given(st.text(max_size=30) | st.sampled_from(["x://y#server=a", "x://y&server=b", "x#y"]), SERVERS, st.data())
@@ -61,7 +61,7 @@ def test_whatever_servers_list_or_link_no_uri_leads_to_another_server_or_resourc
     routes = UriRoutes()
     told: dict[str, tuple[str, str]] = {}
     for server, uri, is_linked in said:
-        public = (routes.add_linked if is_linked else routes.add_listed)(uri, server, ABC)
+        public = (routes.register_linked_uri if is_linked else routes.register_listed_uri)(uri, server, ABC)
         owner = routes.find_owner(public, ABC)
         assert owner is None or owner == (server, uri)
         if not is_linked:
@@ -88,8 +88,8 @@ def test_a_template_fits_what_it_may_be_filled_in_to(template: str, uri: str, fi
 
 
 def test_what_no_url_parser_reads_is_like_nothing_else() -> None:
-    assert servers_of_same_origin("http://[::1", [("a", "http://[::2"), ("b", "http://x")]) == []
-    assert servers_of_same_origin("http://x/1", [("a", "http://y/1"), ("b", "http://x"), ("c", "http://x/2")]) == [
+    assert list_servers_of_same_origin("http://[::1", [("a", "http://[::2"), ("b", "http://x")]) == []
+    assert list_servers_of_same_origin("http://x/1", [("a", "http://y/1"), ("b", "http://x"), ("c", "http://x/2")]) == [
         "b",
         "c",
     ]

@@ -189,7 +189,7 @@ async def test_of_a_huge_id_nothing_is_kept() -> None:
     async with reached(upstream, LEGACY, elicitation_callback=person) as (client, passed):
         assert await said_of(client) == '{"action":"accept"}'
         assert len(person.asked[0].elicitation_id) < 100
-        assert passed.questions.complete_elicitation("s", "1" * 100_000) is None
+        assert passed.questions.pop_opened_elicitation("s", "1" * 100_000) is None
 
 
 @ERAS

@@ -239,11 +239,11 @@ async def test_a_client_that_reads_nothing_costs_the_others_nothing(monkeypatch:
         async def notify(self, *_: Any) -> None:
             await asyncio.Event().wait()
 
-    async def tell(connection: Any, event: Any, real: Any = watching._notify) -> None:
+    async def tell(connection: Any, event: Any, real: Any = watching._notify_client) -> None:
         monkeypatch.setattr(watching, "NOTIFY_TIMEOUT_SECONDS", 0.01 if isinstance(connection, Stuck) else 60.0)
         await real(connection, event)
 
-    monkeypatch.setattr(watching, "_notify", tell)
+    monkeypatch.setattr(watching, "_notify_client", tell)
     upstream = FakeUpstream("a", watched.server)
     async with gateway(upstream) as (server, passed), Client(server, mode=LEGACY, message_handler=heard) as client:
         await passed.subscriptions.subscribe(upstream, "t://1", "t://1", Stuck())

@@ -12,8 +12,8 @@ import pytest
 from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.tool_history import output_schema_inference, tool_pins
-from codemode_gateway.tool_history.output_schema_inference import OutputShapes
-from codemode_gateway.tool_history.tool_pins import Pins
+from codemode_gateway.tool_history.output_schema_inference import InferredOutputs
+from codemode_gateway.tool_history.tool_pins import ToolPins
 from waiting import within
 
 SERVER = ServerConfig("s", "stdio", pin="block")
@@ -22,11 +22,11 @@ FILES = {"pins": (tool_pins.FILE_NAME, "tools"), "shapes": (output_schema_infere
 
 
 async def uses_pins(folder: Path, principal: str) -> None:
-    assert await Pins(folder, principal).filter_tools(SERVER, [TOOL]) == [TOOL]
+    assert await ToolPins(folder, principal).filter_tools(SERVER, [TOOL]) == [TOOL]
 
 
 async def uses_shapes(folder: Path, principal: str) -> None:
-    shapes = OutputShapes(folder, principal)
+    shapes = InferredOutputs(folder, principal)
     await shapes.load()
     if shapes.get_observed_output(SERVER, TOOL) is None:
         shapes.on_result(SERVER, "a", {"n": 1})
@@ -47,7 +47,7 @@ def what(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def use(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(principal: str, day: int) -> None:
-        monkeypatch.setattr(state_files, "today", lambda: day)
+        monkeypatch.setattr(state_files, "get_current_day", lambda: day)
         within({"pins": uses_pins, "shapes": uses_shapes}[what](tmp_path, principal))
 
     return use
@@ -75,9 +75,9 @@ def test_who_came_before_it_was_kept_when_counts_as_there(tmp_path: Path, what: 
 
 def test_whoever_is_there_while_a_gateway_runs_for_long_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        running = Pins(tmp_path, "ana")
+        running = ToolPins(tmp_path, "ana")
         for day in range(1000, 1200, 45):
-            monkeypatch.setattr(state_files, "today", lambda day=day: day)
+            monkeypatch.setattr(state_files, "get_current_day", lambda day=day: day)
             assert await running.filter_tools(SERVER, [TOOL]) == [TOOL]
             await uses_pins(tmp_path, f"user {day}")
         assert "ana" in kept(tmp_path, "pins")

@@ -17,15 +17,15 @@ from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.tool_history import inferred_schema, output_schema_inference
 from codemode_gateway.tool_history.inferred_schema import (
     drop_rare_names,
-    from_json,
     infer_shape,
     is_property_name,
-    join,
+    join_shapes,
     limit_size,
-    to_json,
-    to_schema,
+    shape_from_json,
+    shape_to_json,
+    shape_to_named_schema,
 )
-from codemode_gateway.tool_history.output_schema_inference import OutputShapes
+from codemode_gateway.tool_history.output_schema_inference import InferredOutputs
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
@@ -48,21 +48,21 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
 
 @given(MANY, MANY)
 def test_a_shape_fits_all_that_was_seen_and_joining_more_only_widens_it(values: list[Any], more: list[Any]) -> None:
-    before = reduce(join, map(infer_shape, values))
-    after = limit_size(reduce(join, map(infer_shape, more), before))
+    before = reduce(join_shapes, map(infer_shape, values))
+    after = limit_size(reduce(join_shapes, map(infer_shape, more), before))
     for value in values:
-        assert fits(value, to_schema(before))
-        assert fits(value, to_schema(after))
+        assert fits(value, shape_to_named_schema(before))
+        assert fits(value, shape_to_named_schema(after))
     for value in more:
-        assert fits(value, to_schema(after))
+        assert fits(value, shape_to_named_schema(after))
 
 
 @given(MANY, MANY)
 def test_what_is_written_down_is_read_as_it_was_and_goes_on_to_fit(values: list[Any], more: list[Any]) -> None:
-    kept = drop_rare_names(limit_size(reduce(join, map(infer_shape, values))), drops_unnamed_objects=True)
-    again = from_json(json.loads(json.dumps(to_json(kept))))
-    assert to_json(again) == to_json(kept)
-    after = to_schema(reduce(join, map(infer_shape, more), again))
+    kept = drop_rare_names(limit_size(reduce(join_shapes, map(infer_shape, values))), drops_unnamed_objects=True)
+    again = shape_from_json(json.loads(json.dumps(shape_to_json(kept))))
+    assert shape_to_json(again) == shape_to_json(kept)
+    after = shape_to_named_schema(reduce(join_shapes, map(infer_shape, more), again))
     assert all(fits(value, after) for value in more)
 
 
@@ -78,7 +78,7 @@ MARKED = st.recursive(
 def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -> None:
     # In a list two objects may have the same keys, which makes names of them.
     shape = infer_shape(value)
-    said = json.dumps([to_schema(shape), to_json(drop_rare_names(shape, drops_unnamed_objects=True))])
+    said = json.dumps([shape_to_named_schema(shape), shape_to_json(drop_rare_names(shape, drops_unnamed_objects=True))])
     keys = set(re.findall(rf"{MARK}[ab]*", said))
     assert f"{MARK} text" not in said
     assert all(json.dumps(value).count(f'"{key}":') >= 2 for key in keys)
@@ -93,15 +93,15 @@ def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -
 )
 def test_a_key_that_is_odd_is_never_kept_however_often_it_is_seen(key: str) -> None:
     assert not is_property_name(key)
-    shape = reduce(join, (infer_shape({key: {"id": number}, "id": 1}) for number in range(9)))
-    said = json.dumps([to_schema(shape), to_json(drop_rare_names(shape))], ensure_ascii=False)
+    shape = reduce(join_shapes, (infer_shape({key: {"id": number}, "id": 1}) for number in range(9)))
+    said = json.dumps([shape_to_named_schema(shape), shape_to_json(drop_rare_names(shape))], ensure_ascii=False)
     assert not key or json.dumps(key, ensure_ascii=False)[1:-1] not in said
-    assert to_schema(shape)["additionalProperties"]
+    assert shape_to_named_schema(shape)["additionalProperties"]
 
 
 def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_of_a_record() -> None:
     issues = [{"number": n, "title": "x", **({"closed": True} if n % 2 else {})} for n in range(4)]
-    assert to_schema(infer_shape({"items": issues}))["additionalProperties"] == {
+    assert shape_to_named_schema(infer_shape({"items": issues}))["additionalProperties"] == {
         "type": "array",
         "items": {
             "type": "object",
@@ -111,7 +111,7 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
     }
     for people in (["ada", "bob", "eve"], ["ada bob", "ada eve"], ["ada bob", "ada bob", "ada bob eve"]):
         seen = [{name: {"age": number} for name in names.split()} for number, names in enumerate(people)]
-        record = to_schema(reduce(join, map(infer_shape, seen)))
+        record = shape_to_named_schema(reduce(join_shapes, map(infer_shape, seen)))
         assert record["type"] == "object"
         assert "properties" not in record
         assert record["additionalProperties"]["properties"] == {"age": {"type": "number"}}
@@ -119,21 +119,21 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
 
 def test_many_names_and_deep_values_are_bounded() -> None:
     wide = {f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(inferred_schema.MAX_NAMES + 1)}
-    assert to_schema(join(infer_shape(wide), infer_shape(wide))) == {
+    assert shape_to_named_schema(join_shapes(infer_shape(wide), infer_shape(wide))) == {
         "type": "object",
         "additionalProperties": {"type": "number"},
     }
     deep: Any = 1
     for _ in range(5000):
         deep = [deep]
-    assert len(json.dumps(to_schema(infer_shape(deep)))) < 400
+    assert len(json.dumps(shape_to_named_schema(infer_shape(deep)))) < 400
     endless = infer_shape([[{"x": n, "y": [n]} for n in range(rounds(200, 1000))] for _ in range(rounds(200, 1000))])
-    assert len(json.dumps(to_schema(endless))) < 1000
+    assert len(json.dumps(shape_to_named_schema(endless))) < 1000
     tree: Any = 1
     for level in range(rounds(6, 7)):
         tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
-    twice = limit_size(join(infer_shape(tree), infer_shape(tree)))
-    assert len(json.dumps(to_schema(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
+    twice = limit_size(join_shapes(infer_shape(tree), infer_shape(tree)))
+    assert len(json.dumps(shape_to_named_schema(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
 
 
 def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None:
@@ -158,7 +158,7 @@ def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None
 def test_what_is_not_looked_at_widens_nothing() -> None:
     one = {"name": "x", "owner": {"login": "y", "teams": [{"id": 1}]}}
     few, many = infer_shape([one] * 2), infer_shape([one] * inferred_schema.MAX_INSPECTED_PARTS)
-    assert to_schema(many) == to_schema(few)
+    assert shape_to_named_schema(many) == shape_to_named_schema(few)
 
 
 @each_row(
@@ -170,7 +170,7 @@ def test_what_is_not_looked_at_widens_nothing() -> None:
 )
 def test_what_is_no_shape_is_not_read(said: Any) -> None:
     with pytest.raises(ValueError, match="shape"):
-        from_json(said)
+        shape_from_json(said)
 
 
 # --- learning ---
@@ -190,7 +190,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_loop
 async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principal(tmp_path: Path) -> None:
-    learned = OutputShapes(tmp_path / "cache")
+    learned = InferredOutputs(tmp_path / "cache")
     assert learned.get_observed_output(SERVER, tool()) is None
     for number in (1, 2):
         learned.on_result(SERVER, "t", {"id": number, "tags": ["secret tag"]})
@@ -205,7 +205,7 @@ async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert b"secret" not in file.read_bytes()
     assert b"declared" not in file.read_bytes()
-    again, other = OutputShapes(tmp_path / "cache"), OutputShapes(tmp_path / "cache", "another")
+    again, other = InferredOutputs(tmp_path / "cache"), InferredOutputs(tmp_path / "cache", "another")
     await again.load()
     await other.load()
     assert again.get_observed_output(SERVER, tool()) == said
@@ -214,7 +214,7 @@ async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principa
 
 @in_loop
 async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> None:
-    learned = OutputShapes(tmp_path)
+    learned = InferredOutputs(tmp_path)
     learned.get_observed_output(SERVER, tool())
     for _ in range(5):
         learned.on_result(SERVER, "t", {"alice": 1, "bob": 2})
@@ -227,7 +227,7 @@ async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> N
 
 @in_loop
 async def test_json_in_texts_is_told_until_a_text_is_something_else() -> None:
-    learned = OutputShapes(None)
+    learned = InferredOutputs(None)
     learned.get_observed_output(SERVER, tool())
     for number in (1, 2):
         learned.on_result(SERVER, "t", json.dumps([{"id": number}, {"id": 0}]))
@@ -246,7 +246,7 @@ async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog:
     file = tmp_path / output_schema_inference.FILE_NAME
     file.write_bytes(b"rubbish" * 1000)
     file.chmod(0o600)
-    learned = OutputShapes(tmp_path)
+    learned = InferredOutputs(tmp_path)
     await learned.load()
     learned.get_observed_output(SERVER, tool())
     learned.on_result(SERVER, "t", 1)
@@ -265,7 +265,7 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
     looked: list[Any] = []
     look = output_schema_inference.infer_shape
     monkeypatch.setattr(output_schema_inference, "infer_shape", lambda value: looked.append(value) or look(value))
-    learned = OutputShapes(tmp_path)
+    learned = InferredOutputs(tmp_path)
     learned.get_observed_output(SERVER, tool())
     for number in range(160):
         learned.on_result(SERVER, "t", number)
@@ -282,15 +282,15 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
-    learned, began, goes_on = OutputShapes(tmp_path), threading.Event(), threading.Event()
-    write = learned._write
+    learned, began, goes_on = InferredOutputs(tmp_path), threading.Event(), threading.Event()
+    write = learned._write_shape_rows
 
     def slow(rows: list[tuple[str, ...]]) -> None:
         began.set()
         assert goes_on.wait(60)
         write(rows)
 
-    monkeypatch.setattr(learned, "_write", slow)
+    monkeypatch.setattr(learned, "_write_shape_rows", slow)
     learned.get_observed_output(SERVER, tool())
     learned.on_result(SERVER, "t", 1)
     await until(began.is_set)
@@ -302,6 +302,6 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     finally:
         goes_on.set()
     await closing
-    again = OutputShapes(tmp_path)
+    again = InferredOutputs(tmp_path)
     await again.load()
     assert again.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.gateway.principals import CallOrigin, Principal, origin_of
-from codemode_gateway.upstreams.call_retries import FairSlots, ToolCall
+from codemode_gateway.gateway.principals import CallOrigin, Principal, get_call_origin
+from codemode_gateway.upstreams.call_retries import FairCallSlots, ToolCall
 from waiting import within
 
 
@@ -16,14 +16,14 @@ class Server:
     """Calls that hold a slot until the test ends them."""
 
     def __init__(self, limit, share):
-        self.slots = FairSlots(limit, share)
+        self.slots = FairCallSlots(limit, share)
         self.begun = []
         self._ends = {}
         self.tasks = {}
 
     def call(self, name, caller):
         async def work():
-            async with self.slots.slot(caller):
+            async with self.slots.hold_slot(caller):
                 self.begun.append(name)
                 await self._ends[name].wait()
 
@@ -39,7 +39,7 @@ class Server:
             self._ends[name].set()
         await self.settle()
 
-    async def end_all(self):
+    async def end_all_servers(self):
         for event in self._ends.values():
             event.set()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
@@ -51,7 +51,7 @@ def shared(limit, share, scenario):
         try:
             await scenario(server)
         finally:
-            await server.end_all()
+            await server.end_all_servers()
         assert server.slots._free == limit
         assert not server.slots._held
         assert not server.slots._waiting
@@ -162,4 +162,4 @@ def test_a_share_is_three_quarters_unless_the_configuration_says():
     ],
 )
 def test_a_call_is_counted_for_its_user_and_program(context, expected):
-    assert ToolCall("t", None, {}, context, origin_of(context)).caller == expected
+    assert ToolCall("t", None, {}, context, get_call_origin(context)).caller == expected

@@ -16,9 +16,9 @@ from codemode_gateway.upstreams import http as http_client
 from codemode_gateway.upstreams import session_streams, stdio
 from codemode_gateway.upstreams.connected import WarningLimiter
 from codemode_gateway.upstreams.connection_errors import UpstreamUnavailableError
-from codemode_gateway.upstreams.http import BoundedClient, EventStream
+from codemode_gateway.upstreams.http import EventStream, UpstreamHttpClient
 from codemode_gateway.upstreams.reconnecting import ReconnectingConnection
-from codemode_gateway.upstreams.session_streams import SENDING, RequestProgress
+from codemode_gateway.upstreams.session_streams import SENDING, RequestSendState
 from suite import full_only
 
 
@@ -52,11 +52,11 @@ class Pieces(httpx2.AsyncByteStream):
 
 def test_what_nobody_waits_for_is_read_no_further():
     async def work():
-        sending, count = RequestProgress(), 0
+        sending, count = RequestSendState(), 0
         async for _ in EventStream(Pieces(), sending, 1000, lambda: None):
             count += 1
             if count == 3:
-                sending.end()
+                sending.end_caller_wait()
         assert count == 3
 
     asyncio.run(work())
@@ -77,12 +77,12 @@ def test_a_request_that_was_given_up_leaves_no_connection(begins: bytes):
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-            sending = RequestProgress()
+            sending = RequestSendState()
             SENDING.set(sending)
-            async with BoundedClient(ServerConfig("evil", "http", url=url), None, 1000) as client:
+            async with UpstreamHttpClient(ServerConfig("evil", "http", url=url), None, 1000) as client:
                 posting = asyncio.ensure_future(client.post(url, json={"id": 1}))
                 await asyncio.wait_for(asked.wait(), 60)
-                sending.end()
+                sending.end_caller_wait()
                 assert (await asyncio.wait_for(posting, 60)).status_code == 503
                 await asyncio.wait_for(left.wait(), 60)
                 assert not client.broken.is_set()
@@ -131,9 +131,9 @@ def test_a_server_cannot_choose_how_often_it_is_listened_to(monkeypatch: Any):
             slept.append(seconds)
 
         monkeypatch.setattr(http_client.asyncio, "sleep", sleep)
-        async with BoundedClient(ServerConfig("evil", "http", url="http://127.0.0.1"), None, 1000) as client:
+        async with UpstreamHttpClient(ServerConfig("evil", "http", url="http://127.0.0.1"), None, 1000) as client:
             for _ in range(3):
-                await client._limit_listen_rate()
+                await client._throttle_listen_request()
         assert slept[0] == 0
         assert slept[1] > 0
         assert slept[2] > slept[1]
@@ -163,8 +163,8 @@ def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFix
             stdio.StderrReader("evil", SecretRedactor()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
         nothing: Any = lambda *_: None  # noqa: E731
         link = ReconnectingConnection(ServerConfig("evil", "stdio"), SecretRedactor(), nothing, nothing, nothing)
-        link._count_failure(UpstreamUnavailableError("it said \x1b[2J"))
-        return link.failure, link.error("it said \x1b[2J").message
+        link._record_failure(UpstreamUnavailableError("it said \x1b[2J"))
+        return link.failure, link.create_unavailable_error("it said \x1b[2J").message
 
     told = asyncio.run(work())
     assert all("it said \\u001b[2J" in (one or "") for one in told)

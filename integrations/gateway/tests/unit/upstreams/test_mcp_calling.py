@@ -8,14 +8,14 @@ import mcp_types as types
 import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.upstreams.call_retries import (
-    add_protocol_metadata,
+    add_metadata_and_create_options,
+    create_argument_headers,
     failed_call_error,
-    mirrored_headers,
     unknown_outcome_error,
 )
 from codemode_gateway.upstreams.connection_errors import UnansweredRequestError
-from codemode_gateway.upstreams.jsonrpc_lines import MAX_REQUEST_VALUES, read_line, unreadable_answer_error
-from codemode_gateway.upstreams.session_streams import bound_message
+from codemode_gateway.upstreams.jsonrpc_lines import MAX_REQUEST_VALUES, parse_message_line, unreadable_answer_error
+from codemode_gateway.upstreams.session_streams import sanitize_message
 from mcp.shared.message import SessionMessage
 from suite import each_row
 
@@ -31,20 +31,22 @@ def connection(era: str, *, is_stdio: bool = False) -> Any:
 
 def test_arguments_are_mirrored_into_headers_where_the_revision_asks_for_it():
     given = {"region": "north", "other": 1}
-    assert mirrored_headers(connection("modern"), TOOL, given) == {"Mcp-Param-Region": "north"}
-    assert mirrored_headers(connection("modern"), types.Tool(name="t", input_schema={}), given) == {}
-    assert mirrored_headers(connection("modern"), None, given) == {}
-    assert mirrored_headers(connection("handshake"), TOOL, given) == {}
-    assert mirrored_headers(connection("modern", is_stdio=True), TOOL, given) == {}
+    assert create_argument_headers(connection("modern"), TOOL, given) == {"Mcp-Param-Region": "north"}
+    assert create_argument_headers(connection("modern"), types.Tool(name="t", input_schema={}), given) == {}
+    assert create_argument_headers(connection("modern"), None, given) == {}
+    assert create_argument_headers(connection("handshake"), TOOL, given) == {}
+    assert create_argument_headers(connection("modern", is_stdio=True), TOOL, given) == {}
 
 
 def test_the_newer_revision_is_said_in_every_request():
     params: dict[str, Any] = {"name": "t", "_meta": {"traceparent": "p"}}
-    headers = add_protocol_metadata(connection("modern"), "tools/call", params, {"roots": {}}).get("headers", {})
+    headers = add_metadata_and_create_options(connection("modern"), "tools/call", params, {"roots": {}}).get(
+        "headers", {}
+    )
     assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
     assert params["_meta"]["traceparent"] == "p"
     assert params["_meta"][types.CLIENT_CAPABILITIES_META_KEY] == {"roots": {}}
-    assert add_protocol_metadata(connection("handshake"), "tools/call", {"name": "t"}, {}) == {
+    assert add_metadata_and_create_options(connection("handshake"), "tools/call", {"name": "t"}, {}) == {
         "headers": {"mcp-protocol-version": "2026-07-28"}
     }
 
@@ -71,15 +73,15 @@ def test_an_error_says_whether_the_call_may_have_happened():
     ],
 )
 def test_of_a_broken_answer_it_is_known_whose_it_was(line, one):
-    assert read_line(line).message is None
+    assert parse_message_line(line).message is None
     answer = unreadable_answer_error(line)
     assert (answer and answer.id) == one
 
 
 def test_half_a_pair_of_surrogates_costs_no_answer():
-    message = read_line(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}').message
+    message = parse_message_line(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud800"}}').message
     assert message.result == {"a": "\ufffd"}
-    assert read_line(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}').message.result == {"a": "\ufffd"}
+    assert parse_message_line(b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}').message.result == {"a": "\ufffd"}
 
 
 @pytest.mark.parametrize("over", [False, True])
@@ -88,7 +90,7 @@ def test_what_a_server_asks_or_tells_is_read_on_the_loop_only_in_bounds(kind: An
     params = {"messages": [0] * (MAX_REQUEST_VALUES + 1 if over else 10)}
     more = {"id": "q"} if kind is types.JSONRPCRequest else {}
     item = SessionMessage(kind(jsonrpc="2.0", method="sampling/createMessage", params=params, **more))
-    found = bound_message(item).message
+    found = sanitize_message(item).message
     assert found.params == ({} if over else params)
     assert found.method == "sampling/createMessage"
     assert getattr(found, "id", None) == more.get("id")
@@ -97,16 +99,16 @@ def test_what_a_server_asks_or_tells_is_read_on_the_loop_only_in_bounds(kind: An
 def test_answers_and_ends_pass_as_they_are() -> None:
     answer = SessionMessage(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": [0] * (MAX_REQUEST_VALUES + 1)}))
     error = ValueError("no message")
-    assert bound_message(answer) is answer
-    assert bound_message(error) is error
+    assert sanitize_message(answer) is answer
+    assert sanitize_message(error) is error
 
 
 def test_a_long_line_is_read_where_it_is_an_answer_whatever_words_it_holds() -> None:
     many = [{"method": "GET", "status": 200}] * MAX_REQUEST_VALUES
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": {"log": many}}}
-    assert isinstance(read_line(json.dumps(answer).encode()).message, types.JSONRPCResponse)
+    assert isinstance(parse_message_line(json.dumps(answer).encode()).message, types.JSONRPCResponse)
     asked = {"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"messages": many}}
-    assert read_line(json.dumps(asked).encode()).message is None
+    assert parse_message_line(json.dumps(asked).encode()).message is None
     last = {"params": {"messages": many}, "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage"}
-    found = read_line(json.dumps(last).encode()).message
-    assert found is None or bound_message(SessionMessage(found)).message.params == {}
+    found = parse_message_line(json.dumps(last).encode()).message
+    assert found is None or sanitize_message(SessionMessage(found)).message.params == {}

@@ -9,10 +9,12 @@ from typing import Any
 import mcp_types as types
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.upstreams.tool_listing import ListCache, Listing, read_tools
+from codemode_gateway.upstreams.tool_listing import ListCache, Listing, parse_listed_tools
 
 SERVER = ServerConfig("s", "stdio", command="x", env={"A": "1"})
-TOOLS, TEXTS, _ = read_tools([{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}])
+TOOLS, TEXTS, _ = parse_listed_tools(
+    [{"name": "a", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]
+)
 LISTING = Listing(
     TOOLS,
     TEXTS,
@@ -43,7 +45,7 @@ def test_what_was_kept_is_read_again(folder):
     found = read(folder)
     assert found is not None
     assert found.tools == LISTING.tools
-    assert found.to_dict() == LISTING.to_dict()
+    assert found.to_dict_without_tools() == LISTING.to_dict_without_tools()
     assert only(folder).stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import tool_listing
-from codemode_gateway.upstreams.tool_listing import fetch_listing, read_tools
+from codemode_gateway.upstreams.tool_listing import fetch_listing, parse_listed_tools
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +77,7 @@ def test_what_is_wrong_with_a_tool_costs_no_more_than_that():
         },
         tool("half", annotations={"readOnlyHint": "perhaps"}, execution="now"),
     ]
-    kept, texts, _ = read_tools(odd)
+    kept, texts, _ = parse_listed_tools(odd)
     assert [one.name for one in kept] == ["twice", "bare", "wrong", "half"]
     assert len(texts) == 4
 
@@ -125,8 +125,8 @@ def test_tools_that_want_headers_which_cannot_be_are_left_out_where_headers_are_
     wrong += [wanting("object", "Region", "object"), wanting("number", "Region", "number")]
     wrong += [wanting("twice", "Region", **twice), wanting("letters", "Regi\u00f6n"), wanting("control", "a\r\nb")]
     page = [tool("plain"), *wrong, wanting("right", "Region")]
-    assert [one.name for one in read_tools(page, mirrors=True)[0]] == ["plain", "right"]
-    assert len(read_tools(page)[0]) == len(page)
+    assert [one.name for one in parse_listed_tools(page, supports_argument_headers=True)[0]] == ["plain", "right"]
+    assert len(parse_listed_tools(page)[0]) == len(page)
 
 
 def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monkeypatch):
@@ -147,7 +147,7 @@ def test_of_a_list_with_more_values_than_allowed_the_first_tools_are_taken(monke
 def test_of_a_page_no_more_is_looked_at_than_may_be_taken(monkeypatch):
     monkeypatch.setattr(tool_listing, "MAX_TOOLS", 5)
     hidden = []
-    kept, _, _ = read_tools([tool(f"t{n}") for n in range(1_000)], hide=lambda one: hidden.append(one) or one)
+    kept, _, _ = parse_listed_tools([tool(f"t{n}") for n in range(1_000)], hide=lambda one: hidden.append(one) or one)
     assert (len(kept), len(hidden)) == (5, 6)
 
 

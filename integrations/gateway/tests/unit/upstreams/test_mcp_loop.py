@@ -16,7 +16,7 @@ from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.upstreams import jsonrpc_lines, session_streams, stdio, upstream
 from codemode_gateway.upstreams.hooks import UpstreamHooks
 from codemode_gateway.upstreams.http import EventStream
-from codemode_gateway.upstreams.session_streams import RequestProgress
+from codemode_gateway.upstreams.session_streams import RequestSendState
 from codemode_gateway.upstreams.stdio import StdoutReader
 from codemode_gateway.upstreams.upstream import UpstreamTool, create_program_tools
 from in_loop import in_loop
@@ -40,8 +40,8 @@ def output() -> StdoutReader:
 @in_loop
 async def test_a_flood_is_read_a_few_lines_a_turn_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    real = stdio.read_line
-    monkeypatch.setattr(stdio, "read_line", lambda line: read.append(1) or real(line))
+    real = stdio.parse_message_line
+    monkeypatch.setattr(stdio, "parse_message_line", lambda line: read.append(1) or real(line))
     flooded, count = output(), 1_000
     flooded.data_received(b"".join(PING % at for at in range(count)))
     most = 0
@@ -77,8 +77,8 @@ async def test_a_long_answer_is_read_in_a_thread_by_what_takes_least_time(monkey
 
 def test_an_answer_of_more_values_than_allowed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonrpc_lines, "MAX_VALUES", 6_000)
-    assert jsonrpc_lines.read_line(answer(2_900)).message is not None
-    assert jsonrpc_lines.read_line(answer(3_100)).message is None
+    assert jsonrpc_lines.parse_message_line(answer(2_900)).message is not None
+    assert jsonrpc_lines.parse_message_line(answer(3_100)).message is None
     refused = jsonrpc_lines.unreadable_answer_error(answer(3_100))
     assert refused is not None
     assert "has more than" in refused.error.message
@@ -197,7 +197,7 @@ async def test_an_event_of_more_values_than_the_loop_can_read_ends_the_stream(
                 for at in range(0, len(text), size):
                     yield text[at : at + size]
 
-        return len([event async for event in EventStream(Stream(), RequestProgress(), 1 << 20, lambda: None)])
+        return len([event async for event in EventStream(Stream(), RequestSendState(), 1 << 20, lambda: None)])
 
     innocent = [b"event: message" + line + b"data: " + one + ends for one in (small, quoted, small)]
     assert await heard(*innocent) == len(innocent)

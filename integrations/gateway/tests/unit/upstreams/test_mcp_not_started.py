@@ -13,7 +13,7 @@ from codemode_gateway.upstreams import reconnecting as links
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.process_supervisor import SpawnError
 from codemode_gateway.upstreams.reconnecting import ReconnectingConnection
-from codemode_gateway.upstreams.stdio import not_started_error
+from codemode_gateway.upstreams.stdio import server_not_started_error
 
 COMMAND, FOLDER = "/home/ana/.nvm/bin/npx", "/home/ana/notes"
 CONFIG = ServerConfig("notes", "stdio", command=COMMAND, cwd=FOLDER)
@@ -35,12 +35,12 @@ class Broken:
 @pytest.mark.parametrize(
     ("error", "shown"),
     [
-        (not_started_error(SpawnError(ENOENT, "command"), CONFIG), COMMAND),
-        (not_started_error(SpawnError(ENOTDIR, "command"), CONFIG), COMMAND),
-        (not_started_error(SpawnError(EACCES, "command"), CONFIG), COMMAND),
-        (not_started_error(SpawnError(EIO, "command"), CONFIG), COMMAND),
-        (not_started_error(SpawnError(EAGAIN, "fork"), CONFIG), COMMAND),
-        (not_started_error(SpawnError(ENOENT, "cwd"), CONFIG), FOLDER),
+        (server_not_started_error(SpawnError(ENOENT, "command"), CONFIG), COMMAND),
+        (server_not_started_error(SpawnError(ENOTDIR, "command"), CONFIG), COMMAND),
+        (server_not_started_error(SpawnError(EACCES, "command"), CONFIG), COMMAND),
+        (server_not_started_error(SpawnError(EIO, "command"), CONFIG), COMMAND),
+        (server_not_started_error(SpawnError(EAGAIN, "fork"), CONFIG), COMMAND),
+        (server_not_started_error(SpawnError(ENOENT, "cwd"), CONFIG), FOLDER),
         (FileNotFoundError(ENOENT, "No such file", "/home/ana/.config/x"), "/home/ana/.config/x"),
     ],
 )
@@ -57,7 +57,7 @@ def test_no_path_of_this_machine_is_told_to_programs(
         nothing: Any = lambda *_: None  # noqa: E731
         link = ReconnectingConnection(CONFIG, SecretRedactor(), nothing, nothing, nothing)
         with pytest.raises(Exception, match="cannot be used now") as raised:
-            await link.connection()
+            await link.get_or_open_connection()
         await link.aclose()
         return link.failure, link.problem, str(raised.value)
 

@@ -13,7 +13,7 @@ import pytest
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams import reconnecting
-from codemode_gateway.upstreams.call_retries import find_page_to_open
+from codemode_gateway.upstreams.call_retries import get_elicitation_page_url
 from codemode_gateway.upstreams.connection import Transport
 from codemode_gateway.upstreams.hooks import UpstreamHooks
 from codemode_gateway.upstreams.tool_listing import ListCache
@@ -47,13 +47,13 @@ class Notes:
         self.bus = InMemorySubscriptionBus()
         self.heard = asyncio.Event()
         more = {"on_subscriptions_listen": ListenHandler(self.bus)} if listens else {}
-        self.server: Server[Any] = Server("notes", on_list_tools=self._list, on_call_tool=self._call, **more)
+        self.server: Server[Any] = Server("notes", on_list_tools=self._request_listing, on_call_tool=self._call, **more)
 
         def transport(*_: Any) -> Transport:
             return Transport(self._open_streams(), lambda: None, tracks_sending=False)
 
         monkeypatch.setattr(reconnecting, "create_transport", transport)
-        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_listing)
         hooks = UpstreamHooks(on_notification=self._notified, get_log_level=lambda _: self.log_level)
         self.upstream = Upstream(
             ServerConfig("notes", "stdio", command="x"), hooks, SecretRedactor(()), ListCache(None, "me")
@@ -71,13 +71,13 @@ class Notes:
                 serving.cancel()
                 await asyncio.wait([serving])
 
-    async def _list(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
+    async def _request_listing(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
         self.lists += 1
         return types.ListToolsResult(
             tools=[types.Tool(name=one, input_schema={"type": "object"}) for one in self.tools]
         )
 
-    async def _set(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    async def _set_listing(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.asked.append(params.level)
         return types.EmptyResult()
 
@@ -117,8 +117,8 @@ def test_other_tools_of_a_server_that_is_listened_to_are_listed_without_asking_a
             notes.tools.append("erase")
             await notes.told()
             assert await notes.names() == ["erase", "write"] or await notes.names() == ["write", "erase"]
-            connection = await notes.upstream._link.connection()
-            assert not notes.upstream._is_polled(connection)
+            connection = await notes.upstream._link.get_or_open_connection()
+            assert not notes.upstream._needs_polling(connection)
             assert connection.requests.in_flight == 0, "who listens keeps no server from being idle"
         finally:
             await notes.upstream.aclose()
@@ -131,8 +131,8 @@ def test_a_server_that_cannot_be_listened_to_is_asked_now_and_then(monkeypatch):
         notes = Notes(monkeypatch, listens=False)
         try:
             assert await notes.names() == ["write"]
-            connection = await notes.upstream._link.connection()
-            assert notes.upstream._is_polled(connection)
+            connection = await notes.upstream._link.get_or_open_connection()
+            assert notes.upstream._needs_polling(connection)
             with pytest.raises(MCPError, match="not found"):  # in the server's words, for whoever logs it
                 async with listen(connection.session, tools_list_changed=True):
                     pass
@@ -215,5 +215,5 @@ def test_a_server_is_asked_for_its_log_in_the_words_of_its_revision(monkeypatch,
     ],
 )
 def test_what_is_no_page_is_shown_to_nobody(data: Any) -> None:
-    assert find_page_to_open(MCPError(types.URL_ELICITATION_REQUIRED, "x", data)) is None
-    assert find_page_to_open(MCPError(types.INVALID_PARAMS, "x", {"elicitations": [{"url": PAGE}]})) is None
+    assert get_elicitation_page_url(MCPError(types.URL_ELICITATION_REQUIRED, "x", data)) is None
+    assert get_elicitation_page_url(MCPError(types.INVALID_PARAMS, "x", {"elicitations": [{"url": PAGE}]})) is None
