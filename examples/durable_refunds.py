@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -78,13 +79,14 @@ def refund(customer: str) -> str:
     return book(f"refunded {customer}")
 
 
+os.environ.setdefault("CODEMODE_SIGNING_KEY", secrets.token_urlsafe(32))  # child processes inherit it
 store = SqliteInterruptStore(HERE / "programs.sqlite")
 code_mode = create_code_mode_tool(
     [charge, refund],
     {
         "approval": {"mode": "interrupt"},
         "continuation": {
-            "keys": "32 random bytes, the same for every process",
+            "keys": os.environ["CODEMODE_SIGNING_KEY"],
             "guard": store.guard,
             # How soon after its death another process takes over; 30 s where none is named.
             "journal": store.journal(tenant="acme", app="orders", lease_ms=500),

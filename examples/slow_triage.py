@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -40,9 +41,10 @@ return refunds;
 OVERCHARGED = {"T-1": 0, "T-2": 4200, "T-3": 0}
 CONVERSATION = "the conversation with ada"
 TENANT, APP = "acme", "desk"
+os.environ.setdefault("CODEMODE_SIGNING_KEY", secrets.token_urlsafe(32))  # child processes inherit it
 SETTINGS = {
     "continuation": {
-        "keys": "32 random bytes, the same for every process that goes on with programs",
+        "keys": os.environ["CODEMODE_SIGNING_KEY"],
         "max_age_ms": 7 * 86_400_000,  # how long a question may take
     }
 }

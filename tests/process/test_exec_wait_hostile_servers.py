@@ -362,7 +362,7 @@ def test_a_server_that_never_answers_is_left_out_in_time_and_the_model_is_told(o
 
     result = over(work, {"silent": silent, "good": good}, waitTimeoutMs=2000)
     assert result["value"] == [["good"], "a"]
-    said = "it did not answer within 1 s, half of waitTimeoutMs"
+    said = "it did not answer within 1 s, half of wait_timeout_ms"
     assert result["telemetry"]["warnings"] == [
         f"MCP.silent is unavailable: the server could not be listed: {said}. Try again later."
     ]

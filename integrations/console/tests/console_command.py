@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from select import select
 
-KEY = "32 random bytes, the same for every process"
+KEY = "9c1f0a7e93d24b68a1e7c05d9b3f8462"
 
 
 @contextmanager

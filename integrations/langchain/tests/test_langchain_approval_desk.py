@@ -9,7 +9,9 @@ from pathlib import Path
 from warm_python import WarmPython
 
 DESK = Path(__file__).parents[1] / "examples" / "approval_desk.py"
-ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("CODEMODE_SIGNING_KEY", "USER")}
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "USER"} | {
+    "CODEMODE_SIGNING_KEY": "9c1f0a7e93d24b68a1e7c05d9b3f8462"
+}
 
 
 def test_an_edited_refund_is_made_once_whoever_goes_on(langchain_python: WarmPython, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from .exits import SUCCEEDED, UsageError
@@ -213,6 +214,12 @@ print(result.final_output)
 }
 
 
+def _format_interpreter() -> str:
+    """Return the interpreter that runs this command, relative to the current folder if it is below."""
+    path = Path(sys.executable)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def write_quickstart_agent(options: argparse.Namespace) -> int:
     """Write the file. Raises `UsageError` for a file that exists or cannot be written."""
     path = Path(options.file)
@@ -225,5 +232,8 @@ def write_quickstart_agent(options: argparse.Namespace) -> int:
         raise UsageError(f"{path} already exists: name another file, or use --force to replace it") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    print(f"wrote {path}; run it with: {Path(sys.executable).name} {path}")
+    print(f"wrote {path}; run it with: {_format_interpreter()} {path}")
+    if options.framework != "plain" and find_spec(f"codemode_{options.framework.replace('-', '_')}") is None:
+        name = options.framework
+        print(f"it needs a plugin: pip install codemode-{name}, or in a clone ./integrations/{name}")
     return SUCCEEDED

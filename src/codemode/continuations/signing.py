@@ -20,9 +20,8 @@ from ..records import record
 ALGORITHM = "HMAC-SHA256"
 _MAX_CLOCK_SKEW_MS = 60_000
 _UNKNOWN_KEY = (
-    "the continuation was signed with a key that is not known here: every process needs the same one, by"
-    " set_continuation_signing_key(...), by continuation={'keys': ...} of the tool's options, or for the command"
-    " `codemode console` in CODEMODE_SIGNING_KEY"
+    "the continuation was signed with a key that is not known here: give every process the same CODEMODE_SIGNING_KEY"
+    " and the same store='sqlite:///pauses.db' (without a store, the same continuation={'keys': ...})"
 )
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
 _BINDINGS = "bindings"  # present only with a binding: tags that distinguish a missing or other binding from tampering

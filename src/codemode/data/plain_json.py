@@ -88,13 +88,18 @@ def write_json(value: Any, *, sort_keys: bool = False) -> str:
     )
 
 
+_MAX_ROUNDS = 50_000
+
+
 def is_plain_json(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
     """Return True if `write_plain_json` may write a value: at most ``max_values`` values that `json` writes alike.
 
     orjson takes enums and UUIDs, writes NaN as null, and its versions differ in very large and very small numbers.
     """
-    count, pending = 1, [value]
+    count, rounds, pending = 1, 0, [value]
     while pending:
+        if (rounds := rounds + 1) > _MAX_ROUNDS:
+            return False  # it holds itself, or is very deep: the slow writer tells which
         # Everything is looked at in C, some thousand values at a time, and breadth does not matter.
         batch = pending[-_BATCH_VALUES:]
         del pending[-_BATCH_VALUES:]

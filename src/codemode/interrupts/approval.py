@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..options.checked_fields import WrongTypeError
 from ..options.parts import ApprovalPolicy
 from ..records import record
 
+_log = logging.getLogger("codemode.tools")
 _EXPECTED_SHAPES = 'an approval decision must be "approved", "denied" or {"approved": bool, "reason"?: str}'
 
 
@@ -50,9 +52,13 @@ def parse_callback_answer(answer: Any, request: ApprovalRequest) -> ApprovalDeci
     Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for any other value.
     """
     if answer is None:
+        _log.warning(
+            "tool %r needs approval and no decision was made: set approval.on_approval_required or approval.mode ="
+            " 'interrupt'",
+            request.tool_name,
+        )
         error = CodeModeToolApprovalRequiredError(
-            f"tool {request.tool_name!r} needs approval and no decision was made: set approval.on_approval_required"
-            " or approval.mode = 'interrupt'",
+            f"tool {request.tool_name!r} needs approval and no decision was made",
             details={"tool_name": request.tool_name, "tool_call_id": request.tool_call_id},
         )
         error.reason = "approval_required"

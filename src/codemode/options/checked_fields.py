@@ -213,10 +213,8 @@ def require_signing_keys_or_none(value: Any, path: str) -> tuple[bytes, ...] | N
     keys = tuple(item.encode() if isinstance(item, str) else item for item in items)
     if min(map(len, keys)) < MIN_KEY_BYTES:
         _warn_short_key()
-    elif any(map(is_placeholder_key, keys)):
-        _log_placeholder_key(logging.WARNING)
-    elif any(map(is_example_key, keys)):
-        _log_placeholder_key(logging.INFO)  # our examples use such keys
+    elif any(is_placeholder_key(key) or is_example_key(key) for key in keys):
+        _warn_guessable_key()
     return keys
 
 
@@ -232,9 +230,8 @@ def _warn_short_key() -> None:
 
 
 @cache
-def _log_placeholder_key(level: int) -> None:
-    logging.getLogger("codemode.continuations").log(
-        level,
+def _warn_guessable_key() -> None:
+    logging.getLogger("codemode.continuations").warning(
         "a signing key is an example or has few distinct characters, and could be guessed to forge approvals. Use 32"
         " random bytes, the same for all processes: %s",
         KEY_COMMAND,

@@ -177,7 +177,7 @@ def test_a_server_that_has_failed_is_not_started_again_by_the_command(run: Run, 
     code, out, err = run(command, "--config", str(path))
     assert (code, starts.read_text()) == (1, "x\n" * 2)
     assert (out + err).count("it did not answer within 0.5 seconds") == 1
-    assert (out + err).count("exit code 3") == 1
+    assert (out + err).count("it ended with exit code 3") == 1
     assert "cannot be listed" not in err
 
 

@@ -377,7 +377,7 @@ class McpServer:
         except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
             self._failure = describe_server_error(error)
             if isinstance(error, TimeoutError):
-                self._failure = f"it did not answer within {seconds:g} s, half of waitTimeoutMs"
+                self._failure = f"it did not answer within {seconds:g} s, half of wait_timeout_ms"
             if self._failure is None:
                 log_failure(_log, "the tools of server %r cannot be listed", (self.owner,), error)
             else:

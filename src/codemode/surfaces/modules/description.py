@@ -117,7 +117,11 @@ def _format_server_line(server: ListedServer, characters: int) -> str:
     if not summary and characters and server.name not in (server.path, server.server_id):
         summary = to_comment_line(server.name, characters)
     missing = f"left out of its list: {'; '.join(server.left_out)}" if server.left_out and characters else ""
-    broken = f"cannot be used: {' '.join(server.failure.split()[:_FAILURE_WORDS])}" if server.failure else ""
+    broken = (
+        f"cannot be used: {' '.join(server.failure.removeprefix('it ').split()[:_FAILURE_WORDS]).rstrip(':')}"
+        if server.failure
+        else ""
+    )
     about = ". ".join(
         part for part in (broken, tool_count, clip_to_visible_line(missing, _LEFT_OUT_CHARACTERS), summary) if part
     )

@@ -150,7 +150,9 @@ def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
     """
     document = _parse_config(config_text)
     if name in parse_config_servers(config_text):
-        raise ConfigError(f"the server {quote_name(name)} already exists; give the new one another name")
+        raise ConfigError(
+            f"the server {quote_name(name)} already exists; give the new one another name, or remove it first"
+        )
     for problem in load_config({"mcpServers": {name: entry}}).problems:
         if problem.server is not None and not problem.lacks_value:
             raise ConfigError(str(problem))
