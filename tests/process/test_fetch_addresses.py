@@ -53,7 +53,7 @@ def resolving(monkeypatch):
 
     def replace(*answers):
         resolver = Resolver(*answers)
-        monkeypatch.setattr("codemode.fetch.fetcher.resolve", resolver)
+        monkeypatch.setattr("codemode.fetch.fetcher.resolve_host", resolver)
         return resolver
 
     original = asyncio.BaseEventLoop.getaddrinfo

@@ -111,7 +111,7 @@ def test_another_version_of_the_engine_is_refused_by_both_names(monkeypatch):
         with pytest.raises(CodeModeAbortedError):
             await call(Host(journal, dies_after=4), shop.tools)
         with monkeypatch.context() as patch:
-            patch.setattr("codemode.execution.journal.engine_version", lambda: "0.0.1")
+            patch.setattr("codemode.execution.journal.find_engine_version", lambda: "0.0.1")
             with pytest.raises(CodeModeProtocolError, match=r"this host has 0\.0\.1"):
                 await call(journal, shop.tools)
         result, _ = await to_the_end(journal, shop.tools, paid_already(shop))

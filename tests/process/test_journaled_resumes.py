@@ -206,7 +206,7 @@ def test_a_host_that_cannot_go_on_does_not_forget_what_one_without_a_journal_may
         lost = asyncio.create_task(go_on(paused, answers, None, without, guard=DeadGuard(guard)))
         await began.wait()
         with monkeypatch.context() as patch:
-            patch.setattr("codemode.execution.resume.engine_version", lambda: "0.1")
+            patch.setattr("codemode.execution.resume.find_engine_version", lambda: "0.1")
             with pytest.raises(CodeModeProtocolError, match="engine"):
                 await go_on(paused, answers, journal, shop.tools, guard=guard)
         result = await go_on(paused, answers, journal, shop.tools, guard=guard)

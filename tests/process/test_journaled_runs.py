@@ -208,7 +208,7 @@ def test_what_is_written_as_ended_after_it_was_asked_about_has_ended_whatever_is
             except asyncio.CancelledError as cancelled:
                 return cancelled.__cause__
 
-        monkeypatch.setattr(RecoveryPoint, "at", at)
+        monkeypatch.setattr(RecoveryPoint, "get_or_create_interrupt", at)
         first = asyncio.create_task(cut_off())
         await journal.began.wait()
         first.cancel()

@@ -65,7 +65,7 @@ def test_another_key_or_version_says_so_and_uses_no_decision_up(spy, monkeypatch
             if changed == "replay":
                 patch.setattr(continuation, "REPLAY_VERSION", 3)
             if changed == "engine":
-                patch.setattr("codemode.execution.recovery.engine_version", lambda: "0.1")
+                patch.setattr("codemode.execution.recovery.find_engine_version", lambda: "0.1")
             paused = await over(store, spy.guarded()).execute({"js": "return await tools.refund({n: 1})"})
         record_id = await store.put(paused)
         await store.decide({paused.interrupt_id: OK}, actor="ana", tenant=ALL)

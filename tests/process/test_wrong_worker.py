@@ -159,7 +159,7 @@ def test_a_flood_of_analyses_is_checked_no_more_than_once(host: Host, monkeypatc
         worker.wait_silently()
 
     forget_programs(monkeypatch)
-    monkeypatch.setattr("codemode.execution.programs.check_program", check)
+    monkeypatch.setattr("codemode.execution.programs.find_program_problems", check)
     assert type(host.error(script)) is CodeModeProtocolError
     assert len(checked) <= 1
 

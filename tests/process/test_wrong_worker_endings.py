@@ -133,7 +133,7 @@ def trickles(worker: FakeWorker) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param(lambda worker: worker.pause(), id="none"),
+        pytest.param(lambda worker: worker.wait_silently(), id="none"),
         pytest.param(trickles, id="one byte at a time"),
     ],
 )

@@ -21,7 +21,8 @@ ALGORITHM = "HMAC-SHA256"
 _MAX_CLOCK_SKEW_MS = 60_000
 _UNKNOWN_KEY = (
     "the continuation was signed with a key that is not known here: give every process the same CODEMODE_SIGNING_KEY"
-    " and the same store='sqlite:///pauses.db' (without a store, the same continuation={'keys': ...})"
+    " and the same store='sqlite:///pauses.db'; without a store, the same key by set_continuation_signing_key(...) or"
+    " continuation={'keys': ...}"
 )
 _AUTH_FIELDS = {"alg", "keyId", "nonce", "issuedAtMs", "expiresAtMs", "signature"}
 _BINDINGS = "bindings"  # present only with a binding: tags that distinguish a missing or other binding from tampering
