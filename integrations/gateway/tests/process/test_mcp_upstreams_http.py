@@ -29,7 +29,8 @@ def test_a_server_that_was_away_is_called_again_and_its_lost_session_opened_anew
                 assert {tool.name for tool in await upstream.tools()} >= {"echo", "write"}
                 process.kill()
                 process.wait()
-                with pytest.raises(CodeModeToolError, match=r"cannot be reached|connection was lost"):
+                # The request may be on its way through the open connection when that ends.
+                with pytest.raises(CodeModeToolError, match=r"cannot be reached|connection was lost|may have run"):
                     await upstream.call("write", {"text": "x"})
                 with served(transport, port, python=GATEWAYS.python):
                     result = await upstream.call("write", {"text": "again"})
