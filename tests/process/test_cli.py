@@ -107,6 +107,16 @@ def test_the_timeline_comes_last(run):
     assert "later" in err.splitlines()[-1]
 
 
+def test_the_trace_ends_with_the_traceback_of_a_failed_tool(run):
+    _, _, err = run("return await tools.stock({ product: 'nut' })", "--trace")
+    head, _, traceback = err.partition("stock raised:\n")
+    assert "1 call" in head
+    assert 'shop.py"' in traceback
+    assert "return {" in traceback
+    assert "codemode/tools" not in traceback
+    assert traceback.endswith("KeyError: 'nut'\n")
+
+
 def test_the_deadline(run):
     code, _, err = run("for (;;);", "--timeout-ms", "200")
     assert code == 1

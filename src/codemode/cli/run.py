@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 from ..errors import CodeModeError, CodeModeSyntaxError
@@ -111,6 +112,7 @@ async def _read_line() -> str:
 
 
 _MAX_LINE_CHARACTERS = 120
+_PACKAGE = Path(__file__).parents[1]
 
 
 def run_program(options: argparse.Namespace) -> int:
@@ -135,7 +137,21 @@ def run_program(options: argparse.Namespace) -> int:
         code = _print_result(result, as_json=options.json)
     if options.trace and printer.trace is not None:
         print(printer.trace.to_text(), file=sys.stderr)
+        _print_tracebacks(printer.trace)
     return code
+
+
+def _print_tracebacks(trace: Trace) -> None:
+    """Print where each failed tool raised its exception, without the frames of this package that called it."""
+    for request in trace.bridge_requests:
+        cause = None if request.error is None else request.error.__cause__
+        if cause is None:
+            continue
+        frame = cause.__traceback__
+        while frame is not None and Path(frame.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+            frame = frame.tb_next
+        text = "".join(format_exception(type(cause), cause, frame))
+        print(escape_invisible(f"\n{request.label} raised:\n{text}", keep="\n"), end="", file=sys.stderr)
 
 
 class _ProgressPrinter:
