@@ -17,7 +17,7 @@ _MAX_LISTED_FILES = 1_000
 
 
 def get_sqlite_path(url: str) -> Path | None:
-    """Return the file of ``sqlite:///file``, or of a path alone; None for the URL of another database."""
+    """Return the path of ``sqlite:///file`` or of a plain path; None for the URL of another database."""
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) or "://" not in url else None
 
 

@@ -44,7 +44,7 @@ def show_progress(text: str) -> Generator[Callable[[], None]]:
 
 
 def flush_stdout() -> None:
-    """Print what is held back; a gateway that has served may have closed it all."""
+    """Flush the output; a gateway that has served may have closed it."""
     if sys.stdout is not None and not sys.stdout.closed:  # pyright: ignore[reportUnnecessaryComparison] - pythonw
         sys.stdout.flush()
 

@@ -193,7 +193,7 @@ class _ProgressPrinter:
 
 
 def _describe_failure(error: BaseException | None) -> str:
-    """Say what went wrong, as the owner of the tools may know it."""
+    """Return the class and message of a failure's cause, for the owner of the tools."""
     if error is None:
         return ""
     cause = error.__cause__ or error

@@ -326,7 +326,7 @@ class ClaimRenewal:
             raise asyncio.CancelledError
 
     async def _renew_now(self) -> bool:
-        """Return False if the guard could not be asked."""
+        """Renew the claim, and cancel the owner if it is lost. Returns False if the guard could not be reached."""
         requested_at = monotonic_seconds()
         try:
             self.is_lost = not await self._renew(self._key)

@@ -123,10 +123,7 @@ class Journal(Protocol):
         ...
 
     async def release(self, opened: OpenedJournal) -> bool:
-        """Release the lease without an outcome.
-
-        the next owner continues from the lines. Returns False if it was not held.
-        """
+        """Release the lease without an outcome. The next owner continues from the lines. False if it was not held."""
         ...
 
 
@@ -172,7 +169,7 @@ class MemoryJournal(MemoryContentStore):
         return self.write_at_once(opened, lines)
 
     def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
-        """See `Journal.write`."""
+        """Write as `write` does, without waiting."""
         with self._lock:
             row = self._touch_owned_row(opened)
             if row is None:

@@ -42,7 +42,10 @@ def set_continuation_signing_key(
 
 
 def get_or_create_process_keys() -> tuple[bytes, ...]:
-    """Return the secrets: the last one signs, any of them verifies."""
+    """Return the configured secrets, or a random one of this process, created on first use.
+
+    The last one signs, any of them verifies.
+    """
     if _configured_keys is not None:
         return _configured_keys
     # Checked each time: some forks do not notify Python. With several threads the first secret is used.

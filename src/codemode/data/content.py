@@ -136,7 +136,7 @@ def get_content_kind(mime_type: str) -> ContentKind:
 
 
 class ContentRegistry(Protocol):
-    """The parts that one run was given."""
+    """The media contents of one run, by id and by the names that its program sees."""
 
     @property
     def reference_key(self) -> str:

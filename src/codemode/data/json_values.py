@@ -217,7 +217,7 @@ def encode_json(
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
-    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `is_plain`, where they are known.
+    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `is_plain_json`, where they are known.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.

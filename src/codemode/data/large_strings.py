@@ -121,7 +121,7 @@ def _replace_nested_surrogates(value: Any) -> Any:
 
 
 def decode_large_string(text: str) -> str:
-    """Return the string that such a text says, well formed."""
+    """Decode the JSON text of one large string; lone surrogates become U+FFFD."""
     return "".join(string for string, _ in _decode_in_chunks(text))
 
 
@@ -204,7 +204,7 @@ def _find_long_strings(text: str, min_characters: int) -> Iterator[tuple[int, in
 
 
 def _find_quote_search_start(text: str, start: int) -> int:
-    """Return from where on there is to be looked for the end of the string in which ``start`` is."""
+    """Return the offset from which to search for the end of the string that contains ``start``."""
     quote = text.find('"', start, start + _MAX_SEARCH_CHARACTERS)
     end = min(start + _MAX_SEARCH_CHARACTERS, len(text)) if quote < 0 else quote
     last = text[max(start, end - _MAX_BACKSLASHES) : end]

@@ -61,7 +61,7 @@ def has_cycle(value: Any) -> bool:
 
 
 def create_encoder(*, sort_keys: bool = False) -> Callable[[Any], str]:
-    """Return what writes a value at once, compactly and in ASCII. It never looks whether a value holds itself."""
+    """Return a function that writes a value as compact ASCII JSON in one call. It does not detect cycles."""
     slow = json.JSONEncoder(check_circular=False, separators=(",", ":"), allow_nan=False, sort_keys=sort_keys)
     make: Callable[..., Any] | None = vars(json.encoder)["c_make_encoder"]
     if make is None:
@@ -130,7 +130,7 @@ def _have_portable_text(numbers: list[float]) -> bool:
 
 
 def write_plain_json(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
-    """Write a value of which `is_plain` is true. Raises `ValueError` for one that nests deeper than ``max_depth``."""
+    """Write a value for which `is_plain_json` is true. Raises `ValueError` if it nests deeper than ``max_depth``."""
     import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
 
     try:

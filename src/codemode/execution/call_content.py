@@ -49,9 +49,8 @@ def get_content_store(options: ContinuationOptions) -> Any:
 def should_name_parts_by_id(options: ContinuationOptions) -> bool:
     """Return True if parts are named by their ids.
 
-    stores look them up by id, and a journal may lose parts but not names.
-
-    A number of a lost part could name another one in the continued run.
+    Stores look them up by id, and a journal may lose parts but not names. A number of a lost part could name another
+    one in the continued run.
     """
     return options.journal is not None or get_content_store(options) is not None
 

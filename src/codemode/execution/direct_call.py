@@ -196,7 +196,7 @@ class DirectCallWorker:
 
     def open_channel(
         self,
-        max_frame_bytes: int,  # noqa: ARG002 - as `Lease` has it
+        max_frame_bytes: int,  # noqa: ARG002 - as `WorkerLease` has it
         *,
         on_message: Callable[[WorkerMessage], None],
         **_: Any,
@@ -205,7 +205,7 @@ class DirectCallWorker:
         self._on_message = on_message
         return self
 
-    def send(self, message: HostMessage, *, hold: bool = False) -> None:  # noqa: ARG002 - as `WorkerChannel` has it
+    def send(self, message: HostMessage, *, hold: bool = False) -> None:  # noqa: ARG002 - as `MessageChannel` has it
         """Handle a message as a worker that runs the script would."""
         match message:
             case RunProgram(_, settings):

@@ -94,7 +94,7 @@ JOURNAL_ORIGIN = "journal"
 _MIN_OPENING_SECONDS = 1.0
 
 
-class ProgramAlreadyEnded(Exception):  # noqa: N818 - tells what became of the program, and is no error of it
+class ProgramAlreadyEnded(Exception):  # noqa: N818 - carries the outcome; not an error of the program
     """The program has ended or paused on an earlier host: there is nothing to run."""
 
     def __init__(self, outcome: RunOutcome) -> None:

@@ -40,11 +40,11 @@ from .pauses import restore_profile
 from .recovery import RecoveryLedgerBuilder
 
 
-class JournalBusy(Exception):  # noqa: N818 - tells how far the run has come, and is no error of it
+class JournalBusy(Exception):  # noqa: N818 - carries the wait; not an error of the program
     """Another run has the journal of this program.
 
     The run releases its worker while it waits: two runs could otherwise wait for each other, one with the last
-    worker of the pool and one with the journal. ``held`` continues the wait.
+    worker of the pool and one with the journal. ``opening`` continues the wait.
     """
 
     def __init__(self, opening: JournalOpening) -> None:

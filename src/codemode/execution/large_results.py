@@ -185,7 +185,7 @@ def _describe_shape(value: Any, depth: int, max_characters: int) -> str:
 
 
 def _encode_beginning(value: Any, max_characters: int) -> str:
-    """Return JSON of at most ``room`` characters with the first members of a value; "" if none fits."""
+    """Return JSON of at most ``max_characters`` characters with the first members of a value; "" if none fits."""
     members = _MAX_DISPLAYED_MEMBERS
     while members:
         text = json.dumps(

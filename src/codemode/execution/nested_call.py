@@ -454,23 +454,23 @@ class CallProgressReporter:
     clock: StoppableTimer | None
 
     def on_input_displayed(self, input_json: str | None) -> None:
-        """See `CallProgress.shown`."""
+        """See `CallProgress.on_input_displayed`."""
         self.reporter.report_displayed_input(self.record, input_json)
 
     def on_person_asked(self) -> None:
-        """See `CallProgress.asked`."""
+        """See `CallProgress.on_person_asked`."""
         if self.clock is not None:
             self.clock.stop()
         self.feed(events.PersonAsked(self.id))
 
     def on_person_answered(self) -> None:
-        """See `CallProgress.answered`."""
+        """See `CallProgress.on_person_answered`."""
         if self.clock is not None:
             self.clock.start()
         self.feed(events.PersonAnswered(self.id))
 
     def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """See `CallProgress.started`."""
+        """See `CallProgress.on_started`."""
         self.feed(events.ToolStarted(self.id, executed_input_json, is_approved))
         return None
 
@@ -489,19 +489,19 @@ class JournaledCallProgress:
         self._journal = journal
 
     def on_input_displayed(self, input_json: str | None) -> None:
-        """See `CallProgress.shown`."""
+        """See `CallProgress.on_input_displayed`."""
         self._progress.on_input_displayed(input_json)
 
     def on_person_asked(self) -> None:
-        """See `CallProgress.asked`."""
+        """See `CallProgress.on_person_asked`."""
         self._progress.on_person_asked()
 
     def on_person_answered(self) -> None:
-        """See `CallProgress.answered`."""
+        """See `CallProgress.on_person_answered`."""
         self._progress.on_person_answered()
 
     def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """See `CallProgress.started`."""
+        """See `CallProgress.on_started`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
         if tool is not None and tool.input_varies:  # which cannot be computed again

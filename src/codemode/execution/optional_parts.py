@@ -48,7 +48,7 @@ def _list_requested_parts(options: CodeModeOptions) -> set[str]:
 
 
 def make_fetcher(options: CodeModeOptions) -> Fetcher | None:
-    """Return the fetcher of one invocation; None if fetch is not allowed. See `Fetcher.of`."""
+    """Return the fetcher of one invocation; None if fetch is not allowed. See `Fetcher.from_options`."""
     if options.fetch_policy is None:
         return None
     from ..fetch.fetcher import Fetcher

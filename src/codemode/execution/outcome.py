@@ -216,10 +216,7 @@ def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
 
 
 def to_value_with_media(outcome: RunOutcome) -> Any:
-    """Return the value of a run with `MediaContent` in place of handles.
-
-    a `ContentResult` if the program displayed some.
-    """
+    """Return the value of a run with `MediaContent` in place of handles; a `ContentResult` if it displayed some."""
     contents, value = get_contents(outcome), outcome.value
     if contents is None or isinstance(value, ContentResult):
         return value
@@ -334,7 +331,7 @@ class OutcomeCodec:
         return f',"content":{write_json([contents.reference_key, contents.displayed_names, parts, stored])}'
 
     def decode_outcome(self, text: str) -> RunOutcome:
-        """Return the recorded outcome; content in a store stays ``unloaded``.
+        """Return the recorded outcome; content in a store is not loaded.
 
         Raises `CodeModeProtocolError` if it cannot be read.
         """

@@ -54,7 +54,7 @@ def open_interrupt_of_surface(
 def open_signed_interrupt(
     paused: Interrupt, options: CodeModeOptions, at_ms: int | None, binding: str | None
 ) -> tuple[Continuation, SignatureInfo]:
-    """Open an interrupt of any surface and return its continuation, as `verify` does."""
+    """Open an interrupt of any surface and return its continuation, as `open_interrupt_of_surface` does."""
     texts, auth = verify_continuation(paused.continuation, options.continuation, at_ms, binding)
     continuation = Continuation.from_dict(continuation_from_texts(texts))
     if paused.outer_tool_call_id != continuation.replay_settings["outer_tool_call_id"]:

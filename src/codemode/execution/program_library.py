@@ -233,7 +233,7 @@ class ProgramLibrary:
         expected: int | None = None,
         tools: ToolCatalog[PreparedTool] | None = None,
     ) -> SavedVersion:
-        """Store the result of `prepare`. ``expected`` is the version that a person compared it with."""
+        """Store the result of `prepare_version`. ``expected`` is the version that a person compared it with."""
         catalog = self._tools if tools is None else tools
         pins = None if catalog is None else make_tool_pins(body["program"], catalog)
         version = await self.rows.add_version(owner, name, body, pins, expected)

@@ -118,7 +118,7 @@ class ProgramState:
     """The state of one invocation. Performs its requests in issue order.
 
     All values of programs together have at most 1 MiB of JSON and keys and 1,000 keys, also with concurrent
-    writers; saved results (`save_result`) are separate and read-only. Content is refused: its bytes end with the
+    writers; saved results (`save_large_result`) are separate and read-only. Content is refused: its bytes end with the
     run.
     """
 
@@ -265,7 +265,7 @@ def _require_no_content(value: str) -> None:
 
 
 async def perform_state_request(state: ProgramState | None, entry: LedgerEntry, policy: ExecutionPolicy) -> str | None:
-    """Return the answer to a state request. Raises as `perform`; without state `CodeModeToolError`."""
+    """Return the answer to a state request. Raises as `perform_request`; without state `CodeModeToolError`."""
     if state is None:
         raise _make_state_error(entry.name, "there is no state where this program runs")
     return await state.perform_request(entry, policy)

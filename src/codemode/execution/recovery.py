@@ -214,7 +214,7 @@ class RecoveryPoint:
 def make_continuation(
     js: str, engine: str, settings: InvocationSettings, ledger: Ledger, options: ContinuationOptions
 ) -> Continuation:
-    """Return the continuation, with its content if no store has it. Raises as `Continuation.of`."""
+    """Return the continuation, with its content if no store has it. Raises as `Continuation.from_ledger`."""
     return Continuation.from_ledger(js, engine, settings, ledger, carries_content=get_content_store(options) is None)
 
 

@@ -45,7 +45,7 @@ _process_guard = MemoryResumeGuard()
 
 
 class ResumeClaim:
-    """The claim of a resume, its guard, and the encoding of its outcome. Nothing is claimed before `take`."""
+    """The claim of a resume, its guard, and the encoding of its outcome; `claim_continuation` makes the claim."""
 
     def __init__(self, guard: ResumeGuard, claim: Claim, outcomes: OutcomeCodec) -> None:
         self.guard = guard

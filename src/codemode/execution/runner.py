@@ -177,7 +177,7 @@ class MessageChannel(Protocol):
 
 
 class WorkerLease(Protocol):
-    """The worker of an invocation; implemented by `Lease`."""
+    """The worker of an invocation; implemented by `PooledWorkerLease`."""
 
     @property
     def slot(self) -> InvocationSlot:
@@ -211,7 +211,7 @@ class WorkerLease(Protocol):
         ...
 
     def mark_reusable(self, frame: bytes) -> None:
-        """Offer the worker for another program. ``said``: the frame it has sent since."""
+        """Offer the worker for another program. ``frame`` is what it has sent since its program ended."""
         ...
 
     def kill(self) -> None:

@@ -198,7 +198,7 @@ class SavedProgramCatalog:
         )
 
     def answer_query(self, name: str, argument: Any) -> Any:
-        """See `ToolCatalog.ask`."""
+        """See `ToolCatalog.answer_query`."""
         return self._inner.answer_query(name, argument)
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> SavedProgramCatalog:
@@ -235,7 +235,7 @@ class SavedProgramCatalog:
         return self._load_programs_and_prepare(facts, invocation_data)
 
     def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-        """See `ToolCatalog.going_on`."""
+        """See `ToolCatalog.check_resumed_program`."""
         owner = self._library.owner
         if self._saved_data is not None and isinstance(owner, str) and owner != self._owner:
             raise CodeModeProtocolError(

@@ -63,7 +63,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public_address(address: str) -> bool:
-    """True for an address of the public internet. Everything private, local, special or unreadable is not."""
+    """Return True for an address of the public internet; False for private, local, special and invalid ones."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -117,8 +117,8 @@ class StreamedResponse:
 async def iter_decoded_body(response: httpx.Response) -> AsyncGenerator[bytes]:
     """Yield the decoded body of a streamed response in bounded pieces.
 
-    httpx would inflate a chunk whole: a thousandfold of what came in. Raises `CodeModeFetchError` for another encoding
-    than gzip, `EOFError` and `zlib.error` for a broken one.
+    httpx inflates each chunk at once, to up to a thousand times its size. Raises `CodeModeFetchError` for another
+    encoding than gzip, `EOFError` and `zlib.error` for a broken one.
     """
     if response.is_stream_consumed:  # a transport that holds no stream has read it already
         yield response.content
@@ -203,6 +203,7 @@ def _load_tls_context() -> ssl.SSLContext:
 
 
 def _is_gzip(content_encoding: str) -> bool:
+    """Return True for gzip. Raises `CodeModeFetchError` for an encoding that was not requested."""
     encoding = content_encoding.strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise CodeModeFetchError("fetch: the response has a content-encoding that was not requested")

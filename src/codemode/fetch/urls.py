@@ -195,7 +195,7 @@ def _remove_dot_segments(path: str) -> str:
     return "/" + "/".join(result)
 
 
-# --- what may be asked for ---
+# --- allowed URLs ---
 
 
 @record

@@ -38,7 +38,7 @@ class EnginePool:
         self._retained: list[object] = []
 
     def make_engine(self) -> Engine:
-        """A fresh one."""
+        """Create an engine with a fresh guest runtime."""
         context = self._make_context()
         context.set_memory_limit(self._heap_bytes)
         context.set_max_stack_size(self._stack_bytes)
@@ -50,11 +50,11 @@ class EnginePool:
 
     @property
     def has_made_all_engines(self) -> bool:
-        """True when there are as many as there may be."""
+        """True once the process has made all engines that it may have."""
         return self._made_count >= self._max_engines
 
     def make_spare_engine(self, worker: Any, fill_free_heap: Pack) -> None:
-        """Make one for a program to come, rehearsed as the first is, and packed."""
+        """Make a spare engine, warmed up and with its free heap filled."""
         current, engine = worker.engine, self.make_engine()
         worker.use_engine(engine)
         worker.warm_up_engine()
@@ -62,14 +62,14 @@ class EnginePool:
         self._spare_engines.append(self.fill_engine_heap(engine, fill_free_heap))
 
     def fill_engine_heap(self, engine: Engine, fill_free_heap: Pack) -> Engine:
-        """Pack the free memory of an engine that has rehearsed."""
+        """Fill the free heap of an engine that was warmed up."""
         context, runtime, taken_bytes = engine
         filler, filler_bytes = fill_free_heap(context)
         self._retained.append(filler)
         return context, runtime, taken_bytes + filler_bytes
 
     def take_or_make_next_engine(self, used_engine: object, *, makes_more: bool) -> Engine | None:
-        """Return a new engine, from the stock or created now if that is allowed; else None."""
+        """Return a spare engine, or one created now if that is allowed; else None."""
         self._retained.append(used_engine)
         if self._spare_engines:
             return self._spare_engines.pop()

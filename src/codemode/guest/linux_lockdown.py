@@ -219,9 +219,9 @@ def _lower_resource_limit(name: str, value: int) -> None:
 class FinalLockdown:
     """The lock that one worker applies after the last fork.
 
-    `program` is the filter, or the reason for its absence. `parent_pid`: die with this parent. The signal follows the
-    thread that forked, so that thread must last as long as its process: the only one of the zygote, the starter's of
-    the host.
+    `filter_program` is the filter, or the reason for its absence. `parent_pid`: die with this parent. The signal
+    follows the thread that forked, so that thread must last as long as its process: the only one of the zygote, the
+    starter's of the host.
     """
 
     def __init__(self, filter_program: bytes | OSError, parent_pid: int, skip: frozenset[str] = frozenset()) -> None:
@@ -243,7 +243,7 @@ class FinalLockdown:
         return {"one-descriptor": IN_FORCE, "parent-death-signal": IN_FORCE, "seccomp": IN_FORCE}
 
     def apply(self, channel_fd: int) -> dict[str, str]:
-        """Lock the process onto `channel`, moved to descriptor 3; returns the layers that were refused."""
+        """Lock the process onto `channel_fd`, moved to descriptor 3; returns the layers that were refused."""
         refusals: dict[str, str] = {}
         if channel_fd != 3:
             os.dup2(channel_fd, 3)

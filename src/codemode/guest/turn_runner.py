@@ -21,9 +21,9 @@ STOPPED_MESSAGE = 'F{"message": "stopped", "origin": "time"}'
 
 
 class TurnRunner:
-    """Takes the turns of one program: each begins with a word to the kernel and ends when nothing is left to do.
+    """Takes the turns of one program: each begins with a call of the guest runtime and ends when nothing is left to do.
 
-    ``failed`` is what is raised for what the kernel should not have said; ``now`` gives seconds.
+    ``error_class`` is raised for an invalid answer of the guest runtime; ``clock`` returns seconds.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TurnRunner:
         self._context.set_time_limit(milliseconds / 1000)
 
     def reset_after_warm_up(self) -> None:
-        """Forget a rehearsed program."""
+        """Remove the warm-up program and its time limit."""
         self.call_runtime("reset", "")
         if self._deadline:
             self._deadline = 0.0

@@ -370,7 +370,7 @@ def begin_lockdown(config: dict[str, Any], parent_pid: int) -> SandboxLockdown:
 def lock_and_say_hello(
     worker: Worker, lockdown: SandboxLockdown, expected_hello: bytes | None, channel_fd: int, *, warm_up: bool = True
 ) -> None:
-    """Lock this process onto ``channel_fd`` and send the hello: ``known_hello`` unless a layer is refused."""
+    """Lock this process onto ``channel_fd`` and send the hello: ``expected_hello`` unless a layer is refused."""
     refusals = lockdown.apply_final_layers(channel_fd)
     if refusals or expected_hello is None:
         layers = {**lockdown.shared_layers, **refusals}

@@ -24,7 +24,7 @@ def monotonic_seconds() -> float:
 
 
 class SecondsCounter(Protocol):
-    """A sum of seconds, such as `observe.reporter.Hooks`."""
+    """A sum of seconds, such as `observe.reporter.HookDispatcher`."""
 
     seconds: float
 

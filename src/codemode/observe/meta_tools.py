@@ -38,7 +38,7 @@ class NotificationListener:
         self._pending_reads = 0
 
     def __call__(self, event: InvocationEvent) -> Awaitable[None] | None:
-        """Hear an event."""
+        """Pass the message for an event to ``notify``."""
         is_large = isinstance(event, NestedToolCallEvent) and event.input_bytes >= LARGE_CHARACTERS
         if is_large or self._pending_reads:
             self._pending_reads += 1
@@ -47,7 +47,7 @@ class NotificationListener:
         return None if message is None else self._notify(message)
 
     async def _notify_in_order(self, event: InvocationEvent) -> None:
-        """Tell of an event whose input is read in a thread, or that comes after such a one."""
+        """Notify of an event whose input is read in a thread, or that comes after such an event."""
         try:
             async with self._order_lock:
                 message = await run_check(LARGE_CHARACTERS, partial(create_notification, event))
@@ -124,7 +124,7 @@ class CatalogQuestionRecorder:
         self._span = ExitStack()
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Start the span and the time."""
         self._started_at_ms, self._started = now_ms(), perf_counter()
         self._span.enter_context(
             record_meta_tool_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"])
@@ -134,7 +134,7 @@ class CatalogQuestionRecorder:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Tell of it."""
+        """End the span and report the query."""
         self._span.__exit__(kind, error, traceback)
         event = CatalogEvent(
             **self._ids,
@@ -156,7 +156,7 @@ async def report_failed_start(
     tool_call_id: str | None,
     error: CodeModeError,
 ) -> None:
-    """Tell of a run that ended before it began; its error gets the trace. ``script`` None: it was to be one call."""
+    """Report a run that failed before it started, and set its error's trace. ``script`` is None for a single call."""
     from .reporter import InvocationReporter
 
     reporter = InvocationReporter(options.lifecycle, **_create_invocation_ids(tool_call_id), listeners=listeners)

@@ -86,15 +86,15 @@ class SerialListener:
 
 
 AMBIENT_LISTENER: ContextVar[Callable[[Any], Any] | None] = ContextVar("codemode_hearing", default=None)
-"""Who hears of an invocation that begins here."""
+"""The listener of the invocations that start in this context."""
 
 
 @contextmanager
 def add_event_listener(listener: Callable[[Any], Any]) -> Generator[None]:
-    """Let this listener hear every event of the invocations that begin here, before the hooks of their options do.
+    """Call this listener with every event of the invocations that start in this block, before their own hooks.
 
-    It is called on the loop of each; what it raises changes nothing. Whoever is called in turn, such as a tool that
-    runs programs of its own, begins here too: the first event, an `InvocationStarted`, says whose the others are.
+    It is called on the event loop of each; what it raises changes nothing. Programs that a tool runs are included: the
+    first event of each invocation is an `InvocationStarted` with its ids.
     """
     token = AMBIENT_LISTENER.set(listener)
     try:
@@ -297,7 +297,7 @@ class InvocationReporter:
         self._emit_event(InvocationStarted(**self._ids, **event_fields, source=source, resumed=resumed))
 
     def report_worker_taken(self) -> None:
-        """Tell that there is a worker for it."""
+        """Report that the invocation has a worker."""
         if self._listeners:
             self._emit_event(WorkerAcquiredEvent(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
 
@@ -322,7 +322,7 @@ class InvocationReporter:
             self._report_call_start_event(record)
 
     def record_call_end_time(self, record: CallRecord) -> int:
-        """Note that a call has just ended, and return how many microseconds it took."""
+        """Set the end time of a call to now, and return its duration in microseconds."""
         record.completed_at_ms = self._offset_ms + time.perf_counter() * 1000
         return max(round((record.completed_at_ms - record.started_at_ms) * 1000), 0)
 
@@ -334,7 +334,7 @@ class InvocationReporter:
         self._close_call(record, outcome, error)
 
     def report_still_waiting_call(self, entry: LedgerEntry) -> None:
-        """Tell of a call that was waiting before and still does, unless this run made it again."""
+        """Report a call that still waits for an answer, unless this run has reported it."""
         if entry.outcome is not None and entry.id not in {record.entry.id for record in self.calls}:
             self.report_call_end(self.report_call_start(entry, replayed=True), entry.outcome, None)
 

@@ -76,7 +76,7 @@ def get_propagation_headers() -> dict[str, str]:
 
 @contextmanager
 def detach_trace() -> Generator[None]:
-    """Let tasks that begin within belong to no trace."""
+    """Start tasks in this block without a parent trace."""
     context = _get_loaded_module("context")
     if context is None:
         yield

@@ -129,7 +129,7 @@ class UniqueNames:
         self.renamed: list[str] = []
 
     def create_unique_name(self, preferred_name: str) -> str:
-        """Return the name, or one with a suffix."""
+        """Return the name, with a suffix if it is in use, and mark it as in use."""
         name = preferred_name
         while name in self._counts:
             self._counts[preferred_name] += 1

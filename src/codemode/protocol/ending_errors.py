@@ -94,9 +94,7 @@ def choose_thrown_error(
     delivered_ids: Sequence[int],
     errors: Mapping[int, CodeModeError],
 ) -> CodeModeError:
-    """Return the error that ended a program.
-
-    the host's own, by ``errors`` of requests, that of a limit, or the guest's.
+    """Return the error that ended a program: the host's own, by ``errors`` of requests, a limit's, or the guest's.
 
     ``delivered_ids`` are the requests whose answer the guest received.
     """

@@ -138,7 +138,7 @@ class LedgerEntry(NamedTuple):
         return self.outcome.attempt if isinstance(self.outcome, Waiting) else self.waits
 
     def decode_full_input(self) -> Any:
-        """Decode the issued input with its large strings. Raises as `Sidecar.decode` does."""
+        """Decode the issued input with its large strings. Raises as `LargeStringRegistry.decode_json_with_strings`."""
         text = self.input_json or "null"
         return (
             decode_json(text)

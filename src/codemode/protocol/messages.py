@@ -56,10 +56,8 @@ class AnalyseProgram:
 class PartiallyStrippedProgram:
     """A program that was not understood at ``line`` and ``column``, with as many types blanked as possible.
 
-    it never runs.
-
-    The engine's error about it names the real mistake. ``is_ambiguous``: as JavaScript the program may mean
-    something else, so that it does not run either.
+    It never runs. The engine's error about it names the real mistake. ``is_ambiguous``: as JavaScript the program may
+    mean something else, so that it does not run either.
     """
 
     js: str

@@ -68,7 +68,7 @@ class ValidatedInput:
 
     @staticmethod
     def fill_defaults(value: Any, filled: Any) -> Any:
-        """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
+        """Return the given plain JSON, completed by the keys that only its filled form has: the defaults."""
         return merge_defaults(value, filled)
 
 
@@ -84,7 +84,7 @@ def copy_json(value: Any) -> Any:
 
 
 def merge_defaults(value: Any, filled: Any) -> Any:
-    """Return plain JSON as it was given, with the keys that only what was made of it has: its defaults."""
+    """Return the given plain JSON, completed by the keys that only its filled form has: the defaults."""
     if is_object(value) and is_object(filled):
         return {
             **filled,
@@ -98,7 +98,7 @@ def merge_defaults(value: Any, filled: Any) -> Any:
 
 
 def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
-    """Return plain JSON as it was given, with the defaults that were shown of those that come out otherwise again."""
+    """Return the given plain JSON with those displayed defaults that would differ if they were computed again."""
     if is_object(value) and is_object(filled) and is_object(refilled):
         merged = {
             key: merge_changed_defaults(member, filled.get(key), refilled.get(key)) for key, member in value.items()
@@ -162,7 +162,7 @@ class CompiledSchema(Protocol):
 
 
 def accepts_object(schema: JsonSchema) -> bool:
-    """Tell whether an absent input may stand for ``{}``."""
+    """Return whether a schema is of objects: then an absent input stands for ``{}``."""
     if isinstance(schema, bool):
         return False
     target = resolve_reference(schema, schema)

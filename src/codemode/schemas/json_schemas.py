@@ -148,9 +148,9 @@ class CompiledJsonSchema:
         )
 
     def create_subschema_check(self, value: Any) -> Callable[[Any, Any], bool | None]:
-        """Return what tells whether a part of this very schema takes a part of this very value.
+        """Return a function that tells whether a part of this schema accepts a part of this value.
 
-        All that it is asked takes no more steps than one check of the value: it says None once they are spent.
+        All its calls together take no more steps than one check of the value; it returns None once they are spent.
         """
         check = self._document.create_check(value)
 

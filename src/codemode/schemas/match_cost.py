@@ -40,7 +40,7 @@ END: Node = ()
 
 
 class UnreadablePatternError(Exception):
-    """It cannot be told what a pattern does, or it is too long."""
+    """A pattern is too long, or has syntax that is not analysed here."""
 
 
 @record
@@ -84,7 +84,7 @@ class _RegexGroup:
         return _join_nodes(blocks[::-1])
 
     def start_alternative(self) -> None:
-        """Begin another one."""
+        """Finish the current alternative and begin another one."""
         self.alternatives.append(_join_nodes(self.parts))
         self.parts = []
 
@@ -372,7 +372,7 @@ class _PatternAutomaton:
 
     @property
     def steps_per_character(self) -> int:
-        """What `fitting` takes."""
+        """The steps of one call of `find_matching_atoms`."""
         return 1 + len(self._atom_matchers) // _NODES_PER_STEP
 
     def follow_empty_moves(self, start_nodes: Iterable[int], *, is_start: bool) -> tuple[list[int], int]:

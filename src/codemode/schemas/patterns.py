@@ -122,9 +122,9 @@ def are_patterns_foreign() -> bool:
 
 
 def compile_linear_matcher(pattern: str, *, is_rust_syntax: bool = False) -> Match:
-    """Return what finds the pattern anywhere in a text; ``is_rust_syntax`` is one as the engine itself reads it.
+    """Return a function that tells whether a text contains a match of the pattern.
 
-    Raises `PatternRefusedError`.
+    ``is_rust_syntax``: the pattern has the syntax of the linear engine. Raises `PatternRefusedError`.
     """
     return get_or_compile_linear_pattern(pattern, is_rust_syntax=is_rust_syntax).match
 

@@ -80,7 +80,7 @@ def _is_valid_unicode(text: str) -> bool:
 
 
 def find_plain_type(annotation: Any) -> PlainType | None:
-    """Return what is known of an annotation; None when that is for pydantic to say."""
+    """Return the plain type of an annotation; None if it needs pydantic."""
     if annotation is Any:
         return PlainType({}, Any)
     # Found by identity: what a stranger's class does when it is compared is its own.
@@ -111,7 +111,7 @@ def _find_plain_optional(members: tuple[Any, ...]) -> PlainType | None:
 
 
 class PlainSchema:
-    """A plain type as a compiled schema. ``whole`` makes what pydantic makes of it, for all other values."""
+    """A plain type as a compiled schema. ``create_full_schema`` compiles it with pydantic, for other values."""
 
     varies = False
     takes_tags = True

@@ -63,7 +63,10 @@ class _LocatedError(NamedTuple):
 def describe_type_problems(
     error: ValidationError, value: Any, fields: Callable[[], frozenset[str]]
 ) -> list[SchemaProblem]:
-    """Return what a value breaks of its type. ``fields`` gives the keys of all fields: other parts name branches."""
+    """Return the problems of a value that does not fit its type.
+
+    ``fields`` gives the keys of all fields: other parts name branches.
+    """
     if error.error_count() > _MAX_LISTED_ERRORS:
         # A guest can cause half a million of them, and pydantic cannot list only the first.
         return [{"path": "", "message": f"does not fit in {error.error_count()} places"}]

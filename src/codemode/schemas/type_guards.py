@@ -22,7 +22,7 @@ RefusePattern = Callable[[PatternRefusedError], None]
 
 
 def raise_pattern_refused(error: PatternRefusedError) -> None:
-    """Refuse a type that has such a pattern."""
+    """Raise the error: a type with such a pattern is refused."""
     raise error
 
 
@@ -199,14 +199,14 @@ class StepLimitedValidator:
         return estimate_json_length(value, min_characters) >= min_characters
 
     def _refuse_expensive_text(self, value: Any) -> None:
-        """Raise `WorkLimitError` for text that nothing can be put in the way of, and that may take too long."""
+        """Raise `WorkLimitError` for text whose matching cannot be metered and may take too long."""
         if self._can_pattern_cost_exceed(value, MAX_UNITS_PER_MATCH):
             raise WorkLimitError
         steps.count_steps(MAX_UNITS_PER_MATCH // UNITS_PER_STEP)
 
     @property
     def json_retry_validator(self) -> Any:
-        """Return what may validate this thread's last value once more, as JSON, without steps; None: nothing may.
+        """The validator that may check this thread's last value again, as JSON and without steps, or None.
 
         Only patterns take some even then, where there is much text.
         """

@@ -56,7 +56,7 @@ def may_need_approval(tool: DescribedTool) -> bool:
 
 
 def rename_tool(tool: DescribedTool, name: str) -> RenamedTool:
-    """Return a tool as it is described under this name."""
+    """Return the description of a tool under another name."""
     schemas = tool.input_json_schema, tool.output_json_schema
     return RenamedTool(
         name,

@@ -212,7 +212,7 @@ class _SampleTooLargeError(Exception):
 
 
 class _ConstrainedSampler(_SchemaSampler):
-    """Makes one value that minds more keywords. ``way`` names the parts of conditions that it is to meet."""
+    """Makes one value that follows more keywords. ``branches`` names the parts of conditions that it is to meet."""
 
     def __init__(self, schema: Any, branches: tuple[str, ...]) -> None:
         super().__init__(LocalReferenceResolver(schema))
@@ -284,7 +284,7 @@ class _ConstrainedSampler(_SchemaSampler):
         return sample
 
     def _fill_members(self, sample: dict[str, Any], schema: Mapping[Any, Any], min_properties: int, depth: int) -> None:
-        """Add members that may be there until there are enough."""
+        """Add optional members until there are ``min_properties``."""
         properties, additional = mapping_or_empty(schema.get("properties")), schema.get("additionalProperties", True)
         allowed_names = list_or_empty(mapping_or_empty(schema.get("propertyNames")).get("enum"))
         names = [

@@ -474,7 +474,7 @@ _OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nul
 def find_missing_result_fields(
     facts: Any, catalog_names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> list[ProgramProblem]:
-    """Return fields that a program reads and its tools never return, in the form of `check_program`.
+    """Return fields that a program reads and its tools never return, in the form of `find_program_problems`.
 
     ``facts`` is what the worker reported, untrusted; ``get_output_schema`` returns a known tool's JSON Schema or None.
     """
@@ -519,7 +519,7 @@ def _is_read_certain(read: dict[str, Any], root: ToolSchema) -> bool:
 
 
 def _lacks_field(name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int) -> bool:
-    """Return whether no result has the field; ``known_fields`` collects the others. Reads of null fail too."""
+    """Return whether no result has the field; ``declared_fields`` collects the others. Reads of null fail too."""
     resolved = resolve_schema(schema, root)
     if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
         return False

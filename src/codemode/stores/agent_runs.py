@@ -231,7 +231,7 @@ def encode_agent_outcome(outcome: Any) -> dict[str, Any]:
 
 
 def decode_agent_outcome(outcome: Mapping[str, Any]) -> Any:
-    """Decode what `encode_outcome` returned."""
+    """Decode what `encode_agent_outcome` returned."""
     if "output" in outcome:
         return outcome["output"]
     catalog = {name: ToolForm(**form) for name, form in outcome["tool"]["catalog"].items()}

@@ -27,7 +27,7 @@ class ChangeProbe(Protocol):
 
 
 class ChangeWatch:
-    """A waiting task on its own event loop."""
+    """Wakes one waiting task, on its event loop, when the database changes."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class ChangeWatch:
 
 
 class ChangeNotifier:
-    """All watches of a database. ``probe`` is polled in a thread while there are any."""
+    """Wakes all watches of a database on each change. ``probe`` is polled in a thread while there are watches."""
 
     def __init__(self, probe: ChangeProbe | None = None) -> None:
         self._watches: set[ChangeWatch] = set()

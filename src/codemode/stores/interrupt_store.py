@@ -177,10 +177,10 @@ class InterruptStore(ABC):
         """Return one page of records.
 
         ``tool`` is the name of a tool with a waiting request, ``labels`` must all match, ``after`` is ``next`` of the
-        previous page. ``state`` "waiting" selects records with a request that a person can decide. Resting records are
-        listed only for ``state="resting"``. ``order`` "expiring" lists waiting records, the soonest to expire first. A
-        record that matches all the time is on exactly one page. Raises `ValueError`, also for an ``after`` of another
-        order.
+        previous page. ``state`` "waiting" selects records with a request that a person can decide. Records of suspended
+        programs are listed only for ``state="resting"``. ``order`` "expiring" lists waiting records, the soonest to
+        expire first. A record that matches all the time is on exactly one page. Raises `ValueError`, also for an
+        ``after`` of another order.
         """
         filters = queries.create_record_filter(
             tenant, app=app, tool=tool, state=state, labels=labels, order=order, after=after, limit=limit

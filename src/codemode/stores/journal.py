@@ -23,7 +23,7 @@ from .transaction import Database, Row, Session, repair_journal_lease
 # The last hold deletes the content with itself.
 
 MAX_PURGED = 100
-"""The maximum number of holds that one transaction deletes."""
+"""The maximum number of holds or journals that one transaction deletes: a journal may have many lines."""
 _RUN_HOLDER, _RUN_HOLD_MS = "run", 24 * 3_600_000
 _JOURNAL_HOLDER_PREFIX = "journal "
 _RUN_CONDITION = "tenant = ? AND app = ? AND run = ?"
@@ -84,7 +84,7 @@ class SqlContentStore:
 
 
 def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
-    """Delete some old journals and expired holds; return how many, 0 at the end."""
+    """Delete a batch of old journals and expired holds. Returns how many were deleted; 0 when none is left."""
     with database.journal_transaction() as session:
         return purge_journals(session, older_than_ms) + purge_content(session)
 
@@ -137,7 +137,6 @@ def _delete_holds_and_unheld_content(session: Session, holds: list[Row]) -> None
 # by (opening, ordinal); a write locks only its journal and is no change of the store.
 
 ResultT = TypeVar("ResultT")
-"""A journal may have many lines, so few are deleted in one transaction."""
 _POLL_SECONDS = 0.5
 _SINGLE_LINE_PREFIX = "="
 _MAX_NOWAIT_CHARACTERS, _MAX_NOWAIT_LINES = 1 << 15, 600

@@ -198,7 +198,7 @@ def _restore_changed_requests(session: Session, row: Row, changed: list[tuple[Re
 def compute_lease_end_columns(session: Session, state: RecordState, lease_ms: int) -> tuple[int | None, int | None]:
     """Return the end of a lease as ``ready_at_ms`` and ``rests_until_ms``.
 
-    Resting records have a column of their own, so that resumers never find them.
+    Suspended records (state ``resting``) have a column of their own, so that resumers never find them.
     """
     until_ms = session.now_ms + lease_ms
     return (None, until_ms) if state == "resting" else (until_ms, None)

@@ -185,7 +185,7 @@ class _PostgresDatabase:
 
     @property
     def time_sql(self) -> str:
-        """See `Database.time`."""
+        """See `Database.time_sql`."""
         return create_time_sql(DIALECT, self._clock)
 
     @contextmanager

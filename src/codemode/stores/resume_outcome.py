@@ -29,7 +29,7 @@ class OutageLog:
         self._reason: type[Exception] | None = None
 
     def log_failure(self, error: Exception) -> None:
-        """Note a failed try."""
+        """Log a failure unless the last one was of the same class."""
         if type(error) is self._reason:
             return
         self._reason = type(error)
@@ -40,7 +40,7 @@ class OutageLog:
         )
 
     def log_success(self) -> None:
-        """Note a successful try."""
+        """Log that the store can be used again, after a failure."""
         if self._reason is not None:
             self._reason = None
             _log.warning("the store can be used again")

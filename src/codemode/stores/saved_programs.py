@@ -125,7 +125,7 @@ class SavedProgramRows:
     async def pin_tool_digests(
         self, owner: str, pins: Iterable[tuple[str, int, Mapping[str, Any]]], *, by: str | None = None
     ) -> None:
-        """Store the digests of the tools of versions: ``by`` confirmed them, None on first use.
+        """Store the tool digests of versions. ``by`` is who confirmed them; None on their first use.
 
         First use never replaces digests.
         """

@@ -50,7 +50,7 @@ class SqliteMemoryDatabase:
 
     @property
     def time_sql(self) -> str:
-        """See `Database.time`."""
+        """See `Database.time_sql`."""
         return create_time_sql(DIALECT, self._clock)
 
     def transaction(self, *, writes: bool) -> AbstractContextManager[Session]:

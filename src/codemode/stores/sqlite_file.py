@@ -420,7 +420,7 @@ class SqliteFileDatabase:
 
     @property
     def time_sql(self) -> str:
-        """See `Database.time`."""
+        """See `Database.time_sql`."""
         return create_time_sql(DIALECT, self._clock)
 
     @contextmanager

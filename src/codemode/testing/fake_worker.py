@@ -109,11 +109,11 @@ class FakeWorkerSource:
         return WorkerProcess(host_end, process)
 
     def can_spawn_at_once(self) -> bool:
-        """Return True: a thread is soon started."""
+        """Return True: starting a thread takes little time."""
         return True
 
     def is_alive(self) -> bool:
-        """Return True: there is nothing that could die."""
+        """Return True: threads of this process do not die."""
         return True
 
     def can_kill_at_once(self) -> bool:

@@ -238,12 +238,12 @@ async def run_program(
 async def resume_run(
     plugin: PluginUnderTest, tools: Sequence[ContractTool], state: str, answers: Mapping[str, ContractAnswer]
 ) -> Outcome:
-    """Go on with a paused run. Returns as `run` does."""
+    """Resume a paused run. Returns as `run_program` does."""
     return to_program_outcome(plugin, await plugin.resume(tools, state, answers))
 
 
 def to_program_outcome(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
-    """Return what the answer says became of the program."""
+    """Convert the outcome of a tool call to the outcome of its program."""
     if not isinstance(outcome, Finished):
         return outcome
     is_well, value = plugin.face.answer(outcome.value)
@@ -253,7 +253,7 @@ def to_program_outcome(plugin: PluginUnderTest, outcome: Outcome) -> Outcome:
 
 
 async def wait_with_timeout(work: Awaitable[ResultT]) -> ResultT:
-    """Wait for what is sure to come."""
+    """Await something for at most `WAIT_SECONDS`."""
     return await asyncio.wait_for(work, WAIT_SECONDS)
 
 

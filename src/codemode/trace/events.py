@@ -13,7 +13,7 @@ from .failures import get_exception_text, iterate_causes
 from .late_values import LazyValue, get_stored_value, with_lazy_fields
 
 CallStatus: TypeAlias = Literal["fulfilled", "rejected", "interrupted", "aborted"]
-"""How a call ended. Aborted: the invocation ended first, and nobody knows what the call has done."""
+"""How a call ended. Aborted: the invocation ended first, and the effect of the call is unknown."""
 
 INTERRUPT_TYPE = "code-mode-interrupt"
 """What an interrupt calls itself in plain JSON."""
@@ -31,8 +31,8 @@ class InvocationEvent:
     def to_dict(self, *, causes: bool = False) -> dict[str, Any]:
         """Return the event in the AI SDK's camelCase keys, without the fields that are None.
 
-        Calls have a ``kind``, tool or fetch. With ``causes`` an error has a ``cause``, and that its own: what a tool
-        raised, which may say anything.
+        Calls have a ``kind``, tool or fetch. With ``causes`` an error has a ``cause`` with its own causes:
+        exceptions of tools, whose text is not checked.
         """
         values = ((name, getattr(self, name)) for name in self.__match_args__)
         plain = {
@@ -152,7 +152,7 @@ class FetchResultEvent(FetchRequestEvent):
 class ConsoleEvent(InvocationEvent):
     """The program wrote a line to its console. ``level`` is debug, log, info, warn or error.
 
-    ``written_at_ms`` is when the host heard of it, which it does of all lines of one turn together.
+    ``written_at_ms`` is when the host received the line; all lines of one turn arrive together.
     """
 
     level: str

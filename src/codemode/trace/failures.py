@@ -21,7 +21,7 @@ def log_late_failure(name: str, call_id: str, raised: BaseException) -> None:
 
 
 def log_unusable_schema(side: str, name: str, error: Exception) -> None:
-    """Log that a tool of a framework or server goes without one of its schemas."""
+    """Log that a schema of a framework's or server's tool is invalid and not used."""
     TOOLS_LOGGER.warning("the %s schema of tool %r is invalid and not checked: %s", side, name, error)
 
 
@@ -38,7 +38,7 @@ def log_schema_mismatch(warning: str) -> None:
 
 
 def log_omitted_tool(error: Exception) -> None:
-    """Log that programs go without a tool of a framework or server."""
+    """Log that a framework's or server's tool is not available to programs."""
     TOOLS_LOGGER.warning("a tool is left out because no program could call it: %s", error)
 
 
@@ -62,7 +62,7 @@ def get_exception_text(error: BaseException) -> str:
 
 
 def iterate_causes(error: BaseException) -> Iterator[BaseException]:
-    """Give what led to an error, the nearest first, and at most eight; of a group the first in it."""
+    """Yield the causes of an error, nearest first, at most eight; for a group, its first member."""
     seen: list[BaseException] = [error]
     while len(seen) <= _MAX_CAUSES:
         cause = _find_cause(seen[-1])
@@ -73,7 +73,7 @@ def iterate_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def get_group_members(error: BaseException) -> tuple[BaseException, ...]:
-    """Return what an exception group holds; nothing of another error."""
+    """Return the members of an exception group; an empty tuple for any other error."""
     return cast("BaseExceptionGroup[BaseException]", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 

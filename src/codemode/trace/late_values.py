@@ -12,7 +12,7 @@ EventT = TypeVar("EventT")
 
 
 class LazyValue:
-    """A value that is made at each access, so that only its reader stores it."""
+    """A value that is computed at each access and never stored."""
 
     __slots__ = ("_arguments", "_make")
 
@@ -21,12 +21,12 @@ class LazyValue:
         self._arguments = arguments
 
     def value(self) -> Any:
-        """Make it."""
+        """Compute the value."""
         return self._make(*self._arguments)
 
     @property
     def text(self) -> str:
-        """The text that it is made of, where it is; else nothing."""
+        """The text from which the value is computed, or an empty string."""
         first = self._arguments[0] if self._arguments else None
         return first if isinstance(first, str) else ""
 

@@ -237,7 +237,7 @@ def _compute_end_offset_ms(trace: Trace, request: NestedToolResultEvent | FetchR
 
 
 def _compute_bar_duration_ms(request: NestedToolResultEvent | FetchResultEvent) -> float:
-    """Return how long a call took in this run, in which one that was replayed took next to nothing."""
+    """Return how long a call took in this run; a replayed call takes almost no time."""
     return request.completed_at_ms - request.started_at_ms if request.replayed else request.duration_ms
 
 

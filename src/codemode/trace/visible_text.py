@@ -11,7 +11,7 @@ _UNUSUAL_LINE_ENDS = re.compile("\r(?!\n)|[\u2028\u2029]")
 
 
 def escape_invisible(text: str, *, keep: str = "") -> str:
-    r"""Return the text with what cannot be seen, or moves the cursor or the reading direction, as ``\u`` escapes.
+    r"""Return the text with ``\u`` escapes for invisible characters and those that move the cursor or change direction.
 
     ``keep`` lists characters to leave as they are, such as a newline.
     """

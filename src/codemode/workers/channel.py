@@ -32,7 +32,7 @@ class SendQueue:
         self.is_empty = False
 
     def prepend_unsent_bytes(self, rest: bytes) -> None:
-        """Begin with what is left of a frame that was sent while this was empty."""
+        """Put the unsent rest of a frame in front; the queue must be empty."""
         self._chunk = rest
         self.is_empty = False
 
@@ -43,7 +43,7 @@ class SendQueue:
         return self._chunk
 
     def drop_sent_bytes(self, count: int) -> None:
-        """Take out so many bytes of what came next."""
+        """Drop the first ``count`` bytes of the next chunk, which were sent."""
         if count < len(self._chunk):
             self._chunk = memoryview(self._chunk)[count:]
             return
@@ -88,7 +88,7 @@ class WorkerChannel:
     """Once it listens, calls ``on_message`` for each message of the worker, ``on_end`` when the other end is gone.
 
     ``on_violation`` gets the `CodeModeProtocolError` of a frame that breaks the rules, ``on_failure`` what else was
-    raised by what a frame led to; nothing is read after either. ``first`` goes ahead of what is sent.
+    raised by what a frame led to; nothing is read after either. ``first_message`` goes ahead of what is sent.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class WorkerChannel:
             except (BlockingIOError, InterruptedError):
                 pass
             except OSError:
-                return  # as in `_write`
+                return  # as in `_send_next_chunk`
             if count < len(frame):
                 self._send_queue.prepend_unsent_bytes(frame[count:])
                 self._start_writing()

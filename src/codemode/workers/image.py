@@ -1,4 +1,4 @@
-"""The files that a worker process is made of: engine, kernel and parser."""
+"""The files that a worker process is made of: engine, guest runtime and parser."""
 
 from __future__ import annotations
 
@@ -83,18 +83,18 @@ _RUNTIME_PARTS = (
 
 @record
 class GuestRuntime:
-    """The files whose texts, joined between ``before`` and ``after``, evaluate to the kernel function."""
+    """The files whose texts, joined between ``before`` and ``after``, evaluate to the runtime's function."""
 
     paths: tuple[str, ...]
     before: str = ""
     after: str = ""
 
     def read_text(self) -> str:
-        """The kernel text as a worker evaluates it."""
+        """Return the guest runtime's source as a worker evaluates it."""
         return self.before + "".join(Path(path).read_bytes().decode() for path in self.paths) + self.after
 
     def compute_sha256(self) -> str:
-        """What a worker's hello must name as its kernel."""
+        """Return the digest that a worker's hello must name."""
         import hashlib
 
         return hashlib.sha256(self.read_text().encode()).hexdigest()

@@ -211,7 +211,7 @@ class LeaseOwner(Protocol):
         ...
 
     def remove_revocable_lease(self, lease: PooledWorkerLease) -> None:
-        """Forget it."""
+        """Remove the record of a lease."""
         ...
 
     @property
@@ -250,7 +250,7 @@ class PooledWorkerLease:
         return self._supply.inventory.lacks_spares(1)
 
     def open_channel(self, max_frame_bytes: int, **callbacks: Any) -> WorkerChannel:
-        """Return a channel to the worker; ``heard`` are its callbacks."""
+        """Return a channel to the worker; ``callbacks`` are those of `WorkerChannel`."""
         worker = self._worker
         first_message = (
             None if worker is None or worker.reuse is None else self._supply.create_begin_program_message(worker.reuse)
@@ -268,7 +268,7 @@ class PooledWorkerLease:
         self._supply.refill_spares(wanted)
 
     def mark_reusable(self, frame: bytes) -> None:
-        """Return the worker to its pool for another program, if it reuses workers. ``said``: its frame since then."""
+        """Return the worker to its pool for another program, if it reuses workers. ``frame``: what it sent since."""
         self._frame_after_program = None if self._was_revocable else frame
 
     def kill(self) -> None:
@@ -283,9 +283,9 @@ class PooledWorkerLease:
         self.release()
 
     def make_revocable(self, on_revoked: Callable[[], None]) -> bool:
-        """Keep worker and slots until another run needs the slots; ``given_up`` is then called, in any thread.
+        """Keep worker and slots until another run needs the slots; ``on_revoked`` is then called, in any thread.
 
-        False if they are needed now. The worker must not be used before `take_back`.
+        False if they are needed now. The worker must not be used before `reclaim_worker`.
         """
         self._was_revocable = True
         self._revoke_callbacks.append(on_revoked)
@@ -293,7 +293,7 @@ class PooledWorkerLease:
         return is_revocable or not self.reclaim_worker()
 
     def reclaim_worker(self) -> bool:
-        """Have the worker for oneself again; False where it was given up."""
+        """Make the lease irrevocable again; False if it was revoked."""
         try:
             self._revoke_callbacks.pop()
         except IndexError:
@@ -303,7 +303,7 @@ class PooledWorkerLease:
         return True
 
     def revoke_if_unused(self) -> bool:
-        """Give the slots of a parked lease to another run. False when it is in use again."""
+        """Give the slots of a revocable lease to another run. False if it is in use again."""
         try:
             notify_revoked = self._revoke_callbacks.pop()
         except IndexError:
@@ -317,7 +317,7 @@ class PooledWorkerLease:
         return True
 
     def kill_and_release_despite_threads(self) -> None:
-        """Do what `leave` does although threads of the run still work: they need no slot."""
+        """Do what `kill_and_release` does although threads of the run still work: they need no slot."""
         self.reclaim_worker()
         self.threads = None
         self.kill_and_release()
@@ -352,24 +352,24 @@ def _import_channel_class() -> type[WorkerChannel]:
 
 
 class RevocableLeases:
-    """In the order in which they came. Safe to use from several threads."""
+    """Leases that may be revoked, oldest first. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = forkable_lock()
         self.leases: dict[PooledWorkerLease, None] = {}
 
     def add(self, lease: PooledWorkerLease) -> None:
-        """Take one."""
+        """Add a lease."""
         with self._lock:
             self.leases[lease] = None
 
     def remove(self, lease: PooledWorkerLease) -> None:
-        """Forget one, if it is there."""
+        """Remove a lease, if it is there."""
         with self._lock:
             self.leases.pop(lease, None)
 
     def revoke_oldest(self) -> None:
-        """Give up the oldest that still can be."""
+        """Revoke the oldest lease that is still revocable."""
         while True:
             with self._lock:
                 lease = next(iter(self.leases), None)

@@ -37,7 +37,7 @@ _PROC_DIRECTORY, _CGROUPS_DIRECTORY = "/proc", "/sys/fs/cgroup"
 
 
 class _CgroupFileNames(NamedTuple):
-    """The file names of a version of control groups. ``reclaimable`` memory is returned on demand."""
+    """The file names of a version of control groups. Memory in ``reclaimable_fields`` is returned on demand."""
 
     folder: str
     limit_file: str
@@ -152,7 +152,7 @@ ResultT = TypeVar("ResultT")
 
 @record
 class WorkerRequest:
-    """The request of an invocation to a pool. ``depth``: how many invocations with a slot wait for it."""
+    """The request of an invocation to a pool. ``nesting_depth``: how many invocations with a slot wait for it."""
 
     memory_limit_bytes: int
     on_saturation: str
@@ -289,7 +289,7 @@ class WorkerPool:
         return PooledWorkerLease(supply, slot_queues, worker, self)
 
     async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
-        """Take a slot, waiting according to ``wanted``. Raises `CodeModeConcurrencyError` if none becomes free."""
+        """Take a slot, waiting according to ``request``. Raises `CodeModeConcurrencyError` if none becomes free."""
         slot_queue = self._slot_queue
         if self._revocable_leases.leases and not slot_queue.has_free_slot(request.memory_limit_bytes):
             self._revocable_leases.revoke_oldest()
@@ -351,7 +351,7 @@ class WorkerPool:
 
 
 class PoolShare(WorkerPool):
-    """A pool with slots and a queue of its own over the supply of the ``whole``. See `WorkerPool.share`."""
+    """A pool with slots and a queue of its own over the supply of its parent. See `WorkerPool.share`."""
 
     def __init__(self, parent: WorkerPool, name: str, max_workers: int) -> None:
         self._parent = parent
@@ -383,7 +383,7 @@ class PoolShare(WorkerPool):
             raise
 
     def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
-        """Take note of it in the share and in the whole pool."""
+        """Record it in the share and in the whole pool."""
         if not self._parent.add_revocable_lease(lease):
             return False
         is_revocable = super().add_revocable_lease(lease)
@@ -392,7 +392,7 @@ class PoolShare(WorkerPool):
         return is_revocable
 
     def remove_revocable_lease(self, lease: PooledWorkerLease) -> None:
-        """Forget it in both."""
+        """Remove its record from the share and from the whole pool."""
         super().remove_revocable_lease(lease)
         self._parent.remove_revocable_lease(lease)
 

@@ -27,7 +27,7 @@ _INTERPRETER_NAMES = ("python", "pypy")
 
 
 def resolve_interpreter_command(command: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that start a Python interpreter; ``given`` empty means this one.
+    """Return the words that start a Python interpreter; ``command`` empty means this one.
 
     Raises `CodeModeWorkerError` where this interpreter is part of an application and none was given, and in a process
     that was itself started as a worker.
@@ -69,7 +69,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class MemoryInUse(NamedTuple):
-    """Bytes of a process. ``addresses`` counts too what it was given and has not touched, as its limit does."""
+    """Bytes of a process. ``address_space_bytes`` includes memory that it has not touched, as its limit does."""
 
     resident_bytes: int
     address_space_bytes: int
@@ -420,7 +420,7 @@ def open_socket_pair(kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, soc
 def start_isolated_python(
     command: Sequence[str], script: str, configuration: str, pass_fds: Sequence[int]
 ) -> PidfdProcess:
-    """Start ``script`` as an isolated process that is held by a pidfd; see `_popen`.
+    """Start ``script`` as an isolated process that is held by a pidfd; see `_popen_isolated`.
 
     Raises `CodeModeWorkerError` when it cannot be started.
     """

@@ -35,7 +35,7 @@ _MAX_DETAIL_CHARACTERS = 200
 
 
 class IsolationLayerState(StrEnum):
-    """How one layer stands."""
+    """Whether one isolation layer is in force."""
 
     IN_FORCE = layers.IN_FORCE
     REFUSED = layers.REFUSED
@@ -155,7 +155,7 @@ class HelloValidator:
         self.is_loaded = False
 
     def load_expected_identity(self) -> None:
-        """Read and import what `check` needs; it would do so itself, on the event loop."""
+        """Read and import what `check_hello` needs; it would do so itself, on the event loop."""
         _ = self._expected_identity
         self.is_loaded = True
 
@@ -227,7 +227,7 @@ class WorkerSupply:
         self.inventory.start_first_spare()
 
     async def start_first_spare_in_thread(self) -> None:
-        """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
+        """Start a first spare in a thread. Afterwards the engine's version is known too, if there is an engine."""
         if not (self.inventory.has_started and is_engine_version_known()):
             await self.run_in_start_thread(self._start_spare_and_find_engine)
 
@@ -297,7 +297,7 @@ class WorkerSupply:
     def return_worker(self, worker: PooledWorker, frame: bytes = b"") -> None:
         """Keep a worker whose program ended well for the next one of its share, or close it soon.
 
-        The host must confirm the end, and measure the remaining memory. ``said``: the frame sent since then.
+        The host must confirm the end, and measure the remaining memory. ``frame`` is what it has sent since.
         """
         if worker.reuse is None or not worker.reuse.end_program(frame, worker.process.read_memory()):
             self.inventory.finished.append(worker)

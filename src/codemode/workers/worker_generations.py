@@ -1,4 +1,4 @@
-"""Generations of worker sources, each used a limited number of times, and reused workers."""
+"""Worker sources, each retired after a number of workers, and reused workers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MAX_UNREADY_WORKERS = 2
 
 
 class IdleWorkers:
-    """Those that wait, ``most`` of them, in the order in which they came. Not safe to use from several threads."""
+    """Idle workers, at most ``max_count``, the longest idle first. Not safe to use from several threads."""
 
     def __init__(self, max_count: int) -> None:
         self._max_count = max_count
@@ -81,16 +81,16 @@ def _is_worker_ready(worker: PooledWorker) -> bool:
 
 # An event loop gets and gives back workers here and never waits for a process: where something might have to be waited
 # for (the first worker of a source, one started by exec, the end of one that was killed, the end of a source), a thread
-# of the stock's own does it. Safe to use from several threads and loops. Knows nothing of slots.
+# of the inventory's own does it. Safe to use from several threads and loops. Knows nothing of slots.
 
 _CLOSING_THREADS = 4
 ResultT = TypeVar("ResultT")
 
 
 class WorkerInventory:
-    """Gives workers of the sources that ``make_source`` makes, with up to ``most_spares`` of them made ahead.
+    """Gives workers of the sources that ``make_source`` makes, with up to ``max_spares`` of them made ahead.
 
-    ``is_quiet`` says whether there is time to prepare a new one. Up to ``most_kept`` are kept for another program.
+    ``is_quiet`` says whether there is time to prepare a new one. Up to ``max_idle`` are kept for another program.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class WorkerInventory:
     async def take_worker_in_thread(self) -> PooledWorker:
         """Return a worker that is starting or ready. Raises `CodeModeWorkerError` if the start fails.
 
-        Use it when `take_at_once` returns None: it waits for a thread.
+        Use it when `take_worker_nowait` returns None: it waits for a thread.
         """
         handover = _WorkerHandover(self.close_worker)
         try:
@@ -180,9 +180,9 @@ class WorkerInventory:
             self._close_threads.submit(partial(self._close_and_remove_worker, worker))
 
     def close_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
-        """Kill a worker that never became ready, and replace its source.
+        """Close a worker that never became ready, and retire its source.
 
-        ``has_ended``: it ended on its own or was killed. Its source is then replaced only after several.
+        ``has_ended``: it ended on its own or was killed. Its source is then retired only after several.
         """
         with self._lock:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may

@@ -87,7 +87,7 @@ class Zygote:
     def spawn(self, *, warm_up: bool = True) -> WorkerProcess:
         """Ask for a worker and return its handle at once; its hello comes when it is ready.
 
-        ``rehearsed``: it first runs a small program of its own, which makes the real one start faster.
+        ``warm_up``: it first runs a small program of its own, which makes the real one start faster.
         Raises `CodeModeWorkerError` when the zygote is dead or takes no requests.
         """
         host_end, worker_end = open_socket_pair()

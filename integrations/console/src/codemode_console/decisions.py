@@ -438,7 +438,7 @@ def _conflict_problem(code: str, title: str, message: str) -> Problem:
 
 MAX_BULK_CALLS = 200
 BULK_SELECTION_SUBJECT = "many: choice"
-"""What the token of the form is about in which some are chosen: it decides nothing."""
+"""Subject of the form token of the page that selects calls; it decides nothing."""
 _MAX_SELECTED_CALL_CHARACTERS = 4096
 _INVALID_SELECTION = "A field names no request."
 

@@ -28,7 +28,8 @@ class Principal:
     """The signed-in user of a request, with their session and client address.
 
     ``can_sign_out`` is False where a proxy or the host authenticates. ``reauthenticate`` returns the principal as of
-    now, or None after a sign-out. ``consume_audit_quota`` counts a refused request and returns whether to audit it.
+    now, or None after a sign-out. ``consume_audit_quota`` counts a refused request and returns whether
+    the quota still allows to audit it.
     """
 
     user: User

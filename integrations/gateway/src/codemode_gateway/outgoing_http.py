@@ -32,8 +32,8 @@ async def send_following_redirects(
 ) -> httpx2.Response:
     """Send a request, follow its redirects, and return the last response.
 
-    ``on_redirect`` gets the old and the new URL. Raises `RefusedRedirectError` as `follow_redirect` does, and for more
-    than `MAX_REDIRECTS` redirects.
+    ``on_redirect`` gets the old and the new URL. Raises `RefusedRedirectError` as `create_redirected_request` does,
+    and for more than `MAX_REDIRECTS` redirects.
     """
     for _ in range(MAX_REDIRECTS + 1):
         response = await send(request)

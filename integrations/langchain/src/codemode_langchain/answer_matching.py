@@ -217,7 +217,7 @@ class RunningOuterCall:
 
 
 def claim_asking_turn(config: RunnableConfig, tool_call_id: str, questions_to_ask: Iterable[Question]) -> bool:
-    """Return whether a program may ask now, if only one question of an agent's step may be pending.
+    """Claim the one question that may be pending in an agent's step; False if another program has it.
 
     Applies to agents that are in no other graph: a question ends their run, and a program that may not ask now runs
     again after the answer.

@@ -326,7 +326,7 @@ class ApprovalPolicy:
         is_callable: Callable[[str], bool] = ProgramTool.is_callable_name,
         keep_option: str = "keep",
     ) -> None:
-        """Raise `ValueError` for a rule about a direct tool, whose calls cannot wait for approval.
+        """Raise `ValueError` for a rule about a kept tool, a surface tool or a tool that programs cannot call.
 
         ``is_surface_tool``: whether a name is that of a tool that runs programs. ``is_callable``: whether programs can
         call a tool of this name.
@@ -348,7 +348,7 @@ class ApprovalPolicy:
             )
 
     def reject_rules_for_direct_tools(self, names: Collection[str]) -> None:
-        """Raise `ValueError` for a rule about a direct tool, whose calls cannot wait for approval."""
+        """Raise `ValueError` for a rule about a tool that the model calls directly: such a call cannot wait."""
         if gated_names := sorted(name for name in names if self._rules.get(name, False) is not False):
             raise ValueError(
                 f"approve names {gated_names[0]!r}, which the model calls directly by tools and keep: only calls from"

@@ -323,7 +323,7 @@ class SegmentStartMarker:
         return self._is_first_start is not None or self._start_task is not None
 
     def claim_start(self) -> bool:
-        """Save the marker. False if another process started this segment and its progress is unknown."""
+        """Save the marker, and return False if another process started this segment and its progress is unknown."""
         if not self._has_checkpoint:
             return True
         with self._lock:
@@ -332,7 +332,7 @@ class SegmentStartMarker:
             return self._is_first_start
 
     async def aclaim_start(self) -> bool:
-        """Do what `is_first` does without blocking."""
+        """Do what `claim_start` does without blocking."""
         if not self._has_checkpoint:
             return True
         if self._start_task is None:

@@ -170,7 +170,7 @@ def _make_part_source(source: Any, part: Any) -> Any:
 
 
 def _get_fallback_source(source: Any) -> Any:
-    """Return the source of a value without one at its path: the enclosing list, or `NO_SOURCE`."""
+    """Return what is known of a value whose path has no source: the enclosing list, or `NO_SOURCE`."""
     if isinstance(source, _ListItemSource):
         return source.surrounding_list
     return source if isinstance(source, _EnclosingListSource) else NO_SOURCE
@@ -214,7 +214,7 @@ def _make_display_error(reason: str) -> SchemaMismatchError:
 
 
 def to_displayed_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
-    """Return fields of a model by name, and its extra fields."""
+    """Return fields of a model, and its extra fields, as an approver sees them."""
     return {
         **_to_displayed_declared_fields(model, names, source),
         **_to_displayed_items((model.model_extra or {}).items(), source),

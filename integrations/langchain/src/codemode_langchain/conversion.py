@@ -151,7 +151,7 @@ class _InputSchema(FrameworkSchema):
 
 
 def convert_tool(tool: BaseTool, execute: Callable[..., Any], needs_approval: NeedsApproval = False) -> FrameworkTool:
-    """Convert a LangChain tool; ``execute(arguments, context)`` gets its `Arguments`."""
+    """Convert a LangChain tool; ``execute(arguments, context)`` gets its `ValidatedArguments`."""
     return FrameworkTool(
         tool.name,
         execute=execute,

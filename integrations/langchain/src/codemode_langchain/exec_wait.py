@@ -47,7 +47,7 @@ INPUT_KEY = "input"  # the only argument of a call whose input is no object
 
 @dataclass(eq=False)
 class NonLangChainArguments:
-    """Arguments of a tool of another kind: ``value`` for the tool, ``displayed`` for others. See `Arguments`."""
+    """The `ValidatedArguments` of a tool of another kind: ``value`` for the tool, ``displayed`` for others."""
 
     tool: PreparedTool
     value: Any

@@ -43,7 +43,7 @@ def take_newest_value(_left: Any, right: Any) -> Any:
 
 
 def use_graph_state(_conversation_id: str | None) -> None:
-    """Option value for "state is kept in the graph": each call passes its own backend."""
+    """Value of the option ``state`` for state kept in the graph. Returns None: each call passes its own backend."""
 
 
 def make_state_backend(state: Any, tool_call_id: str) -> LatePlace:

@@ -207,8 +207,7 @@ class NestedCalls:
     (number of earlier batches) and these batches as ``given``. ``earlier_commands``: commands of earlier segments.
     ``start_marker``: tells whether this segment was started before; a person then decides whether to run it again, and
     ``is_rerun_rejected`` means no. ``display_names``: displayed tool names by call id. ``outer_tool_call_id``: the
-    outer
-    call's id, if the core has another one. ``can_ask``: False if interrupts of tools cannot be answered.
+    outer call's id, if the core has another one. ``can_ask``: False if interrupts of tools cannot be answered.
     ``made_calls``: calls by id, in start order.
     """
 

@@ -80,7 +80,7 @@ class GraphRun:
 
 
 def get_or_create_graph_run(config: RunnableConfig) -> GraphRun | None:
-    """Return the graph run of a node; None outside a node or with unknown internals."""
+    """Return the graph run of a node, closed with LangGraph's loop; None outside a node or with unknown internals."""
     node = get_node_context(config)
     loop = None if node is None else node.loop
     stack = getattr(loop, "stack", None)

@@ -105,8 +105,8 @@ class _ModelToolsBuilder:
     ) -> list[Tool]:
         """Return codeMode and the tools that stay with the model.
 
-        ``own_names``: names of the agent's own tools. ``output_schemas``: output schemas of MCP tools, by tool name.
-        Raises `UserError` for a name in the options that matches no tool.
+        ``agent_tool_names``: names of the agent's own tools. ``output_schemas``: output schemas of MCP tools, by tool
+        name. Raises `UserError` for a name in the options that matches no tool.
         """
         model_tools: list[Tool] = []
         program_tools: list[FunctionTool] = []

@@ -179,5 +179,5 @@ def make_function_call(
 async def make_function_call_async(
     name: str, call_id: str, arguments: Any, serialize_content: Callable[[MediaContent], Any] = describe_content
 ) -> ResponseFunctionToolCall:
-    """Do the same, serializing large arguments in a thread."""
+    """Return a call as `make_function_call` does; large arguments are serialized in a thread."""
     return await run_bounded(arguments, lambda: make_function_call(name, call_id, arguments, serialize_content))

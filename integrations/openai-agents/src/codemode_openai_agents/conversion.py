@@ -65,7 +65,7 @@ def convert_tool(
     output_schema: Any = None,
     execute: Callable[..., Any] | None = None,
 ) -> Tool:
-    """Convert a function tool; by default it runs through ``call`` of the program's context.
+    """Convert a function tool; by default it runs through ``call_tool`` of the program's context.
 
     ``output_schema``: schema that an MCP server declares. ``execute``: replacement for the default.
     """

@@ -187,7 +187,7 @@ class _MetaToolCall:
     async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         return await self._toolset.resume(interrupt, call=call, resolutions=answers)
 
-    def format_result(self, result: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
+    def format_result(self, result: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other surfaces have it
         return result
 
 

@@ -61,7 +61,10 @@ class ConversationStates:
             _current_backend.reset(token)
 
     def get_or_create_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextPlace:
-        """Return the state backend of the conversation of a call; ``run_entries`` caches those of the agent's run."""
+        """Return the state backend of a call's conversation, a new one for an unknown conversation.
+
+        ``run_entries`` caches those of the agent's run.
+        """
         conversation = ctx.conversation_id or ""
         with self._lock:
             entry = (

@@ -414,7 +414,7 @@ class ExecWaitSurface:
     def attach_or_create_program(
         self, run_id: Any, exec_wait_tools: ExecWaitTools, scope: str, calls: NestedCalls
     ) -> ExecProgram:
-        """Return the waiting program with this run id, or a new one."""
+        """Attach the waiting program with this run id to the outer call, or create one."""
         program = self._programs.get(run_id) if isinstance(run_id, str) else None
         if program is None or program.scope != scope or program.is_in_use:
             return ExecProgram(exec_wait_tools, scope, calls)
@@ -469,7 +469,7 @@ class _ExecWaitCall:
             program, self._exec_wait_tools.resume(interrupt, call=call_context, resolutions=answers)
         )
 
-    def format_result(self, result: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other faces have it
+    def format_result(self, result: Any, tool_call_id: str) -> Any:  # noqa: ARG002 - as the other surfaces have it
         plain, objects = split_media(result)
         return ToolReturn([plain, *objects] if objects else plain, metadata=dict(self._metadata))
 

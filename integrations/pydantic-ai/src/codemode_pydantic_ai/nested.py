@@ -213,7 +213,10 @@ class NestedCallLog:
         }, self._events
 
     def report_calls(self) -> list[dict[str, Any]]:
-        """Return all calls in start order as plain data; those before a pause are marked ``replayed``."""
+        """Return all calls in start order as plain data, and remember them as reported.
+
+        Those before a pause are marked ``replayed``.
+        """
         self._reported_calls = dict(self._calls)
         return [
             {**call_event.to_metadata(), **({"replayed": True} if call_id in self._replayed else {})}
@@ -295,7 +298,7 @@ _FATAL_ERRORS = (AgentRunError, UserError)
 
 @dataclass
 class _CallCheckingToolset(WrapperToolset[Any]):
-    """Runs behind all hooks of the framework, right around the tool.
+    """Checks each call behind all hooks of the framework, right before its tool.
 
     An approved call must run with the displayed input, and its reservation must be released just before the framework
     counts the call.

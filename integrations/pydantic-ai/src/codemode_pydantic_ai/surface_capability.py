@@ -227,6 +227,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         return [*settled, *part_events, *call_events, replace(event, requests=requests)]
 
     def _take_result_events(self, outer_id: str) -> list[AgentStreamEvent]:
+        """Remove the results of an outer call's answered nested calls, and return them as events in order."""
         settled = self._run.settled_results.pop(outer_id, {})
         in_order = sorted(settled, key=lambda waiting_id: (len(waiting_id), waiting_id))
         return [FunctionToolResultEvent(settled[waiting_id]) for waiting_id in in_order]

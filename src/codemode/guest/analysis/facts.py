@@ -50,8 +50,8 @@ MAX_LISTING_BYTES = 64
 class FactCollector:
     """Collects one program's facts from its nodes; places are byte offsets under ``"at"``.
 
-    ``on_call`` gets each call of a plain name and that name. With it the caller collects identifiers, and passes the
-    places of `tools` and `require` (`add_tools_and_require_uses`). ``results`` gets each call of a tool.
+    ``on_named_call`` gets each call of a plain name and that name. With it the caller collects identifiers, and passes
+    the places of `tools` and `require` (`add_tools_and_require_uses`). ``result_reads`` gets each call of a tool.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ HTML_COMMENT = "<!-- begins no comment in a module: write //"
 
 
 class ModuleAnalyser:
-    """Analyses programs. ``parts`` are this folder's, by name; ``symbols`` the grammar's.
+    """Analyses programs. ``modules`` are this folder's, by name; ``symbols`` the grammar's.
 
     Each program has listeners of its own; those of the first are made ahead.
     """
@@ -46,7 +46,7 @@ class ModuleAnalyser:
         self._prepared = _ModuleWalkListeners(self._modules, self._symbols)
 
     def analyse(self, text: str, parse: Parse, *, is_warm_up: bool) -> Result:
-        """As `analyse.load` says."""
+        """Analyse a module; the result is that of `analyse.load_analyser`."""
         evaluated_text = _normalize_line_breaks(text)
         data = evaluated_text.encode()
         parsed_text, tree = self._modules["module_reparsing"].parse_module(data, parse)
@@ -233,7 +233,7 @@ class _WalkedModule:
         return len(self._modules["edits"].blank_gaps(self._data[:at], before))
 
     def build_facts(self) -> dict[str, Any]:
-        """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, as `analyse.load` says."""
+        """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, see `analyse.load_analyser`."""
         text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
         placed = partial(self._modules["source_positions"].add_locations, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls

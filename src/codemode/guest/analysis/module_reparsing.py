@@ -129,7 +129,7 @@ def _find_continuation_start(text: bytes, node: Node, following: Node) -> int | 
 
 
 def _insert_missing_semicolons(text: bytes, tree: Tree) -> bytes:
-    """Return where the grammar misses a `;` before a line that cannot continue the statement."""
+    """Return the text with each `;` that the grammar misses before a line that cannot continue the statement."""
     completed = bytearray(text)
     for node in tree.root_node.children:
         if node.type in STATEMENTS and node.has_error:

@@ -44,7 +44,7 @@ JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
 class NameCollector:
     """Collects one program's names and loops from its nodes; places are byte offsets.
 
-    ``doubts`` are the same program's.
+    ``ambiguities`` are the same program's.
     """
 
     def __init__(self, ambiguities: ParseAmbiguityFinder) -> None:
@@ -96,7 +96,7 @@ class NameCollector:
         return _decode_names(offsets_by_text)
 
     def limit_offsets_per_name(self, names: dict[str, list[int]]) -> dict[str, list[int]]:
-        """The number of places stored for each name: as many as a rule reports."""
+        """Return at most ``MAX_PLACES_PER_NAME`` offsets for each name."""
         return {name: offsets[:MAX_PLACES_PER_NAME] for name, offsets in names.items()}
 
     def _on_method(self, node: Node) -> bool:

@@ -58,9 +58,9 @@ NON_OPERAND_WORDS = WORDS_BEFORE_REGEX | frozenset(
 
 
 class ParseAmbiguityFinder:
-    """Collects what of one program may be doubtful; places are byte offsets.
+    """Collects what may be ambiguous in one program; places are byte offsets.
 
-    ``without`` is `edits.blank_spans`. Where ``html`` is false the engine knows no HTML-like comments.
+    ``blank_spans`` is `edits.blank_spans`. Without ``has_html_comments`` the engine knows no HTML-like comments.
     """
 
     def __init__(

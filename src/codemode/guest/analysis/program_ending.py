@@ -24,10 +24,10 @@ class ProgramEnding:
     """What becomes of a program's end where it returns nothing itself.
 
     There is a ``note`` where that is more than to take the value of what the program itself calls or exports.
-    The value that counts is that of an expression: the one between the byte offsets ``last``, the variable ``name``, or
-    what stands behind ``export default``, whose byte offsets are ``export_span``. ``action``: it is
-    called if it is a function
-    ("call"), or only awaited ("await"). Between the byte offsets ``blank_span`` is an operator that drops the value.
+    The value that counts is that of an expression: the one between the byte offsets ``value_span``, the variable
+    ``variable``, or what follows ``export default``, whose byte offsets are ``export_span``. ``action``: it is called
+    if it is a function ("call"), or only awaited ("await"). Between the byte offsets ``blank_span`` is an operator that
+    drops the value.
     """
 
     __slots__ = ("action", "blank_span", "export_span", "note", "value_span", "variable")

@@ -367,7 +367,7 @@ def _find_role_in_container(container: Node) -> str:
 
 
 def _list_destructured_fields(pattern: Node) -> list[tuple[Node, Node | None, bool]]:
-    """The names that a pattern takes without a value in their place, as `ToolResult.reads` has them."""
+    """The names that a pattern takes without a value in their place, as `TrackedToolResult.reads` has them."""
     fields: list[tuple[Node, Node | None, bool]] = []
     for child in pattern.children:
         field: Node | None = child if child.type == "shorthand_property_identifier_pattern" else None

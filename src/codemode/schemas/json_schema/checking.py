@@ -53,11 +53,11 @@ class ValidationFailure:
         return path_to_list(self.location)
 
     def to_problem(self) -> SchemaProblem:
-        """Word it."""
+        """Return it as a path and a message."""
         return {"path": format_path(self.path), "message": _describe_expectation(self)}
 
     def iterate_located_messages(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Yield its places, whole, with the wording of each: of what is missing, the place where it belongs."""
+        """Yield its paths, each with its message; for a missing property the path where it belongs."""
         rule: Any = self.rule
         if self.rule_name == "required" and isinstance(rule, list):
             missing = (key for key in cast("list[Any]", rule) if key not in self.value)
@@ -200,7 +200,7 @@ class CheckProtocol(Protocol):
         ...
 
     def resolve_reference(self, node: SchemaNode, reference: str, *, recursive: bool = False) -> SchemaNode:
-        """Return where a reference leads. Raises `UnknownReference`."""
+        """Return where a reference leads. Raises `UnknownReferenceError`."""
         ...
 
 

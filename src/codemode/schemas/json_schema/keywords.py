@@ -21,7 +21,7 @@ _EXACT_DECIMALS = Context(prec=1_400, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])  #
 
 
 def _create_keyword_function(is_broken: Callable[[Any, Any], bool]) -> KeywordFunction:
-    """Make a keyword of what says whether a value breaks a rule, at once."""
+    """Return a keyword function for a predicate that tells whether a value breaks a rule."""
 
     def check_value(
         _check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path

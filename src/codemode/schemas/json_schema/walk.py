@@ -30,7 +30,7 @@ def iterate_subschemas(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def iterate_subschemas_with_paths(schema: Any) -> Iterator[tuple[SchemaPath, Mapping[str, Any]]]:
-    """Yield the same with their places."""
+    """Yield a schema and every schema in it, each with its path."""
     seen: set[int] = set()
     pending: list[tuple[SchemaPath, Any]] = [(None, schema)]
     while pending:

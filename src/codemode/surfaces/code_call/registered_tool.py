@@ -91,7 +91,7 @@ def parse_tool_metadata(tool: Tool) -> ToolMetadata:
 
 
 def build_tool_info(tool: Tool, metadata: ToolMetadata) -> ToolInfo:
-    """Return the argument of filters for a tool."""
+    """Return the argument of `include_tools` and `direct_calls.filter` for a tool."""
     return ToolInfo(
         name=tool.name,
         description=tool.description,

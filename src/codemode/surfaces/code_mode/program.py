@@ -59,7 +59,7 @@ def run_code_mode_sync(
 
 
 class _CodeModeProgramRunner:
-    """The validated tools, options and pool of one run."""
+    """Runs one program with its tools, options and pool."""
 
     def __init__(
         self,

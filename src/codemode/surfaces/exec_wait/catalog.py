@@ -412,7 +412,7 @@ class ExecCatalog:
     async def load_server_listings(self, invocation_data: Mapping[str, Any] | None = None) -> None:
         """List the servers that are not listed yet; servers that fail are left out.
 
-        Raises as `require_servers` does for a program that resumes with this ``invocation_data``.
+        Raises as `require_same_servers` does for a program that resumes with this ``invocation_data``.
         """
         import asyncio
 
@@ -440,7 +440,7 @@ class ExecCatalog:
         raise _catalog_changed_error("the tools of the servers have changed")
 
     def build_texts(self) -> None:
-        """Build the texts for programs now: with thousands of tools this would block an event loop."""
+        """Build the cached texts for programs now, so that the first program does not block the event loop."""
         _ = self.invocation_data, self.entries_text, self.names_text
 
     @property

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class StoredRunResumer:
-    """Resume stored programs and manage their runs and leases."""
+    """Resumes programs from the store, and attaches or releases the leases of their runs."""
 
     def __init__(self, context: ExecWaitContext, runs: RunRegistry) -> None:
         self._context = context

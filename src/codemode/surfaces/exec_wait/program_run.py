@@ -127,7 +127,7 @@ class UsageCounts:
                 self._record_metric("exec_wait.visible_tools.current", by, {"gen_ai.tool.name": name})
 
     def close(self) -> None:
-        """Take back the gauges of this pair of tools; counters stay."""
+        """Subtract these tools from the gauges; counters keep their values."""
         self.record_catalog({})
         self._add_to_visible_gauge(self.visible, -1)
         self._is_closed = True

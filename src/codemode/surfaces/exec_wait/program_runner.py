@@ -222,7 +222,7 @@ class ProgramRunner:
         self.runs.keep_undelivered_result(run.run_id, self._result_factory.build_failure(RESULT_LOST, INTERNAL_ERROR))
 
     async def _release_if_remote(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
-        """Return True if a run must be taken from the store.
+        """Return True if a run must be continued from the store; release and forget one that was lost here.
 
         That is a run of another process, one whose event loop has ended, and one that lost its lease while suspended.
         """

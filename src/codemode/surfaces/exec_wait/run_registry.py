@@ -90,7 +90,7 @@ class RunRegistry:
             previous.call_on_loop(previous.cancel_timers)
 
     def forget(self, run: ProgramRun) -> None:
-        """Forget a run that another process has from now on."""
+        """Remove a run that another process continues or may continue."""
         with self._lock:
             self._unregister(run)
             if run.is_active:

@@ -51,7 +51,7 @@ ALREADY_RESUMED = "the program was already resumed and waits: call wait with the
 
 
 class RunOutcomeApplier:
-    """Turns the outcome of a run into the result of the call."""
+    """Suspends, parks or ends a run by its outcome, and returns the result of the call."""
 
     def __init__(self, context: ExecWaitContext, runs: RunRegistry, result_factory: ResultFactory) -> None:
         self._options = context.options

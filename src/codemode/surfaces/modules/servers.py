@@ -125,7 +125,7 @@ class ServerSource:
 
     @property
     def is_current(self) -> bool:
-        """True if its tools have not changed and nothing more is known about them."""
+        """True if neither its tools nor what is known about them has changed since the last listing."""
         if self.is_static:
             return True
         try:

@@ -210,7 +210,7 @@ class FormResult:
 
     @property
     def is_valid(self) -> bool:
-        """True if ``value`` can be decided."""
+        """True if a decision can use the value."""
         return self.is_unchanged or (not self.problems and not self.needs_redisplay)
 
 

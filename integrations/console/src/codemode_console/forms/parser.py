@@ -181,7 +181,7 @@ class _FormReader:
 
     @property
     def has_submission(self) -> bool:
-        """True if any item concerns the value."""
+        """True if a field, the JSON text or a button was submitted."""
         return self._items.has_fields or self._json_input is not None or self._items.button is not None
 
     def read(self) -> FormResult:

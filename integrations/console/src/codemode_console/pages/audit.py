@@ -319,7 +319,7 @@ class _Verifier:
 
 
 class _Exporter:
-    """Downloads of all visible lines, limited in number and audited."""
+    """Streams all visible audit lines as a download; limits concurrent downloads and audits each."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context

@@ -193,7 +193,7 @@ def _check_standing_choice(
 async def _store_standing_approval_and_respond(
     context: ConsoleContext, request: Request, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> Response:
-    """Store the standing approval, if one was chosen."""
+    """Store the standing approval, if one was chosen, and return the response."""
     choice = submitted.standing_choice if submitted.is_approving else ""
     notice = await store_standing_approval(context.standing_approvals, record, call, choice, require_principal(request))
     if notice is None:

@@ -46,7 +46,7 @@ class Subscriber:
         self._event.clear()
 
     def wake(self) -> None:
-        """End the wait."""
+        """End `wait_for_change`."""
         self._event.set()
 
     def set(self) -> None:
@@ -72,7 +72,7 @@ class ChangeFeed:
         self._remembered_since: int | None = None
         self._reading: asyncio.Task[None] | None = None
         self.head: int | None = None
-        """Of which change it knows last; None before it knows of any."""
+        """Sequence of the last change read from the store; None before the first read."""
 
     def __len__(self) -> int:
         return len(self._subscribers)

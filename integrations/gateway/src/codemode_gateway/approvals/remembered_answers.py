@@ -76,8 +76,8 @@ class RememberedAnswers:
 
     If the file cannot be read, every call is asked about; if it cannot be written, an answer holds for its session.
     Async methods read the file in a thread, because the disk may be slow and the lock taken.
-    `list_permanent_answers`, `revoke`
-    and `record_outside_answer` are for callers without an event loop.
+    `list_permanent_answers`, `revoke_permanent_answers` and `record_outside_answer` are for callers without an event
+    loop.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -85,7 +85,7 @@ class RequestLimiter:
         self.token_checks: Counter[_Owner] = Counter()
 
     def create_reservation(self, scope: Mapping[str, Any]) -> RequestReservation:
-        """Return the reservation of a request whose user is not known yet."""
+        """Return a reservation, without counting it yet, for a request whose user is unknown."""
         return RequestReservation(self, ("address", _get_address_or_network(scope)))
 
 

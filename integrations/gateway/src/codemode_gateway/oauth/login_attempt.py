@@ -68,9 +68,9 @@ def states_equal(state: str, expected: str | None) -> bool:
 
 
 def deliver_redirect_to_other_process(folder: Path, query: str, cookies: Mapping[str, str]) -> str | None:
-    """Leave a redirect for the process that runs its sign-in; return the message, or None.
+    """Write a redirect to a file for the process that runs its sign-in.
 
-    Blocks. Raises `OSError`.
+    Returns the message for the user, or None if no process waits for it. Blocks. Raises `OSError`.
     """
     parameters = parse_redirect(query)
     for path, sign_in in () if parameters is None else _iterate_open_sign_ins(folder):
@@ -96,7 +96,7 @@ def _iterate_open_sign_ins(folder: Path) -> Iterator[tuple[Path, PendingSignIn]]
 
 
 def get_redirect_file(url_file: Path) -> Path:
-    """Return the file for the answer to a sign-in."""
+    """Return the path of the file through which another process hands over the redirect."""
     return url_file.with_suffix(".brought")
 
 
@@ -284,7 +284,7 @@ class SignInAttempt:
         return self._redirect_result.accept_redirect(query)
 
     def accept_redirect_from_browser(self, state: str, query: str, cookies: Mapping[str, str]) -> str | None:
-        """Accept the redirect of a browser with these cookies, as `accept` does."""
+        """Accept the redirect of a browser with these cookies, as `accept_redirect` does."""
         if (
             not self._redirect_result.matches_state(state)
             or not self._sign_in.done()

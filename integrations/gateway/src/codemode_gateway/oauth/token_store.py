@@ -169,7 +169,7 @@ class TokenStorage(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Forget it."""
+        """Delete the text, if there is one."""
         ...
 
 

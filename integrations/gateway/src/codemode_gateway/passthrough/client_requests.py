@@ -345,7 +345,7 @@ class ClientQuestions:
             raise RequestDeclinedError(f"the client gave no roots: {self._describe_error(error)}") from None
 
     def pop_opened_elicitation(self, server: str, elicitation_id: str) -> tuple[str, Any] | None:
-        """Return the client's id of an opened URL and the client's session, or None."""
+        """Remove an opened URL; return the client's id of it and the client's session, or None."""
         return self._open_urls.pop((server, elicitation_id), None)
 
     def _count_or_decline(self, origin: CallOrigin, method: str) -> None:

@@ -62,7 +62,7 @@ class ServerSubscriptions:
         self._task: asyncio.Task[None] | None = None
 
     def update(self) -> None:
-        """Subscribe to the wanted URIs."""
+        """Start a task that subscribes to the wanted URIs and unsubscribes from others."""
         self._changed.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._keep_subscribed())

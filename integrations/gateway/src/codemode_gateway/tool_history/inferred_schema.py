@@ -110,7 +110,7 @@ def shape_to_named_schema(shape: ValueShape) -> dict[str, Any]:
 
 
 def shape_to_json(shape: ValueShape) -> Any:
-    """Return a settled shape as JSON."""
+    """Return a shape as JSON for the file."""
     if shape.is_any:
         return True
     value: dict[str, Any] = {}

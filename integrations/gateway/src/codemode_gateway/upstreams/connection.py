@@ -89,7 +89,7 @@ _NO_NAME = "unnamed"
 
 
 def repair_handshake_answer(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the answer to a handshake as the SDK accepts it, and notes on its invalid fields.
+    """Return the answer to a handshake with its invalid fields repaired for the SDK, and notes on them.
 
     A capability of a wrong type counts as one without fields. Raises `UnansweredRequestError` for an answer
     without a protocol revision.
@@ -192,10 +192,9 @@ class LostRequestError(MCPError):
 class Transport:
     """The streams of a server and the reason for their end.
 
-    ``tracks_sending``: the streams report whether a request left, as process streams do. ``last_words``: the last
-    output of the process. ``was_nothing_read_after``: whether the process ended before reading what was written after
-    so many
-    bytes.
+    ``tracks_sending``: the streams report whether a request left, as process streams do. ``get_last_output``: the
+    last output of the process. ``was_nothing_read_after``: whether the process ended before reading what was written
+    after so many bytes.
     """
 
     streams: AbstractAsyncContextManager[tuple[Any, Any]]
@@ -206,7 +205,7 @@ class Transport:
 
 
 class RequestDispatcher(JSONRPCDispatcher):
-    """Requests to a server and its own, counted: what is in flight keeps a server from being idle."""
+    """Sends requests to a server and counts those in flight; a server with one is not idle."""
 
     def __init__(self, read: Any, write: Any, transport: Transport, name: str) -> None:
         self._transport = transport
@@ -375,7 +374,7 @@ class Connection:
             await asyncio.wait([self._task])
 
     def was_nothing_read_after(self, position: int) -> bool:
-        """Return whether its process ended without reading past the first ``cut_at`` bytes."""
+        """Return whether its process ended without reading past the first ``position`` bytes."""
         return self._transport.was_nothing_read_after(position)
 
     def get_failure_error(self, default: str) -> UpstreamUnavailableError:

@@ -460,7 +460,7 @@ def _record_loss_as_response(
 
 
 def _get_body_stream(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """Yield the raw body without marking the response as read, because the SDK reads it again."""
+    """Return the stream of the raw body, which does not mark the response as read: the SDK reads it again."""
     stream = response.stream
     return stream if isinstance(stream, httpx2.AsyncByteStream) else httpx2.ByteStream(b"")
 

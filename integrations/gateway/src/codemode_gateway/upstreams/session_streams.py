@@ -223,7 +223,7 @@ class MessageOutbox(asyncio.BaseProtocol):
         self._written += len(data)
 
     def was_nothing_read_after(self, position: int) -> bool:
-        """Return whether nothing after the first ``cut_at`` bytes was read."""
+        """Return whether nothing after the first ``position`` bytes was read."""
         return self._max_read_bytes is not None and self._max_read_bytes <= position
 
     def record_read_bytes(self) -> None:

@@ -135,7 +135,7 @@ class StdioServer:
         return self._stderr.get_tail_text() or (f"on stdout it wrote {noise}" if noise else "")
 
     def was_nothing_read_after(self, position: int) -> bool:
-        """Return whether it ended without reading past the first ``cut_at`` bytes."""
+        """Return whether it ended without reading past the first ``position`` bytes."""
         return self._input.was_nothing_read_after(position)
 
     @asynccontextmanager

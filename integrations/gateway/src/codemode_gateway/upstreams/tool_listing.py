@@ -109,8 +109,9 @@ async def fetch_listing(
 ) -> Listing:
     """Fetch a server's tools with texts, digest, lifetime and omitted entries.
 
-    ``ask`` sends one ``tools/list`` request. If a later page raises `PageRefusedError`, earlier pages are used. Endless
-    or oversized lists are cut. With ``mirrors``, tools with invalid header mappings are left out.
+    ``request_page`` sends one ``tools/list`` request. If a later page raises `PageRefusedError`, earlier pages are
+    used. Endless or oversized lists are cut. With ``supports_argument_headers``, tools with invalid header mappings are
+    left out.
     """
     tools: list[types.Tool] = []
     texts: dict[str, str] = {}
