@@ -16,13 +16,14 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = _chance.choice(_PORTS)
-        if port not in _given and _is_free(port):
+        if port not in _given and is_free(port):
             _given.add(port)
             found.append(port)
     return found
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Return whether no server has this port."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:
