@@ -115,12 +115,12 @@ def patient_waits() -> Iterator[None]:
     """Let exec and wait wait a minute for tools and servers where a test names no time of its own."""
     from codemode.surfaces.exec_wait.options import ExecWaitOptions
 
-    def waits_ms(options: ExecWaitOptions) -> int:
+    def effective_wait_timeout_ms(options: ExecWaitOptions) -> int:
         if options.wait_timeout_ms is not None:
             return options.wait_timeout_ms
         is_default = options.timeout_ms == ExecWaitOptions.timeout_ms
         return PATIENCE_MS if is_default else options.timeout_ms
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ExecWaitOptions, "waits_ms", property(waits_ms))
+        patch.setattr(ExecWaitOptions, "effective_wait_timeout_ms", property(effective_wait_timeout_ms))
         yield

@@ -21,7 +21,7 @@ from codemode import (
     create_code_mode_tool,
     failure_text,
 )
-from codemode.plugins import add_event_listener, configure_agent_options, select_callable_tools
+from codemode.plugins import add_event_listener, configure_agent_options, select_tools_with_callable_names
 from codemode.types import NestedToolCallEvent, NestedToolResultEvent
 
 
@@ -65,7 +65,7 @@ def settings_of(options: CodeModeOptions | Mapping[str, Any] | None) -> CodeMode
 # 4. The tool that the model sees.
 def code_mode(tools: Iterable[tinyloop.Tool], options: Any = None) -> tinyloop.Tool:
     """Make one tool of Tinyloop of many: a model writes programs that call them."""
-    converted = [convert(tool) for tool in select_callable_tools(tools)]
+    converted = [convert(tool) for tool in select_tools_with_callable_names(tools)]
     made = create_code_mode_tool(converted, settings_of(options))
     return _CodeMode(
         name=made.name,

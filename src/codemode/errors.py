@@ -234,17 +234,17 @@ class CodeModeProtocolError(CodeModeError):
     default_code = "CODE_MODE_PROTOCOL_ERROR"
 
     @property
-    def was_answered(self) -> bool:
+    def is_pause_already_answered(self) -> bool:
         """True if the pause had already been answered: the earlier answers stand, and these had no effect."""
         return self.details.get("superseded") is True
 
-    def explain(self, what: str, *, first: str, otherwise: str) -> str:
+    def explain_failed_resume(self, what: str, *, first: str, otherwise: str) -> str:
         """Explain to a framework's users why a pause cannot be resumed, and what to do.
 
         ``what`` says what cannot be done, ``first`` what the framework has of the run after the first answers,
         ``otherwise`` what a pause also needs there.
         """
-        if self.was_answered:
+        if self.is_pause_already_answered:
             return (
                 f"{what}: it was answered before: {self.message}. Continue with {first} from the first answers;"
                 " repeating the same answers returns the same outcome and runs nothing."

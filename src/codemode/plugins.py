@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from .data.exact_integers import protect_integers as protect_integers
     from .data.exact_integers import restore_integers as restore_integers
     from .data.json_shape import run_bounded as run_bounded
-    from .execution.call_context import LatePlace as LatePlace
-    from .execution.call_context import TextPlace as TextPlace
+    from .execution.call_context import BufferedStateBackend as BufferedStateBackend
+    from .execution.call_context import TextStateBackend as TextStateBackend
     from .execution.resume import OpenedContinuation as OpenedContinuation
     from .host.forks import forkable_lock as forkable_lock
-    from .interrupts.interrupt import same_json as same_json
+    from .interrupts.interrupt import is_same_json as is_same_json
     from .observe.reporter import add_event_listener as add_event_listener
     from .options.parts import Listing as Listing
     from .schemas.compiled import CompiledSchema as CompiledSchema
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .schemas.type_traits import list_items as list_items
     from .schemas.type_traits import read_again as read_again
     from .surfaces.agent_options import configure_agent_options as configure_agent_options
-    from .tools.collecting import select_callable_tools as select_callable_tools
+    from .tools.collecting import select_tools_with_callable_names as select_tools_with_callable_names
     from .tools.prepared import PreparedTool as PreparedTool
     from .tools.selection import ToolSelection as ToolSelection
     from .tools.tool_schemas import FrameworkSchema as FrameworkSchema
@@ -41,16 +41,16 @@ _LAZY_NAMES = {
     "data.content": "replace_content restore_content split_content",
     "data.exact_integers": "protect_integers restore_integers",
     "data.json_shape": "run_bounded",
-    "execution.call_context": "LatePlace TextPlace",
+    "execution.call_context": "BufferedStateBackend TextStateBackend",
     "execution.resume": "OpenedContinuation",
     "host.forks": "forkable_lock",
-    "interrupts.interrupt": "same_json",
+    "interrupts.interrupt": "is_same_json",
     "observe.reporter": "add_event_listener",
     "options.parts": "Listing",
     "schemas.compiled": "CompiledSchema SchemaMismatchError ValidatedInput copy_json",
     "schemas.type_traits": "list_items read_again",
     "surfaces.agent_options": "configure_agent_options",
-    "tools.collecting": "select_callable_tools",
+    "tools.collecting": "select_tools_with_callable_names",
     "tools.prepared": "PreparedTool",
     "tools.selection": "ToolSelection",
     "tools.tool_schemas": "FrameworkSchema InferredOutput",

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support import invocation_settings
 from tests.support.invocation_settings import NOW_MS
 
-from codemode.continuations.sealing import sign_continuation
+from codemode.continuations.sealing import encode_and_sign_continuation
 from codemode.interrupts.interrupt import Interrupt, list_pending_requests
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.continuation import Continuation, continuation_to_texts
@@ -55,7 +55,7 @@ def signed_interrupt() -> dict[str, Any]:
     made = Interrupt(
         requests=requests,
         outer_tool_call_id="outer",
-        continuation=sign_continuation(continuation_to_texts(body), OPTIONS.continuation, NOW_MS),
+        continuation=encode_and_sign_continuation(continuation_to_texts(body), OPTIONS.continuation, NOW_MS),
     )
     return made.to_dict()
 

@@ -19,7 +19,7 @@ from tests.fuzz import seeds
 
 from codemode.data.json_values import decode_json
 from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorkerError
-from codemode.execution.resume import verify_unexpired_interrupt
+from codemode.execution.resume import open_unexpired_interrupt
 from codemode.guest import syntax_check
 from codemode.guest.analysis import analyse
 from codemode.interrupts.interrupt import list_pending_requests
@@ -162,7 +162,7 @@ def interrupt(data: bytes) -> None:
     """What comes back from a client is refused, or is what this host has signed."""
     value = _json(data)
     try:
-        read, _auth = verify_unexpired_interrupt(value, CODE_MODE, seeds.OPTIONS)
+        read, _auth = open_unexpired_interrupt(value, CODE_MODE, seeds.OPTIONS)
     except CodeModeProtocolError:
         return
     assert read.to_dict() == seeds.continuation_body()
@@ -188,7 +188,7 @@ def hello(data: bytes) -> None:
     """A first frame is accepted, or refused by one of two errors."""
     check = HelloValidator(seeds.IMAGE, isolation_required=data[:1] == b"!")
     try:
-        check.check_hello(data[1:2], data[2:])
+        check.check_and_record_hello(data[1:2], data[2:])
     except (CodeModeProtocolError, CodeModeWorkerError):
         return
     assert check.report is not None

@@ -12,7 +12,7 @@ from tests.fuzz import seeds
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, TOOLS, Target
 
-from codemode.execution.resume import verify_unexpired_interrupt
+from codemode.execution.resume import open_unexpired_interrupt
 from codemode.protocol.continuation import Continuation
 from codemode.source.checks import find_program_problems
 from codemode.surfaces.code_mode.outcome import CODE_MODE
@@ -45,12 +45,12 @@ def test_what_was_found_before() -> None:
 
 def test_seeds_get_far() -> None:
     """Seeds that were refused at once would make every run a waste."""
-    read, _ = verify_unexpired_interrupt(seeds.signed_interrupt(), CODE_MODE, seeds.OPTIONS)
+    read, _ = open_unexpired_interrupt(seeds.signed_interrupt(), CODE_MODE, seeds.OPTIONS)
     assert Continuation.from_dict(read.to_dict()) == read
     assert len(read.ledger.entries) == len(seeds.ENTRIES)
     assert find_program_problems(seeds.FACTS, TOOLS.keys(), TOOLS.get) != []
     check = HelloValidator(seeds.IMAGE, isolation_required=False)
-    check.check_hello(b"H", seeds.HELLO_SEEDS[1][2:])
+    check.check_and_record_hello(b"H", seeds.HELLO_SEEDS[1][2:])
     assert check.report is not None
 
 

@@ -14,7 +14,7 @@ from strict_surface import View
 from waiting import within
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, CodeModeTimeoutError, Tool
-from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.execution.starting import get_pool_and_import_execution, import_execution_module, import_resume_module
 from codemode.profile import GuestSettings, HostErrorRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -73,9 +73,11 @@ class Hooked(View):
 
 async def run(js: str, catalog: Hooked, options: Any = None, profile: SurfaceSettings = OWN, **outer: Any) -> Any:
     settings = CodeModeOptions.of(options)
-    workers = await prepare_pool(None, settings)
+    workers = await get_pool_and_import_execution(None, settings)
     load = import_execution_module()
-    return await load.Execution(profile, catalog, settings, load.OuterCall(**with_call(outer)), workers).start(js)
+    return await load.Execution(profile, catalog, settings, load.OuterCallSettings(**with_call(outer)), workers).start(
+        js
+    )
 
 
 async def go_on(interrupt: Any, catalog: Hooked, answer: Any, options: Any) -> Any:
@@ -84,7 +86,7 @@ async def go_on(interrupt: Any, catalog: Hooked, answer: Any, options: Any) -> A
     def answers(paused: Any) -> Any:
         return continuations.read_answers_by_id(paused, answer, None)
 
-    return await continuations.resume_program(OWN, interrupt, answers, catalog, options, load.OuterCall(), None)
+    return await continuations.resume_program(OWN, interrupt, answers, catalog, options, load.OuterCallSettings(), None)
 
 
 # --- preparation ---

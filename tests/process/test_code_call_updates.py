@@ -108,7 +108,7 @@ def test_a_script_that_runs_keeps_its_own():
 
 def test_another_set_over_other_tools_is_of_its_own():
     tools = create_code_call_tools(generation(1), {"topK": 3})
-    other = tools.over([Tool("only", execute=lambda value: value, description="The only one.")])
+    other = tools.with_tools([Tool("only", execute=lambda value: value, description="The only one.")])
     assert [one["name"] for one in other.search_sync({"query": "only"})["tools"]] == ["only"]
     assert other.call_sync("codecall.search", {"query": "marmot"})["tools"] == []
     assert len(tools.search_sync({"query": "marmot"})["tools"]) == 3

@@ -333,7 +333,7 @@ ASKED = {
 
 @pytest.mark.parametrize(("tools", "asked"), ASKED.values(), ids=ASKED)
 def test_declarations_that_take_long_are_written_off_the_loop(ran, monkeypatch, tools, asked):
-    written = threads_of(monkeypatch, mcp_server, "_write_index" if asked is None else "create_call_types")
+    written = threads_of(monkeypatch, mcp_server, "_format_index" if asked is None else "create_call_types_and_aliases")
     code = (
         'return (await API.read("mcp/index.d.ts")).content'
         if asked is None

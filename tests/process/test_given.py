@@ -13,7 +13,7 @@ from strict_surface import STRICT, go_on_strict, run_strict, strict
 from waiting import within
 
 from codemode import CodeModeProtocolError, ContinuationOptions, Tool
-from codemode.continuations.sealing import sign_continuation, verify_continuation
+from codemode.continuations.sealing import encode_and_sign_continuation, verify_and_decode_continuation
 from codemode.host.clock import now_ms
 from codemode.protocol.continuation import continuation_from_texts, continuation_to_texts
 
@@ -37,7 +37,9 @@ def paused(spy: Spy, js: str = "return (await tools.refund(1)).done", **more: An
 
 
 def body_in(interrupt: Any) -> dict[str, Any]:
-    texts, _ = verify_continuation(interrupt.continuation, ContinuationOptions(keys="a key of this test"), now_ms())
+    texts, _ = verify_and_decode_continuation(
+        interrupt.continuation, ContinuationOptions(keys="a key of this test"), now_ms()
+    )
     return continuation_from_texts(texts)
 
 
@@ -47,7 +49,7 @@ def changed(interrupt: Any, change: Any) -> Any:
     body = body_in(interrupt)
     change(body)
     return dataclasses.replace(
-        interrupt, continuation=sign_continuation(continuation_to_texts(body), options, now_ms())
+        interrupt, continuation=encode_and_sign_continuation(continuation_to_texts(body), options, now_ms())
     )
 
 

@@ -169,24 +169,24 @@ def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_generations, "time", SimpleNamespace(monotonic=lambda: now))
     one = WorkerReuse((), 50)
     for _ in range(3):
-        assert one.end_program(b"", MemoryInUse(20 << 20, 40 << 20))
-        one.begin_program()
-    assert not one.end_program(b"", MemoryInUse(1 << 30, 1 << 30))
-    assert not WorkerReuse((), 50).end_program(b"", None)
-    assert not WorkerReuse((), 1).end_program(b"", NO_MEMORY)
+        assert one.record_program_end(b"", MemoryInUse(20 << 20, 40 << 20))
+        one.try_begin_program()
+    assert not one.record_program_end(b"", MemoryInUse(1 << 30, 1 << 30))
+    assert not WorkerReuse((), 50).record_program_end(b"", None)
+    assert not WorkerReuse((), 1).record_program_end(b"", NO_MEMORY)
     one = WorkerReuse((), 50)
     now += 599
-    assert one.end_program(b"", NO_MEMORY)
+    assert one.record_program_end(b"", NO_MEMORY)
     now += 3600  # between programs nothing is counted
-    one.begin_program()
+    one.try_begin_program()
     now += 2
-    assert not one.end_program(b"", NO_MEMORY)
+    assert not one.record_program_end(b"", NO_MEMORY)
 
 
 def test_the_next_program_may_have_the_largest_heap() -> None:
     most = worker_generations._MAX_ADDRESS_SPACE_BYTES
-    assert WorkerReuse((), 50).end_program(b"", MemoryInUse(0, most))
-    assert not WorkerReuse((), 50).end_program(b"", MemoryInUse(0, most + 1))
+    assert WorkerReuse((), 50).record_program_end(b"", MemoryInUse(0, most))
+    assert not WorkerReuse((), 50).record_program_end(b"", MemoryInUse(0, most + 1))
     lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "linux_lockdown.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None

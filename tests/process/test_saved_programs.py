@@ -205,7 +205,7 @@ def test_approvals_inside_are_asked_for_and_name_the_saved_program():
     assert isinstance(pause, Interrupt)
     assert [(one.tool_name, one.program) for one in pause.requests] == [("refund", "refund_it:2")]
     tool = create_code_mode_tool(tools_with(), PAUSES, library=library)
-    assert within(tool.resume(Interrupt.of(pause.to_dict()), True)) == "refunded 7"
+    assert within(tool.resume(Interrupt.from_value(pause.to_dict()), True)) == "refunded 7"
 
 
 def test_a_paused_invocation_resumes_with_the_versions_it_started_with():

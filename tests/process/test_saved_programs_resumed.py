@@ -58,7 +58,7 @@ def test_a_script_goes_on_with_its_versions():
     pause = within(tool.execute("return [await saved.ask(), await saved.late()]"))
     within(library.save("late", "return 'version 2'"))
     within(library.disable("ask"))
-    assert within(tool.resume(Interrupt.of(pause.to_dict()), True))["result"] == ["refunded 3", "version 1"]
+    assert within(tool.resume(Interrupt.from_value(pause.to_dict()), True))["result"] == ["refunded 3", "version 1"]
 
 
 def test_a_module_goes_on_with_its_versions():

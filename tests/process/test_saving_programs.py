@@ -123,7 +123,7 @@ def test_a_person_is_never_shown_anything_untrue():
     )
     save = catalog.get("saved.$save")  # as a worker that is no longer ours may call it
     with pytest.raises(CodeModeToolError, match="does not match the program"):
-        within(save.asks_approval(forged, None))
+        within(save.evaluate_needs_approval(forged, None))
 
 
 def test_a_program_that_is_none_is_refused_before_a_person_is_asked():

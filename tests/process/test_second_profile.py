@@ -31,7 +31,7 @@ from codemode import (
     create_code_mode_tool,
     run_code_mode,
 )
-from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.execution.starting import get_pool_and_import_execution, import_execution_module, import_resume_module
 from codemode.profile import GuestSettings, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -50,10 +50,12 @@ OK = {"approved": True}
 async def strict(js: str, tools: Any = (), options: Any = None, pool: Any = None, **outer: Any) -> dict[str, Any]:
     """Run a program of this surface. Returns its outcome as plain data; nothing of the program is raised."""
     settings = CodeModeOptions.of(options)
-    workers = await prepare_pool(pool, settings)
+    workers = await get_pool_and_import_execution(pool, settings)
     run = import_execution_module()
     catalog = Catalog(collect_tools(tools))
-    return as_dict(await run.Execution(STRICT, catalog, settings, run.OuterCall(**with_call(outer)), workers).start(js))
+    return as_dict(
+        await run.Execution(STRICT, catalog, settings, run.OuterCallSettings(**with_call(outer)), workers).start(js)
+    )
 
 
 async def strict_again(interrupt: Any, answer: Any, tools: Any, options: Any = None, **outer: Any) -> dict[str, Any]:
@@ -63,7 +65,7 @@ async def strict_again(interrupt: Any, answer: Any, tools: Any, options: Any = N
     def answers(paused: Interrupt) -> dict[str, Any]:
         return go_on.read_answers_by_id(paused, answer, None)
 
-    catalog, given = Catalog(collect_tools(tools)), run.OuterCall(**with_call(outer))
+    catalog, given = Catalog(collect_tools(tools)), run.OuterCallSettings(**with_call(outer))
     return as_dict(await go_on.resume_program(STRICT, interrupt, answers, catalog, options, given, None))
 
 

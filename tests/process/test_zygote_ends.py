@@ -46,7 +46,7 @@ thread.join()
 worker = zygote.spawn()
 read_hello(worker)
 run_program(worker, sys.argv[2])
-zygote.wait_for_pidfd(worker._handle)
+zygote.wait_for_pidfd_or_kill_zygote(worker._handle)
 for pidfd in (zygote._process.pidfd, worker._handle.pidfd):
     with open(f"/proc/self/fdinfo/{pidfd}") as info:
         print(info.read().split("Pid:")[1].split()[0], end=" ")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from suite import each_row
 
 from codemode import CodeModeProtocolError, Tool, run_code_mode, run_code_mode_sync
-from codemode.continuations.sealing import verify_continuation
+from codemode.continuations.sealing import verify_and_decode_continuation
 from codemode.data.json_shape import estimate_json_length, has_more_values_than
 from codemode.errors import CodeModeSerializationError
 from codemode.options.parts import ContinuationOptions
@@ -188,4 +188,4 @@ def test_loop_a_forged_continuation_is_refused_before_long_parts_are_hashed(part
     forged: dict[str, Any] = {"version": 2, "encoding": "json", "body": ["x"], "auth": auth}
     (forged if part in forged else auth)[part] = "x" * 100_000
     with pytest.raises(CodeModeProtocolError, match="malformed"):
-        verify_continuation(forged, ContinuationOptions(), None)
+        verify_and_decode_continuation(forged, ContinuationOptions(), None)

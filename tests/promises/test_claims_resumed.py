@@ -13,7 +13,7 @@ from waiting import within
 from codemode import CodeModeAbortedError, CodeModeProtocolError, continue_interrupt, run_code_mode
 from codemode.continuations import guard as guards
 from codemode.execution import resume_claims
-from codemode.execution.resume import verify_unexpired_interrupt
+from codemode.execution.resume import open_unexpired_interrupt
 from codemode.execution.resume_claims import make_answers_claim
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
@@ -33,7 +33,7 @@ def having(guard, **continuation):
 async def abandoned(guard, interrupt, answers_of=None):
     """Claim a continuation as a host does that then dies."""
     settings = CodeModeOptions.of(having(guard))
-    _, auth = verify_unexpired_interrupt(interrupt, CODE_MODE, settings)
+    _, auth = open_unexpired_interrupt(interrupt, CODE_MODE, settings)
     answers = answers_of or {interrupt.interrupt_id: OK}
     assert await guard.claim(make_answers_claim(auth, answers, settings.continuation)) is None
 

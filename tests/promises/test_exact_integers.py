@@ -15,7 +15,7 @@ from suite import each_row, rounds
 from codemode import CodeModeError, CodeModeToolError, Tool
 from codemode.data.json_values import decode_json, encode_json
 from codemode.errors import CodeModeSerializationError
-from codemode.interrupts.interrupt import same_json
+from codemode.interrupts.interrupt import is_same_json
 
 EDGES = [sign * (2**53 + step) for sign in (1, -1) for step in (-2, -1, 0, 1, 2)]
 
@@ -189,8 +189,8 @@ def test_deep_values_with_integers_cross():
     ("one", "other"), [(ORDER, ORDER + 1), (ORDER, float(ORDER)), (ORDER, str(ORDER)), (2**53, 2**53 + 1)]
 )
 def test_integers_next_to_each_other_stay_apart(one, other):
-    assert not same_json([one], [other])
-    assert not same_json([other], [one])
+    assert not is_same_json([one], [other])
+    assert not is_same_json([other], [one])
 
 
 def test_host_json_is_read_and_written_exactly():

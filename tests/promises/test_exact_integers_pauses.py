@@ -29,7 +29,7 @@ from codemode.data.exact_integers import (
     restore_edited_integers,
     restore_listed_integers,
 )
-from codemode.interrupts.interrupt import same_json
+from codemode.interrupts.interrupt import is_same_json
 
 PAUSING = {"approval": {"mode": "interrupt"}}
 
@@ -231,5 +231,5 @@ def _integers(value: Any) -> list[int]:
 def test_a_browser_changes_nothing_that_is_compared(shown):
     sent = protect_integers({"input": shown})
     back = restore_listed_integers(in_a_browser(sent))
-    assert same_json(back, {"input": shown})
-    assert same_json({"input": shown}, back)
+    assert is_same_json(back, {"input": shown})
+    assert is_same_json({"input": shown}, back)

@@ -42,7 +42,7 @@ def in_child(work):
 
 def signature(key=None):
     options = ContinuationOptions(keys=key)
-    return sealing.sign_continuation(["text"], options, NOW_MS)["auth"]["keyId"]
+    return sealing.encode_and_sign_continuation(["text"], options, NOW_MS)["auth"]["keyId"]
 
 
 def test_a_key_that_nobody_set_is_another_one_in_a_forked_child():

@@ -49,10 +49,10 @@ def threads_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> set[bo
 
 
 def test_loop_the_first_search_makes_the_index_elsewhere_and_once(monkeypatch):
-    seen = threads_of(monkeypatch, tool_index, "_build_index")
+    seen = threads_of(monkeypatch, tool_index, "_create_text_index")
     made: list[int] = []
-    real = tool_index._build_index
-    monkeypatch.setattr(tool_index, "_build_index", lambda tools: made.append(len(tools)) or real(tools))
+    real = tool_index._create_text_index
+    monkeypatch.setattr(tool_index, "_create_text_index", lambda tools: made.append(len(tools)) or real(tools))
     code_mode = create_code_mode_tool(many())
     js = "return (await Promise.all(['orders', 'order', 'read'].map(tools.$search))).map((found) => found.length)"
 

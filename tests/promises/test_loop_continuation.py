@@ -13,8 +13,8 @@ from pausing import done_entry, waiting_entry
 
 from codemode import CodeModeProtocolError, ContinuationOptions
 from codemode.continuations import sealing
-from codemode.continuations.sealing import sign_continuation, verify_continuation
-from codemode.interrupts.interrupt import same_json
+from codemode.continuations.sealing import encode_and_sign_continuation, verify_and_decode_continuation
+from codemode.interrupts.interrupt import is_same_json
 from codemode.protocol.continuation import Continuation, continuation_from_texts, continuation_to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger
 
@@ -32,27 +32,27 @@ json_values = st.recursive(
 @given(texts=st.lists(st.text(), max_size=5))
 def test_loop_any_texts_come_back(form, texts):
     options = ContinuationOptions(keys="key", **form)
-    packed = json.loads(json.dumps(sign_continuation(texts, options, NOW_MS)))
-    assert verify_continuation(packed, options, NOW_MS)[0] == texts
+    packed = json.loads(json.dumps(encode_and_sign_continuation(texts, options, NOW_MS)))
+    assert verify_and_decode_continuation(packed, options, NOW_MS)[0] == texts
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=3), max_size=4), st.lists(st.text(max_size=3), max_size=4))
 def test_loop_no_two_lists_of_texts_have_one_signature(texts, others):
     options = ContinuationOptions(keys="key")
-    packed = sign_continuation(texts, options, NOW_MS)
+    packed = encode_and_sign_continuation(texts, options, NOW_MS)
     if texts != others:
         with pytest.raises(CodeModeProtocolError, match="signature"):
-            verify_continuation({**packed, "body": others}, options, NOW_MS)
+            verify_and_decode_continuation({**packed, "body": others}, options, NOW_MS)
 
 
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_loop_no_piece_of_a_packed_continuation_is_long(form):
     texts = ["short", secrets.token_hex(3 << 20), "\u00fc" * (1 << 20)]
     options = ContinuationOptions(keys="key", **form)
-    packed = sign_continuation(texts, options, NOW_MS)
+    packed = encode_and_sign_continuation(texts, options, NOW_MS)
     assert max(map(len, packed["body"])) <= PIECE_BYTES
-    assert verify_continuation(packed, options, NOW_MS)[0] == texts
+    assert verify_and_decode_continuation(packed, options, NOW_MS)[0] == texts
 
 
 def test_loop_what_goes_in_and_out_of_c_at_once_is_short(monkeypatch):
@@ -72,7 +72,9 @@ def test_loop_what_goes_in_and_out_of_c_at_once_is_short(monkeypatch):
         monkeypatch.setattr(sealing, name, watched(name))
     options = ContinuationOptions(keys="key", seal=True, compress=True)
     text = secrets.token_hex(4 << 20)
-    assert verify_continuation(sign_continuation([text], options, NOW_MS), options, NOW_MS)[0] == [text]
+    assert verify_and_decode_continuation(encode_and_sign_continuation([text], options, NOW_MS), options, NOW_MS)[
+        0
+    ] == [text]
     assert len(seen) > 20
     assert max(seen) <= PIECE_BYTES
 
@@ -102,14 +104,14 @@ def test_loop_texts_that_were_not_made_here_are_refused(position, junk):
 @settings(deadline=None)
 @given(json_values)
 def test_loop_what_went_through_json_is_the_same(value):
-    assert same_json(value, json.loads(json.dumps(value)))
+    assert is_same_json(value, json.loads(json.dumps(value)))
 
 
 @settings(deadline=None)
 @given(json_values, json_values)
 def test_loop_what_is_not_the_same_text_is_not_the_same(left, right):
     text, other = (json.dumps(_plain(value), sort_keys=True) for value in (left, right))
-    assert same_json(left, right) is (text == other)
+    assert is_same_json(left, right) is (text == other)
 
 
 def _plain(value):
@@ -125,8 +127,8 @@ def test_loop_comparing_ends_at_the_first_difference():
         def __iter__(self):
             raise AssertionError("looked into")
 
-    assert not same_json([1, Endless([1, 2])], [1, [1, 2, 3]])
-    assert not same_json(Endless([1]), {"a": 1})
+    assert not is_same_json([1, Endless([1, 2])], [1, [1, 2, 3]])
+    assert not is_same_json(Endless([1]), {"a": 1})
 
 
 def test_loop_values_that_hold_themselves_end():
@@ -134,5 +136,5 @@ def test_loop_values_that_hold_themselves_end():
     right: list = [1]
     left.append(left)
     right.append(right)
-    assert same_json(left, right)
-    assert not same_json(left, [1, [1, [1, []]]])
+    assert is_same_json(left, right)
+    assert not is_same_json(left, [1, [1, [1, []]]])

@@ -52,7 +52,9 @@ def tools():
 @pytest.mark.parametrize("form", FORMS)
 def test_loop_a_large_ledger_is_packed_and_opened_elsewhere(tools, monkeypatch, form):
     options = {**PAUSING, "continuation": {"keys": "key", **form}}
-    watch = Watch(monkeypatch).over(recovery, "sign_continuation").over(continuations, "continuation_from_texts")
+    watch = (
+        Watch(monkeypatch).over(recovery, "encode_and_sign_continuation").over(continuations, "continuation_from_texts")
+    )
 
     async def both() -> Any:
         interrupt = await run_code_mode(LARGE_JS, tools, options=options)
@@ -63,7 +65,9 @@ def test_loop_a_large_ledger_is_packed_and_opened_elsewhere(tools, monkeypatch, 
 
 
 def test_loop_a_small_pause_stays_on_the_loop(monkeypatch):
-    watch = Watch(monkeypatch).over(recovery, "sign_continuation").over(continuations, "continuation_from_texts")
+    watch = (
+        Watch(monkeypatch).over(recovery, "encode_and_sign_continuation").over(continuations, "continuation_from_texts")
+    )
     tools = [Spy().tool("text"), Spy().guarded()]
 
     async def both() -> Any:
@@ -76,7 +80,7 @@ def test_loop_a_small_pause_stays_on_the_loop(monkeypatch):
 
 def test_loop_a_large_shown_input_is_compared_elsewhere(tools, monkeypatch):
     js = "return (await tools.refund({ rows: Array.from({ length: 20000 }, (_, id) => ({ id })) })).done"
-    watch = Watch(monkeypatch).over(pauses, "same_json")
+    watch = Watch(monkeypatch).over(pauses, "is_same_json")
 
     async def both() -> Any:
         interrupt = await run_code_mode(js, tools, options=PAUSING)
@@ -90,7 +94,7 @@ def test_loop_a_large_shown_input_is_compared_elsewhere(tools, monkeypatch):
 def test_loop_a_recovery_of_a_large_ledger_is_made_elsewhere_whoever_cancels(tools, monkeypatch):
     """The caller is cancelled twice, the second time while it is packed: the recovery is there nevertheless."""
     packing, go_on = threading.Event(), threading.Event()
-    real = sealing.sign_continuation
+    real = sealing.encode_and_sign_continuation
 
     def slow(*given: Any) -> Any:
         texts = [*given[0]]
@@ -98,7 +102,7 @@ def test_loop_a_recovery_of_a_large_ledger_is_made_elsewhere_whoever_cancels(too
         assert go_on.wait(60)
         return real(texts, *given[1:])
 
-    monkeypatch.setattr(recovery, "sign_continuation", slow)
+    monkeypatch.setattr(recovery, "encode_and_sign_continuation", slow)
 
     async def hang(_value: Any) -> None:
         reached.set()

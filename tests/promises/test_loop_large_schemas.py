@@ -12,7 +12,7 @@ from suite import each_row
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.schemas import json_schemas, patterns
 from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
-from codemode.schemas.patterns import foreign_patterns
+from codemode.schemas.patterns import treat_patterns_as_foreign
 from codemode.tools.prepared import prepare_tool
 
 
@@ -54,7 +54,7 @@ def test_loop_a_schema_that_is_too_large_is_refused_with_the_name_of_its_tool(la
 
 @pytest.mark.parametrize("side", ["input_schema", "output_schema"])
 def test_loop_a_servers_tool_goes_without_a_schema_that_is_too_large(large, side, caplog):
-    with foreign_patterns():
+    with treat_patterns_as_foreign():
         tool = Tool("wide", execute=lambda _: "done", **{side: large})
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         assert run_code_mode_sync("return await tools.wide({ a: 1 })", [tool]) == "done"
@@ -81,7 +81,7 @@ LONG_RULES: dict[str, tuple[dict[str, Any], Any, str]] = {
 @pytest.mark.parametrize(("rule", "value", "said"), LONG_RULES.values(), ids=LONG_RULES)
 def test_loop_what_a_value_breaks_is_said_with_no_more_of_the_rule_than_is_shown(rule, value, said):
     tool = prepare_tool(Tool("t", execute=lambda _: 1, input_schema={"type": "object", "properties": {"a": rule}}))
-    tool.compile()
+    tool.compile_schemas()
     for _ in range(2):  # the first time modules are imported
         tracemalloc.start()
         try:

@@ -20,10 +20,10 @@ from codemode.schemas.patterns import (
     compile_linear_matcher,
     estimate_automaton_size,
     find_refused_patterns,
-    foreign_patterns,
     iterate_patterns,
     remove_patterns,
     to_linear_syntax,
+    treat_patterns_as_foreign,
 )
 from codemode.tools.adapters import ADAPTERS, register_adapter
 from codemode.tools.prepared import PreparedTool, prepare_tool
@@ -67,7 +67,7 @@ def test_loop_a_tool_refuses_what_cannot_be_matched_in_linear_time(mode, place, 
 def test_loop_what_only_looks_like_a_pattern_is_no_pattern(data):
     value = {"pattern": LOOK_AHEAD}
     one = Tool("guess", execute=None, input_schema={data: value if data in ("const", "default") else [value]})
-    prepare_tool(one).compile()
+    prepare_tool(one).compile_schemas()
 
 
 class Strict(BaseModel):
@@ -160,7 +160,7 @@ class ServerTool(Tool):
 def kept(schema: Any, caplog: pytest.LogCaptureFixture) -> PreparedTool:
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         one = ServerTool("far", execute=None, input_schema=schema)
-        prepare_tool(one).compile()
+        prepare_tool(one).compile_schemas()
     assert LOOK_AHEAD in caplog.text
     assert "'far'" in caplog.text
     assert LOOK_AHEAD not in str(prepare_tool(one.with_name("away")).input_json_schema) or not isinstance(schema, dict)
@@ -225,7 +225,7 @@ def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
     huge = "^.{1,1000000}$"
     assert estimate_automaton_size(huge) > MAX_FOREIGN_AUTOMATON_SIZE
     assert list(find_refused_patterns({"pattern": huge, "items": {"pattern": "^.{1,100}$"}})) == [huge]
-    with foreign_patterns():
+    with treat_patterns_as_foreign():
         assert Tool("far", execute=None, input_schema={"pattern": huge}).input_schema == {}
 
 

@@ -318,7 +318,7 @@ def test_loop_a_guarded_type_takes_and_makes_what_it_did(kind, value):
     guarded = StepLimitedValidator(adapter, raise_pattern_refused)
     outcomes: list[Any] = []
     for validator in (adapter.validator, guarded._metered_validator, guarded._fail_fast_validator):
-        _budget.grant_steps(value)
+        _budget.reset_for_value(value)
         try:
             outcomes.append(validator.validate_python(value))
         except ValidationError:

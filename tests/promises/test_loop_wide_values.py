@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from codemode import ExecutionPolicy, Tool
 from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_values import encode_output
-from codemode.interrupts.interrupt import same_json
+from codemode.interrupts.interrupt import is_same_json
 from codemode.schemas.compiled import copy_json
 from codemode.schemas.type_pieces import are_equal
 from codemode.tools.prepared import prepare_tool
@@ -109,7 +109,7 @@ class Node(BaseModel):
 PLAIN = [{"a": [number]} for number in range(10_000)]
 COPIES: dict[str, Callable[[], Any]] = {
     "copying": lambda: copy_json(PLAIN),
-    "comparing plain JSON": lambda: same_json(PLAIN, OTHER),
+    "comparing plain JSON": lambda: is_same_json(PLAIN, OTHER),
     "comparing lists": lambda: are_equal(PLAIN, OTHER),
     "comparing dicts": lambda: are_equal(dict(enumerate(PLAIN)), dict(enumerate(OTHER))),
     "comparing models": lambda: are_equal(MODELS, OTHER_MODELS),

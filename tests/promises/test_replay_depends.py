@@ -19,7 +19,7 @@ from codemode import (
     failure_text,
 )
 from codemode.continuations.guard import GuardClock
-from codemode.continuations.sealing import sign_continuation, verify_continuation
+from codemode.continuations.sealing import encode_and_sign_continuation, verify_and_decode_continuation
 from codemode.execution import resume as continuations
 from codemode.protocol.continuation import Continuation, continuation_from_texts, continuation_to_texts
 from codemode.protocol.ledger import Ledger
@@ -70,11 +70,11 @@ def test_a_program_that_looks_at_its_limits_goes_the_same_way_again(spy, way, fi
 def changed(interrupt, change):
     """The same pause with another body under the right key, as another host would have made it."""
     options = ContinuationOptions(**KEYS)
-    texts, _ = verify_continuation(interrupt.continuation, options, current_ms())
+    texts, _ = verify_and_decode_continuation(interrupt.continuation, options, current_ms())
     body = continuation_from_texts(texts)
     change(body)
     return dataclasses.replace(
-        interrupt, continuation=sign_continuation(continuation_to_texts(body), options, current_ms())
+        interrupt, continuation=encode_and_sign_continuation(continuation_to_texts(body), options, current_ms())
     )
 
 
@@ -111,7 +111,7 @@ def test_a_recovery_of_a_host_that_is_gone_names_the_engine_of_its_pause(spy):
 
     async def abandoned():
         wanted = CodeModeOptions.of(having())
-        _, auth = continuations.verify_unexpired_interrupt(interrupt, CODE_MODE, wanted)
+        _, auth = continuations.open_unexpired_interrupt(interrupt, CODE_MODE, wanted)
         claim = continuations.make_answers_claim(auth, {interrupt.interrupt_id: OK}, wanted.continuation)
         assert await guard.claim(claim) is None
 

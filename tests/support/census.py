@@ -81,7 +81,7 @@ def _await_idle_threads() -> None:
 
 def _has_job(frame: FrameType) -> bool:
     running = {one.f_code for one, _ in traceback.walk_stack(frame)}
-    return JobThreads._run_jobs.__code__ in running and JobThreads._wait_for_job.__code__ not in running
+    return JobThreads._run_jobs.__code__ in running and JobThreads._wait_and_take_job.__code__ not in running
 
 
 def left_by(calls: int, before: Counter[str], after: Counter[str]) -> dict[str, int]:

@@ -45,7 +45,7 @@ class Halts:
         """Put it into all event loops, executors and host threads of this process. ``patch`` sets attributes."""
         run_callback: Any = events.Handle._run
         run_work: Any = concurrent.futures.thread._WorkItem.run
-        next_job: Any = JobThreads._wait_for_job
+        next_job: Any = JobThreads._wait_and_take_job
 
         def late_callback(handle: Any) -> None:
             self._halt(self._part)
@@ -63,7 +63,7 @@ class Halts:
             return job
 
         patch(events.Handle, "_run", late_callback)
-        patch(JobThreads, "_wait_for_job", late_job)
+        patch(JobThreads, "_wait_and_take_job", late_job)
         patch(concurrent.futures.thread._WorkItem, "run", late_work)
 
     def _halt(self, part: float) -> None:

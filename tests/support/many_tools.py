@@ -41,7 +41,12 @@ def digest(seed: str) -> str:
     random.Random(seed).shuffle(tools)
     whole = create_exec_wait_tools([ToolSource(tools[:500]), ToolSource(tools[500:])])
     found = whole.catalog.answer_query("search", ["create an issue in a repository", {"limit": 50}])
-    told = [whole.exec.description, *whole.catalog.entries_text, whole.catalog.names_text, [one["id"] for one in found]]
+    told = [
+        whole.exec.description,
+        *whole.catalog.entries_text_and_omitted_count,
+        whole.catalog.names_text,
+        [one["id"] for one in found],
+    ]
     return hashlib.sha256(json.dumps([told, dict(whole.catalog.invocation_data)]).encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ from calls import with_call
 from strict_surface import View
 
 from codemode import CodeModeOptions, ExecutionPolicy, Interrupt, Tool
-from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.execution.starting import get_pool_and_import_execution, import_execution_module, import_resume_module
 from codemode.profile import GuestSettings, HostErrorRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -53,16 +53,18 @@ class Shop(View):
 async def run_module(js: str, tools: Mapping[str, Any], options: Any = None, **outer: Any) -> Any:
     """Return the outcome of a module, which finds its tools in ``@codemode/servers/shop``."""
     settings = CodeModeOptions.of(options)
-    pool = await prepare_pool(None, settings)
+    pool = await get_pool_and_import_execution(None, settings)
     run = import_execution_module()
-    return await run.Execution(MODULES, Shop(tools), settings, run.OuterCall(**with_call(outer)), pool).start(js)
+    return await run.Execution(MODULES, Shop(tools), settings, run.OuterCallSettings(**with_call(outer)), pool).start(
+        js
+    )
 
 
 async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, **answers: Any) -> Any:
     """Return the outcome of a paused module that goes on; ``answers`` are ``resolution`` or ``resolutions``."""
     continuations, run = import_resume_module(), import_execution_module()
 
-    outer = run.OuterCall(is_traced=answers.get("is_traced", False))
+    outer = run.OuterCallSettings(is_traced=answers.get("is_traced", False))
 
     def answers_to(paused: Interrupt) -> dict[str, Any]:
         return continuations.read_answers_by_id(

@@ -12,7 +12,7 @@ from invocation_settings import NOW_MS, SETTINGS
 from waiting import within
 
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
-from codemode.continuations.sealing import sign_continuation
+from codemode.continuations.sealing import encode_and_sign_continuation
 from codemode.host.clock import now_ms as current_ms
 from codemode.interrupts.interrupt import APPROVAL_KIND, list_pending_requests
 from codemode.protocol.continuation import Continuation, continuation_to_texts
@@ -90,7 +90,7 @@ def done_entry(number: int, outcome: Any = None, **changes: Any) -> LedgerEntry:
 
 def packed(body: dict[str, Any], options: Any, now_ms: int) -> dict[str, Any]:
     """A signed continuation around a body."""
-    return sign_continuation(continuation_to_texts(body), ContinuationOptions.of(options), now_ms)
+    return encode_and_sign_continuation(continuation_to_texts(body), ContinuationOptions.of(options), now_ms)
 
 
 def made_interrupt(

@@ -9,8 +9,8 @@ from typing import Any
 from calls import with_call
 
 from codemode import CodeModeOptions, Tool
-from codemode.execution.call_context import OuterCall
-from codemode.execution.starting import import_resume_module, prepare_pool
+from codemode.execution.call_context import OuterCallSettings
+from codemode.execution.starting import get_pool_and_import_execution, import_resume_module
 from codemode.execution.suspendable_execution import SuspendableExecution
 from codemode.options.parts import ExecutionPolicy
 from codemode.profile import GuestSettings, OutputRules, SurfaceSettings
@@ -56,8 +56,8 @@ class Surface:
 
     async def run(self, **outer: Any) -> SuspendableExecution:
         """A run that has not been started."""
-        pool = await prepare_pool(self.pool, self.options)
-        call = OuterCall(**{"wait_ms": 30_000, **with_call(outer, tool_call_id="o")})
+        pool = await get_pool_and_import_execution(self.pool, self.options)
+        call = OuterCallSettings(**{"wait_ms": 30_000, **with_call(outer, tool_call_id="o")})
         return SuspendableExecution(self.profile, self.catalog, self.options, call, pool)
 
     async def start(self, js: str, **outer: Any) -> Any:
@@ -67,7 +67,7 @@ class Surface:
     async def restore(self, interrupt: Any, answers: Any = None, **outer: Any) -> Any:
         """The outcome of a program that was kept, or interrupted, as another process goes on with it."""
         go_on = import_resume_module()
-        call = OuterCall(**{"wait_ms": 30_000, **with_call(outer)})
+        call = OuterCallSettings(**{"wait_ms": 30_000, **with_call(outer)})
         asked = lambda _: answers or {}  # noqa: E731
         return await go_on.resume_program(
             self.profile,

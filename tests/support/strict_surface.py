@@ -9,7 +9,7 @@ from typing import Any
 from calls import with_call
 
 from codemode import CodeModeOptions, CodeModeToolError, ExecutionPolicy, Interrupt
-from codemode.execution.starting import import_execution_module, import_resume_module, prepare_pool
+from codemode.execution.starting import get_pool_and_import_execution, import_execution_module, import_resume_module
 from codemode.profile import GuestSettings, HostErrorRules, SurfaceSettings
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
@@ -129,10 +129,10 @@ async def execution(
 ) -> Any:
     """Return an `Execution` of this surface."""
     settings = CodeModeOptions.of(options)
-    workers = await prepare_pool(pool, settings)
+    workers = await get_pool_and_import_execution(pool, settings)
     run = import_execution_module()
     return run.Execution(
-        profile, view_of(tools), settings, run.OuterCall(**with_call(outer)), workers, invocation_data=given
+        profile, view_of(tools), settings, run.OuterCallSettings(**with_call(outer)), workers, invocation_data=given
     )
 
 
@@ -157,5 +157,5 @@ async def go_on_strict(
         return go_on.read_answers_by_id(paused, *(answer or (go_on.NOT_GIVEN,)), None)
 
     return await go_on.resume_program(
-        profile, interrupt, answers, view_of(tools), options, run.OuterCall(**with_call(outer)), None
+        profile, interrupt, answers, view_of(tools), options, run.OuterCallSettings(**with_call(outer)), None
     )

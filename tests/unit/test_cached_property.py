@@ -174,9 +174,9 @@ class _Part(MediaContent):
     """One whose bytes are looked at in steps of the test."""
 
     @property
-    def likeness(self) -> Any:
+    def comparison_key(self) -> Any:
         self.work()
-        return super().likeness
+        return super().comparison_key
 
 
 def _part(work: Callable[[], object]) -> Any:

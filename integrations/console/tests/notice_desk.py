@@ -49,7 +49,7 @@ class Desk:
         """Send all that is to be sent now."""
         for target in self.targets:
             async with WebhookClient(target.url) as post:
-                while await self.sender.send_batch(target, post):
+                while await self.sender.send_batch_and_pause(target, post):
                     pass
 
     async def move(self, seconds: float) -> None:

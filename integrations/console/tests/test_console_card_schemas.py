@@ -77,9 +77,9 @@ def test_any_value_goes_through_the_page_as_it_is(pair: Pair, other: Pair) -> No
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    from codemode.interrupts.interrupt import same_json
+    from codemode.interrupts.interrupt import is_same_json
 
-    return same_json(one, other)
+    return is_same_json(one, other)
 
 
 @settings(max_examples=rounds(6, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -70,7 +70,7 @@ def noticed(
 
 
 def posted(target: NoticeTarget, notice: Notice) -> Any:
-    return json.loads(target.post(notice, LINK, NOW).body)
+    return json.loads(target.create_request(notice, LINK, NOW).body)
 
 
 def text_objects(value: Any) -> Iterator[Any]:
@@ -133,7 +133,7 @@ def test_many_tools_and_labels_are_counted():
 @pytest.mark.parametrize("target", [SlackWebhook(URL), Webhook(URL, secret=SECRET)])
 def test_no_input_and_nothing_that_decides_is_in_a_notice(target):
     notice = noticed("refund", value={"iban": "DE02"}, app="desk", labels={"a": "b"})
-    body = target.post(notice, LINK, NOW).body.decode()
+    body = target.create_request(notice, LINK, NOW).body.decode()
     for secret in ("iban", "DE02", "hidden", "q0", SECRET, "decided", "token", "shown"):
         assert secret not in body
     assert LINK in body
@@ -141,7 +141,9 @@ def test_no_input_and_nothing_that_decides_is_in_a_notice(target):
 
 @given(tool=texts, value=inputs, labels=st.dictionaries(texts, texts, max_size=3))
 def test_a_webhook_says_the_input_as_it_is_in_json_of_ascii_and_within_bounds(tool, value, labels):
-    post = Webhook(URL, secret=SECRET, include_input=True).post(noticed(tool, value=value, labels=labels), LINK, NOW)
+    post = Webhook(URL, secret=SECRET, include_input=True).create_request(
+        noticed(tool, value=value, labels=labels), LINK, NOW
+    )
     assert post.body.isascii()
     said = json.loads(post.body)
     (one,) = said["requests"]
@@ -166,7 +168,7 @@ def test_a_link_is_below_the_base_and_nothing_else():
     )
 
 
-SIGNED = Webhook(URL, secret=SECRET).post(noticed("refund"), LINK, NOW + 0.9)
+SIGNED = Webhook(URL, secret=SECRET).create_request(noticed("refund"), LINK, NOW + 0.9)
 
 
 @each_row("late", [-301, -300, 0, 300, 301])

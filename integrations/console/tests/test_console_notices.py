@@ -397,7 +397,7 @@ def test_no_secret_is_in_a_log_a_repr_or_the_database(caplog, tmp_path):
             for seconds in RETRY_SECONDS:
                 await desk.move(seconds * 1.1 + 1)
             assert len(server.requests) == 15
-            said = [repr(one) for one in (*targets, desk.sender, console(store, *targets), targets[0].post)]
+            said = [repr(one) for one in (*targets, desk.sender, console(store, *targets), targets[0].create_request)]
             lines = [repr(line) async for line in store.audit(tenant=ALL_TENANTS)]
         await store.aclose()
         assert sum("notice_failed" in line for line in lines) == 3

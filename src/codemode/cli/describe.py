@@ -31,13 +31,13 @@ def load_tools(path: str | None) -> Mapping[str, Any] | list[Any]:
     if path is None:
         return []
     module = _load_module(Path(path))
-    tools = _list_exported_tools(module) if hasattr(module, "tools") else _list_defined_tools(module)
+    tools = _list_exported_or_defined_tools(module) if hasattr(module, "tools") else _list_defined_tools(module)
     if not tools:
         raise UsageError(f"{path} has no tools: define a public function, use @tool, or name them in a list `tools`")
     return tools
 
 
-def _list_exported_tools(module: ModuleType) -> Mapping[str, Any] | list[Any]:
+def _list_exported_or_defined_tools(module: ModuleType) -> Mapping[str, Any] | list[Any]:
     tools: Any = module.tools
     if isinstance(tools, Mapping):
         return cast("Mapping[str, Any]", tools)
@@ -49,10 +49,10 @@ def _list_exported_tools(module: ModuleType) -> Mapping[str, Any] | list[Any]:
 
 def _list_defined_tools(module: ModuleType) -> list[Any]:
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return [value for value in public.values() if isinstance(value, Tool) or _is_defined_in(value, module)]
+    return [value for value in public.values() if isinstance(value, Tool) or _is_function_defined_in(value, module)]
 
 
-def _is_defined_in(value: object, module: ModuleType) -> bool:
+def _is_function_defined_in(value: object, module: ModuleType) -> bool:
     return inspect.isfunction(value) and value.__module__ == module.__name__
 
 
@@ -85,7 +85,7 @@ _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code
 
 def print_tool_description(options: argparse.Namespace) -> int:
     """Print the description to stdout and its size to stderr."""
-    code_mode = create_tool_for_file(options.tools, None)
+    code_mode = create_code_mode_tool_over_file(options.tools, None)
     text = code_mode.description
     if options.json:
         sizes = {"tools": len(code_mode.catalog), "characters": len(text), "tokens": len(text) // _CHARACTERS_PER_TOKEN}
@@ -101,7 +101,7 @@ def print_tool_description(options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
-def create_tool_for_file(path: str | None, options: dict[str, object] | None) -> CodeModeTool:
+def create_code_mode_tool_over_file(path: str | None, options: dict[str, object] | None) -> CodeModeTool:
     """Return the codeMode tool over a tools file. Raises `UsageError` for tools or options that cannot be used."""
     tools = load_tools(path)
     try:

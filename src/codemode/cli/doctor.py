@@ -19,7 +19,7 @@ from ..trace.visible_text import align_columns, clip_to_visible_line, escape_inv
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, find_engine
 from ..workers.pool import WorkerPool
 from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_layers
-from .exits import FAILED, SUCCEEDED, show_progress
+from .exits import FAILED, SUCCEEDED, show_text_if_slow
 
 _MAX_PROBLEM_CHARACTERS = 300
 _MAX_CHECK_SECONDS = 20.0
@@ -79,7 +79,7 @@ SELF_TESTS = (
 
 async def run_self_tests(pool: WorkerPool) -> list[SelfTestOutcome]:
     """Run every check, one after the other."""
-    with show_progress(f"running {len(SELF_TESTS)} self-tests ..."):
+    with show_text_if_slow(f"running {len(SELF_TESTS)} self-tests ..."):
         return [await _run_self_test(check, pool) for check in SELF_TESTS]
 
 

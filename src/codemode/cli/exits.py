@@ -25,7 +25,7 @@ PROGRESS_DELAY_SECONDS = 1.0
 
 
 @contextmanager
-def show_progress(text: str) -> Generator[Callable[[], None]]:
+def show_text_if_slow(text: str) -> Generator[Callable[[], None]]:
     """Print ``text`` to stderr if the block takes over a second and stderr is a terminal. Needs an event loop.
 
     Yields a function after which the text is no longer printed, for use before a question at the terminal.

@@ -18,7 +18,7 @@ from ..interrupts.interrupt import Interrupt
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
 from ..trace.visible_text import clip_to_visible_line, escape_invisible, format_count
-from .describe import create_tool_for_file
+from .describe import create_code_mode_tool_over_file
 from .exits import FAILED, PAUSED, SUCCEEDED, UsageError
 
 _YES_ANSWERS = ("y", "yes")
@@ -33,9 +33,9 @@ class TerminalApprover:
 
     async def __call__(self, request: ApprovalRequest) -> Any:
         """Return the decision about a call."""
-        return await self.ask_decision(_describe_call(request))
+        return await self.decide_or_ask(_describe_call(request))
 
-    async def ask_decision(self, text: str) -> Any:
+    async def decide_or_ask(self, text: str) -> Any:
         """Return the decision about what is shown, a text that is visible already."""
         if self._mode == "all":
             return "approved"
@@ -125,7 +125,7 @@ def run_program(options: argparse.Namespace) -> int:
     }
     if options.timeout_ms is not None:
         settings["execution_policy"] = {"timeout_ms": options.timeout_ms}
-    code_mode = create_tool_for_file(options.tools, settings)
+    code_mode = create_code_mode_tool_over_file(options.tools, settings)
     try:
         result = asyncio.run(code_mode.execute({"js": js}))
     except CodeModeError as error:
@@ -134,7 +134,7 @@ def run_program(options: argparse.Namespace) -> int:
             print("codemode: no tools; name a file that defines them with --tools FILE", file=sys.stderr)
         code = FAILED
     else:
-        code = _print_result(result, as_json=options.json)
+        code = _print_result_or_pause(result, as_json=options.json)
     if options.trace and printer.trace is not None:
         print(printer.trace.to_text(), file=sys.stderr)
         _print_tracebacks(printer.trace)
@@ -163,9 +163,9 @@ class _ProgressPrinter:
     def create_hooks(self) -> dict[str, Any]:
         return {
             "on_nested_tool_call": self._print_call,
-            "on_nested_tool_result": self._print_result,
+            "on_nested_tool_result": self._print_call_result,
             "on_fetch_request": self._print_call,
-            "on_fetch_result": self._print_result,
+            "on_fetch_result": self._print_call_result,
             "on_console": self._print_console_line,
             "on_trace": self._store_trace,
         }
@@ -174,11 +174,11 @@ class _ProgressPrinter:
         value = json.dumps(call.input, ensure_ascii=False) if isinstance(call, NestedToolCallEvent) else ""
         self._print_line(f"-> {clip_to_visible_line(f'{call.label} {value}', _MAX_LINE_CHARACTERS)}")
 
-    def _print_result(self, result: NestedToolResultEvent | FetchResultEvent) -> None:
+    def _print_call_result(self, result: NestedToolResultEvent | FetchResultEvent) -> None:
         size = "" if result.output_bytes is None else f", {format_count(result.output_bytes, 'byte')}"
         label = clip_to_visible_line(result.label, _MAX_LINE_CHARACTERS)
         self._print_line(
-            f"<- {label} {result.status} in {result.duration_ms:.1f} ms{size}{_describe_failure(result.error)}"
+            f"<- {label} {result.status} in {result.duration_ms:.1f} ms{size}{_format_error_suffix(result.error)}"
         )
 
     def _print_console_line(self, line: ConsoleEvent) -> None:
@@ -192,7 +192,7 @@ class _ProgressPrinter:
         print(text, file=sys.stderr, flush=True)
 
 
-def _describe_failure(error: BaseException | None) -> str:
+def _format_error_suffix(error: BaseException | None) -> str:
     """Return the class and message of a failure's cause, for the owner of the tools."""
     if error is None:
         return ""
@@ -211,7 +211,7 @@ def read_program(program: str) -> str:
         raise UsageError(f"{program} is not UTF-8 text") from error
 
 
-def _print_result(result: Any, *, as_json: bool) -> int:
+def _print_result_or_pause(result: Any, *, as_json: bool) -> int:
     if isinstance(result, Interrupt):
         print(json.dumps({"status": "interrupted", "interrupt": result.to_dict()}))
         tool_names = ", ".join(

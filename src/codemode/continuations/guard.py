@@ -196,7 +196,7 @@ class MemoryResumeGuard:
                 return row.outcome
             if row.has_outcome:
                 raise CodeModeProtocolError("the continuation has already been resumed; its outcome was dropped")
-            if not detector.has_lapsed(Heartbeat(row.renewals, now - row.renewed_at)):
+            if not detector.observe_and_check_lapse(Heartbeat(row.renewals, now - row.renewed_at)):
                 return RUNNING
             row.renew(now)
             return LAPSED
@@ -249,7 +249,7 @@ class LapseDetector:
         self._last_number: int | None = None
         self._watched_seconds = self._last_check = 0.0
 
-    def has_lapsed(self, heartbeat: Heartbeat) -> bool:
+    def observe_and_check_lapse(self, heartbeat: Heartbeat) -> bool:
         """Return True if there was no renewal for a minute."""
         now = self._clock.monotonic_seconds()
         if heartbeat.number != self._last_number:
@@ -312,20 +312,20 @@ class ClaimRenewal:
         while not self.is_lost:
             await asyncio.sleep(RENEW_SECONDS)
             async with self._lock:
-                await self._renew_now()
+                await self._renew_or_cancel_owner()
 
-    async def require_ownership(self) -> None:
+    async def wait_for_ownership(self) -> None:
         """Wait until a call may start: only while no other host can own the claim. Raises `CancelledError`."""
         if monotonic_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
             return
         async with self._lock:
             while not self.is_lost and monotonic_seconds() - self._renewed_at >= _SAFE_CLAIM_SECONDS:
-                if not await self._renew_now():
+                if not await self._renew_or_cancel_owner():
                     await asyncio.sleep(RENEW_SECONDS)
         if self.is_lost:
             raise asyncio.CancelledError
 
-    async def _renew_now(self) -> bool:
+    async def _renew_or_cancel_owner(self) -> bool:
         """Renew the claim, and cancel the owner if it is lost. Returns False if the guard could not be reached."""
         requested_at = monotonic_seconds()
         try:
@@ -340,7 +340,7 @@ class ClaimRenewal:
 
 
 @asynccontextmanager
-async def keep_claim(guard: ResumeGuard, key: str, requested_at: float) -> AsyncGenerator[ClaimRenewal | None]:
+async def keep_claim_renewed(guard: ResumeGuard, key: str, requested_at: float) -> AsyncGenerator[ClaimRenewal | None]:
     """Keep a claim alive while the block runs. Cancels the block and raises `ClaimLost` if it is lost.
 
     ``requested_at`` is when the claim was requested, by `monotonic_seconds`: this host may have been suspended

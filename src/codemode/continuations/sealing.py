@@ -31,7 +31,7 @@ _KEY_ID_BYTES = 16
 _CHUNK_BYTES = 3 << 16  # a multiple of three bytes, so that base64 has no padding
 
 
-def sign_continuation(
+def encode_and_sign_continuation(
     texts: Iterable[str], options: ContinuationOptions, now_ms: int, binding: str | None = None
 ) -> dict[str, Any]:
     """Return a signed continuation with these texts. Raises `ImportError` when sealing without ``cryptography``.
@@ -52,7 +52,7 @@ def sign_continuation(
     return {**head, "body": body, "auth": signed["auth"]}
 
 
-def verify_continuation(
+def verify_and_decode_continuation(
     signed: Mapping[str, Any], options: ContinuationOptions, now_ms: int | None, binding: str | None = None
 ) -> tuple[list[str], SignatureInfo]:
     """Return the texts of a valid continuation and its signature; with ``now_ms`` None, expired ones are accepted.

@@ -53,7 +53,7 @@ class SqlResumeGuard(ABC):
             result = await self._try_claim(claim)
             if not isinstance(result, Heartbeat):
                 return result
-            if detector.has_lapsed(result) and await _run_in_guard_thread(
+            if detector.observe_and_check_lapse(result) and await _run_in_guard_thread(
                 lambda beat=result: self._take_over_claim_sync(claim, beat)
             ):
                 return LAPSED

@@ -51,7 +51,7 @@ class MediaContent:
     name.
     """
 
-    exist: ClassVar[bool] = False
+    has_instances: ClassVar[bool] = False
     """True once this process has created any: before, outputs are not searched for content."""
     json_schema: ClassVar[dict[str, Any]] = CONTENT_SCHEMA
     """The JSON Schema of the handle in a program's input or output."""
@@ -80,11 +80,11 @@ class MediaContent:
             )
         if self.name is not None and (not isinstance(self.name, str) or len(self.name) > _MAX_NAME_CHARACTERS):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"the name of a MediaContent must be a text of at most {_MAX_NAME_CHARACTERS} characters")
-        MediaContent.exist = True
+        MediaContent.has_instances = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)  # already validated, perhaps in another process
-        MediaContent.exist = True
+        MediaContent.has_instances = True
 
     def __repr__(self) -> str:
         name = "" if self.name is None else f", name={self.name!r}"
@@ -98,11 +98,11 @@ class MediaContent:
     @cached_property
     def id(self) -> str:
         """A digest of bytes, type, kind and name."""
-        texts = self.digest, *self.likeness[1:]
+        texts = self.digest, *self.comparison_key[1:]
         return _sha256(repr(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property
-    def likeness(self) -> tuple[object, ...]:
+    def comparison_key(self) -> tuple[object, ...]:
         """A key that equal contents share; different ones may too. Reads no bytes."""
         return len(self.data), self.mime_type, self.kind, self.name, self.origin
 
@@ -121,7 +121,7 @@ class MediaContent:
         """Validate a parameter or field of this type: a program's handle becomes its content."""
         from pydantic_core import core_schema
 
-        serializer = core_schema.plain_serializer_function_ser_schema(_serialize_content)
+        serializer = core_schema.plain_serializer_function_ser_schema(_register_or_describe_content)
         return core_schema.no_info_plain_validator_function(_resolve_handle, serialization=serializer)
 
     @classmethod
@@ -160,7 +160,7 @@ current_registry: ContextVar[ContentRegistry | None] = ContextVar("codemode_cont
 """The content of the run whose call is in progress."""
 
 
-def replace_references(
+def resolve_content_references(
     value: Any, registry: ContentRegistry, convert: Callable[[MediaContent], Any] = lambda part: part
 ) -> Any:
     """Return plain JSON with each reference replaced by ``convert`` of its content.
@@ -184,7 +184,7 @@ def replace_references(
     return value if is_same else root[0]
 
 
-def replace_with_references(
+def replace_content_with_references(
     value: Any, registry: ContentRegistry, part_of: Callable[[Any], MediaContent | None] | None = None
 ) -> Any:
     """Return a value with each `MediaContent` replaced by a reference.
@@ -214,7 +214,7 @@ def replace_content(value: Any, part_of: Callable[[Any], MediaContent | None] | 
     stays as it is.
     """
     registry = current_registry.get()
-    return value if registry is None else replace_with_references(value, registry, part_of)
+    return value if registry is None else replace_content_with_references(value, registry, part_of)
 
 
 def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambda part: part) -> Any:
@@ -224,7 +224,7 @@ def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambd
     program's.
     """
     registry = current_registry.get()
-    return value if registry is None else replace_references(value, registry, object_of)
+    return value if registry is None else resolve_content_references(value, registry, object_of)
 
 
 def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
@@ -232,7 +232,7 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
 
     A description also has ``content``: the number of the content in the list, from 1.
     """
-    if not MediaContent.exist:
+    if not MediaContent.has_instances:
         return value, []
     numbers: DistinctContents[int] = DistinctContents()
     parts: list[MediaContent] = []
@@ -266,18 +266,18 @@ class DistinctContents(Generic[NameT]):
         if name is not None:
             return name
         return next(
-            (name for other, name in self._by_comparison_key.get(part.likeness, ()) if other.id == part.id), None
+            (name for other, name in self._by_comparison_key.get(part.comparison_key, ()) if other.id == part.id), None
         )
 
-    def find_candidates(self, part: MediaContent) -> list[MediaContent]:
+    def find_contents_to_compare(self, part: MediaContent) -> list[MediaContent]:
         """Return the contents that `find_name` would compare by bytes, with this one first; empty if it needs none."""
-        found = () if id(part) in self._names else self._by_comparison_key.get(part.likeness, ())
+        found = () if id(part) in self._names else self._by_comparison_key.get(part.comparison_key, ())
         return [part, *(other for other, _ in found)] if found else []
 
     def add(self, part: MediaContent, name: NameT) -> None:
         """Add a content that equals none of the others."""
         self._names[id(part)] = name
-        self._by_comparison_key.setdefault(part.likeness, []).append((part, name))
+        self._by_comparison_key.setdefault(part.comparison_key, []).append((part, name))
 
 
 def may_hold_content(value: Any) -> bool:
@@ -361,6 +361,6 @@ def _resolve_handle(value: Any) -> MediaContent:
     raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
 
 
-def _serialize_content(part: MediaContent) -> dict[str, Any]:
+def _register_or_describe_content(part: MediaContent) -> dict[str, Any]:
     registry = current_registry.get()
     return part.description if registry is None else registry.register(part)

@@ -232,7 +232,7 @@ def encode_json(
                 require_max_host_values(value, max_values, what)
             text = write_json_in_chunks(value, max_depth=MAX_DEPTH)
     except (TypeError, ValueError, RecursionError):
-        text = _encode_with_pydantic(value, max_values, what)
+        text = _encode_with_pydantic_within_limits(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
         require_max_bytes(count_json_bytes(text), max_bytes, what)
     return text
@@ -285,7 +285,7 @@ def require_max_bytes(byte_count: int, max_bytes: int, what: str) -> None:
         )
 
 
-def _encode_with_pydantic(value: Any, max_values: int | None, what: str) -> str:
+def _encode_with_pydantic_within_limits(value: Any, max_values: int | None, what: str) -> str:
     try:
         text = encode_with_pydantic(value)
         if max_values is not None:

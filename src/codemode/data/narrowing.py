@@ -29,7 +29,7 @@ def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
 
 
-def is_iterable(value: Any) -> TypeGuard[Iterable[Any]]:
+def is_non_text_iterable(value: Any) -> TypeGuard[Iterable[Any]]:
     """Tell whether a value can be gone through, and is no text."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 

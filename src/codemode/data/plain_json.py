@@ -146,10 +146,10 @@ def write_json_in_chunks(
     value: Any, *, sort_keys: bool = False, nan_as_null: bool = False, max_depth: int = UNLIMITED
 ) -> str:
     """Write any value that `json` can write, a little at a time."""
-    return "".join(_ChunkWriter(sort_keys, nan_as_null).iterate_pieces(value, max_depth))
+    return "".join(_ChunkEncoder(sort_keys, nan_as_null).iterate_pieces(value, max_depth))
 
 
-class _ChunkWriter:
+class _ChunkEncoder:
     """Walks containers in Python; what holds scalars alone is written in one call into C."""
 
     def __init__(self, sort_keys: bool, nan_as_null: bool) -> None:

@@ -43,7 +43,7 @@ def using_rich_values(enabled: bool) -> Generator[None, None, None]:
         is_rich.reset(token)
 
 
-def is_tag_object(value: Mapping[Any, Any]) -> bool:
+def is_tag_or_escaped_object(value: Mapping[Any, Any]) -> bool:
     """Return True for an object that is a tag, or data that was escaped for it looks like one."""
     if len(value) != 1:
         return False
@@ -96,7 +96,7 @@ class _Tagger:
 
     def _tag_members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
         self._count_values(len(members))
-        is_escaped = self._escapes and is_tag_object(members)
+        is_escaped = self._escapes and is_tag_or_escaped_object(members)
         return {
             "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.tag_value(item, depth + 1)
             for key, item in members.items()
@@ -168,7 +168,7 @@ def _untag_nested_value(value: Any, *, is_plain: bool) -> Any:
     if type(value) is not dict:
         return value
     members = cast("dict[str, Any]", value)
-    if is_tag_object(members):
+    if is_tag_or_escaped_object(members):
         ((key, inner),) = members.items()
         return _decode_tag(inner, is_plain) if key == TAG else {key[1:]: _untag_nested_value(inner, is_plain=is_plain)}
     read: dict[str, Any] = {}

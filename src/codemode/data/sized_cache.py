@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from ..host.forks import forkable_lock, reset_in_forks
+from ..host.forks import forkable_lock, register_fork_reset
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -25,7 +25,7 @@ class SizedCache(Generic[KeyT, ValueT]):
         self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
         self._size = 0
         self._lock = forkable_lock()
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """In a forked child: another thread may have left it half changed."""

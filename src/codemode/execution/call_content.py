@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..cached_property import cached_property
 from ..continuations.sealing import seal_content_part, unseal_content_part
-from ..data.content import DistinctContents, MediaContent, current_registry, replace_references, replace_with_references
+from ..data.content import (
+    DistinctContents,
+    MediaContent,
+    current_registry,
+    replace_content_with_references,
+    resolve_content_references,
+)
 from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_bounded
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
@@ -194,7 +200,7 @@ class InvocationContent:
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
-        return await run_bounded(validated.value, lambda: replace_references(validated.value, contents))
+        return await run_bounded(validated.value, lambda: resolve_content_references(validated.value, contents))
 
     async def save_and_replace_parts(self, output: Any) -> Any:
         """Return an output with handles in place of parts, which are stored.
@@ -202,7 +208,7 @@ class InvocationContent:
         Raises `CodeModeSerializationError` for too many.
         """
         contents = self.contents
-        if contents is None or not MediaContent.exist:
+        if contents is None or not MediaContent.has_instances:
             return output
         if type(output) not in SCALARS:
             output = await self._replace_parts_with_handles(output, contents)
@@ -219,7 +225,7 @@ class InvocationContent:
             return output
         for part in parts:
             contents.register(part)
-        return await run_check(size, lambda: replace_with_references(output, contents))
+        return await run_check(size, lambda: replace_content_with_references(output, contents))
 
     async def _save_parts(self, contents: ContentRegistry) -> None:
         async with self._lock:  # calls run concurrently, and a part may be half stored
@@ -264,7 +270,7 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
     limits = contents.limits
     search = _PartCollector(UNLIMITED if limits is None else limits.max_values)
     try:
-        replace_with_references(output, search, search.count_value)
+        replace_content_with_references(output, search, search.count_value)
     except WorkLimitError:
         return []
     distinct, new = DistinctContents[int](), list[MediaContent]()
@@ -308,4 +314,4 @@ def restore_handle_descriptions(value: Any, text: str | None) -> Any:
         parts is None or text is None or (parts.reference_key not in text and "\\u" not in text)
     ):  # a worker may escape it
         return value
-    return replace_references(value, parts, parts.register)
+    return resolve_content_references(value, parts, parts.register)

@@ -73,7 +73,7 @@ def call_context_or_empty(call: CallContext | None) -> CallContext:
 
 
 @record(kw_only=True)
-class OuterCall:
+class OuterCallSettings:
     """The call of a model and how its surface runs programs.
 
     ``is_traced``: a completed run has a trace even without listeners. ``listeners`` get each event of the run
@@ -159,7 +159,7 @@ class MappingBackend:
         return [key for key in self._mapping if isinstance(cast("Any", key), str)]
 
 
-class TextPlace:
+class TextStateBackend:
     """Stores JSON texts in its own dictionary."""
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
@@ -186,7 +186,7 @@ class TextPlace:
         return [*self._texts]
 
 
-class LatePlace(TextPlace):
+class BufferedStateBackend(TextStateBackend):
     """Reads stored texts and collects updates, for hosts that accept updates only at the end.
 
     ``number_offset`` counts others that start with the same texts and number their results first. The program reads
@@ -201,13 +201,13 @@ class LatePlace(TextPlace):
 
     async def set(self, key: str, value: str) -> None:
         """Record the text."""
-        self.recall(key, value)
+        self.record_write(key, value)
 
     async def delete(self, key: str) -> None:
         """Record the deletion."""
-        self.recall(key, None)
+        self.record_write(key, None)
 
-    def recall(self, key: str, value: str | None) -> None:
+    def record_write(self, key: str, value: str | None) -> None:
         """Record a write, None for a deletion."""
         self.updates[key] = value
         if value is None:

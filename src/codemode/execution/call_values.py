@@ -364,7 +364,7 @@ def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy)
     return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else None
 
 
-async def make_fulfilled_outcome(text: str | None, sidecar: LargeStringRegistry) -> Fulfilled:
+async def extract_strings_and_make_outcome(text: str | None, sidecar: LargeStringRegistry) -> Fulfilled:
     """Return the outcome of a call with this text. Raises `CodeModeSerializationError` for too large a string."""
     if text is None:
         return Fulfilled(text)

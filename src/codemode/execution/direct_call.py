@@ -178,7 +178,7 @@ def _count_utf16_units(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-class DirectCallWorker:
+class DirectCallWorkerStandIn:
     """Replaces the lease and the channel of a worker: issues one call and ends with its outcome.
 
     It takes no slot. Code that its tool starts is still part of the invocation.
@@ -200,7 +200,7 @@ class DirectCallWorker:
         *,
         on_message: Callable[[WorkerMessage], None],
         **_: Any,
-    ) -> DirectCallWorker:
+    ) -> DirectCallWorkerStandIn:
         """Return the channel of the stand-in worker."""
         self._on_message = on_message
         return self

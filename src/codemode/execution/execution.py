@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..cached_property import cached_property
 from ..continuations.guard import ClaimRenewal
-from ..data.content import replace_references
+from ..data.content import resolve_content_references
 from ..data.json_shape import run_bounded
 from ..data.json_values import (
     MAX_DEPTH,
@@ -53,10 +53,10 @@ from ..trace.events import ConsoleEvent
 from ..workers.lease import PooledWorkerLease, compute_nesting_depth
 from ..workers.pool import WorkerPool, get_pool_or_default
 from .call_content import InvocationContent
-from .call_context import OuterCall
+from .call_context import OuterCallSettings
 from .call_values import AnsweredPause
-from .direct_call import DirectCall, DirectCallWorker
-from .identity import ProgramAlreadyEnded, continues_elsewhere, make_salt_and_seed_deriver
+from .direct_call import DirectCall, DirectCallWorkerStandIn
+from .identity import ProgramAlreadyRan, is_left_to_another_resume, make_salt_and_seed_deriver
 from .nested_call import NestedCalls
 from .optional_parts import NO_PARTS, make_optional_parts
 from .outcome import RunOutcome
@@ -98,7 +98,7 @@ async def decode_and_measure_result(text: str | None, max_values: int, ledger: L
 
 
 def _decode_with_content(text: str, max_values: int, contents: ContentRegistry) -> Any:
-    return replace_references(decode_program_value(text, max_values), contents, contents.register)
+    return resolve_content_references(decode_program_value(text, max_values), contents, contents.register)
 
 
 def decode_program_value(
@@ -137,7 +137,7 @@ def make_invocation_and_id(
     profile: SurfaceSettings,
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
-    outer: OuterCall,
+    outer: OuterCallSettings,
     answered_pause: AnsweredPause | None,
     invocation_data: Mapping[str, Any] | None,
 ) -> tuple[Invocation, str]:
@@ -207,7 +207,7 @@ class Execution:
         profile: SurfaceSettings,
         catalog: ToolCatalog[PreparedTool],
         options: CodeModeOptions,
-        outer: OuterCall,
+        outer: OuterCallSettings,
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
         invocation_data: Mapping[str, Any] | None = None,
@@ -249,7 +249,7 @@ class Execution:
             self._invocation_data,
         )
         self._machine, invocation_id = self._make_machine()
-        self._direct_worker: DirectCallWorker | None = None  # of a call without a program
+        self._direct_worker: DirectCallWorkerStandIn | None = None  # of a call without a program
         self._saved_inputs: dict[int, str] = {}
         self._journaling = journaling if answered else parts.journaling
         settings, listeners = self._machine.settings, (*parts.listeners, *outer.listeners)
@@ -281,7 +281,7 @@ class Execution:
         )
         make_call = make_call if text is None else partial(DirectCall.from_json, name, text, max_bytes)
         call = await run_bounded((value, text), make_call)
-        self._direct_worker = DirectCallWorker(call, self._threads)
+        self._direct_worker = DirectCallWorkerStandIn(call, self._threads)
         return await self._run_and_report(call.js)
 
     async def resume(self, renewal: ClaimRenewal | None = None) -> RunOutcome:
@@ -339,7 +339,7 @@ class Execution:
         has_started_call = self._recovery_point.has_interrupt or any(entry.is_started for entry in ledger.entries)
         return has_started_call or ledger.fired_timer_count > self._answered_pause.continuation.ledger.fired_timer_count
 
-    async def create_recovery_interrupt(self) -> Interrupt | None:
+    async def get_or_create_recovery_interrupt(self) -> Interrupt | None:
         """Return the interrupt to continue from or to repeat the result; finished calls do not run again."""
         machine = self._machine
         if machine.js is None:
@@ -371,7 +371,7 @@ class Execution:
         token = current_threads.set(self._threads)
         try:
             if refusal is not None:  # a refused program is reported as failed
-                return self.make_failed_outcome(await self._report_error(refusal))
+                return self.make_failed_outcome(await self._complete_and_report_error(refusal))
             if self._journaling is not None:
                 return await self._run_with_journal(lambda: self._run_to_end(source), self._journaling)
             return await self._run_to_end(source)
@@ -399,7 +399,7 @@ class Execution:
     ) -> RunOutcome:
         try:
             return await journaling.run_and_record_outcome(work, lambda: self.is_suspended, self._reset_machine)
-        except ProgramAlreadyEnded as before:
+        except ProgramAlreadyRan as before:
             await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
             return before.outcome
         except CodeModeAbortedError as error:  # the program has ended, and its outcome could not be written
@@ -412,14 +412,16 @@ class Execution:
         try:
             ending = await self._run_on_worker(source)
         except asyncio.CancelledError as cancelled:
-            raise cancelled from await self._report_error(CodeModeAbortedError("the invocation was cancelled"))
+            raise cancelled from await self._complete_and_report_error(
+                CodeModeAbortedError("the invocation was cancelled")
+            )
         except CodeModeError as error:  # there was no worker
-            return self.make_failed_outcome(await self._report_error(error))
+            return self.make_failed_outcome(await self._complete_and_report_error(error))
         if isinstance(ending, events.Failed):
-            return self.make_failed_outcome(await self._report_error(ending.error))
+            return self.make_failed_outcome(await self._complete_and_report_error(ending.error))
         if isinstance(ending, events.Interrupted):
-            return await self._make_interrupted_outcome()
-        return await self._make_completed_outcome(ending)
+            return await self._report_end_and_make_interrupted_outcome()
+        return await self._report_end_and_make_completed_outcome(ending)
 
     async def _run_on_worker(self, source: str) -> events.Ending:
         machine = self._machine
@@ -440,14 +442,16 @@ class Execution:
             # The next invocation finds one spare worker; the others start after this one.
             if lease.needs_spare:
                 loop.call_soon(lease.refill_spares, 1)
-            runner.start(self._make_first_effects(source, program) if first is None else machine.receive(first))
+            runner.start(
+                self._start_machine_and_get_effects(source, program) if first is None else machine.receive(first)
+            )
             return await runner.ended
         finally:
             await runner.close()
             if not loop.is_closed():
                 loop.call_soon(lease.refill_spares)
 
-    def _make_first_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
+    def _start_machine_and_get_effects(self, source: str, program: ProgramChecker | None) -> list[events.Effect]:
         """Return the first effects: check the program, unless an earlier check still holds."""
         if (
             program is not None
@@ -475,7 +479,7 @@ class Execution:
                 raise
         return lease
 
-    async def _make_completed_outcome(self, ending: events.Completed) -> RunOutcome:
+    async def _report_end_and_make_completed_outcome(self, ending: events.Completed) -> RunOutcome:
         text, max_values = ending.value_json, self._options.execution_policy.max_values
         try:
             value, result_bytes = await decode_and_measure_result(text, max_values, self._machine.ledger)
@@ -488,14 +492,14 @@ class Execution:
             elif has_tags:
                 await run_check(len(text or ""), partial(_convert_tagged_value, from_tagged_json, value))
         except CodeModeError as error:
-            return self.make_failed_outcome(await self._report_error(error))
+            return self.make_failed_outcome(await self._complete_and_report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)
         self._reporter.notes = (*warnings, *output_warnings)
         trace: Any = None
         if self._reporter.is_watched:
             trace = await self._reporter.report_end(result_bytes=result_bytes)
         elif self._outer.is_traced:
-            trace = self._reporter.create_lazy_trace(result_bytes)
+            trace = self._reporter.close_calls_and_create_lazy_trace(result_bytes)
         more: dict[str, Any] = {"output_warnings": output_warnings, "abandoned": ending.abandoned}
         more["warnings"] = (*ending.warnings, *warnings)
         more["is_tagged"] = has_tags
@@ -506,7 +510,7 @@ class Execution:
         record = machine.settings.outer_tool_call_id, reporter.console, machine.ledger, reporter.calls
         return RunOutcome("completed", *record, value=value, trace=trace, result_bytes=result_bytes, **more)
 
-    async def _make_interrupted_outcome(self) -> RunOutcome:
+    async def _report_end_and_make_interrupted_outcome(self) -> RunOutcome:
         machine = self._machine
         try:
             ledger, size = machine.ledger, _estimate_invocation_size(machine)
@@ -514,7 +518,7 @@ class Execution:
                 machine.js or "", machine.settings, lambda: ledger, size=size
             )
         except CodeModeError as error:
-            return self.make_failed_outcome(await self._report_error(error))
+            return self.make_failed_outcome(await self._complete_and_report_error(error))
         for entry in machine.ledger.waiting_entries:
             self._reporter.report_still_waiting_call(entry)
         self._reporter.report_interrupt(interrupt)
@@ -522,7 +526,7 @@ class Execution:
         summaries = self._summarize_calls(machine.ledger)
         return RunOutcome("interrupted", *self._outcome_fields, interrupt=interrupt, trace=trace, summaries=summaries)
 
-    async def _report_error(self, error: CodeModeError) -> CodeModeError:
+    async def _complete_and_report_error(self, error: CodeModeError) -> CodeModeError:
         self._reporter.notes = (*self._warnings, *self._output_warnings)
         error.trace = await self._reporter.report_end(error=await self._add_calls_and_recovery(error))
         return error
@@ -535,8 +539,8 @@ class Execution:
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
             error.recovery = (
                 None
-                if continues_elsewhere(error, is_resumed=self._answered is not None)
-                else await self.create_recovery_interrupt()
+                if is_left_to_another_resume(error, is_resumed=self._answered is not None)
+                else await self.get_or_create_recovery_interrupt()
             )
         return error
 
@@ -561,8 +565,10 @@ class Execution:
     def _answered_pause(self) -> AnsweredPause:
         return cast("AnsweredPause", self._answered)
 
-    def _make_program_checker(self, source: str, lease: PooledWorkerLease | DirectCallWorker) -> ProgramChecker | None:
-        if self._answered is not None or isinstance(lease, DirectCallWorker):
+    def _make_program_checker(
+        self, source: str, lease: PooledWorkerLease | DirectCallWorkerStandIn
+    ) -> ProgramChecker | None:
+        if self._answered is not None or isinstance(lease, DirectCallWorkerStandIn):
             return None  # checked before the pause, or nothing to check
         flags = {"checks_tools": self._options.execution_policy.check_program, "is_trusted": not lease.has_run_program}
         flags["replaces_outputs"] = self._options.pipeline.after is not None

@@ -61,7 +61,7 @@ async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in its approval rule")
-        raise HostCodeError(make_hidden_error(entry, misplaced)) from pause
+        raise HostCodeError(make_generic_tool_error(entry, misplaced)) from pause
 
 
 async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -71,13 +71,13 @@ async def await_hook(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     except HostCodeError as failure:
         error = failure.error
         if not isinstance(error, CodeModeToolError):
-            raise HostCodeError(make_hidden_hook_error(entry, error)) from error
+            raise HostCodeError(make_generic_hook_error(entry, error)) from error
         if error.code == HOST_TOOL_ERROR:
             error.details["origin"] = PIPELINE_ORIGIN
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in the pipeline around it")
-        raise HostCodeError(make_hidden_hook_error(entry, misplaced)) from pause
+        raise HostCodeError(make_generic_hook_error(entry, misplaced)) from pause
 
 
 async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
@@ -91,19 +91,19 @@ async def await_host_code(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
         pause = find_interrupt_request(error)
         if pause is not None:
             raise pause from None
-        raise HostCodeError(make_hidden_error(entry, error)) from error
+        raise HostCodeError(make_generic_tool_error(entry, error)) from error
     except (asyncio.CancelledError, GeneratorExit) as error:
         if is_cancelled_from_outside(task):
             raise
         # Not a cancellation of this call: the tool itself raised it.
-        raise HostCodeError(make_hidden_error(entry, error)) from error
+        raise HostCodeError(make_generic_tool_error(entry, error)) from error
     except BaseExceptionGroup as group:
         pause = find_interrupt_request(group)
         if pause is not None:
             raise pause from None
         if group.split(FAILURES)[1] is not None or is_cancelled_from_outside(task):
             raise
-        raise HostCodeError(make_hidden_error(entry, group)) from group
+        raise HostCodeError(make_generic_tool_error(entry, group)) from group
 
 
 def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeError:
@@ -115,7 +115,7 @@ def ensure_plain_error(entry: LedgerEntry, error: CodeModeError) -> CodeModeErro
             _convert_fields_to_plain_types(error)
     except Exception:  # noqa: BLE001 - they may be properties, or missing
         has_plain_fields = False
-    return error if has_plain_fields else make_hidden_error(entry, error)
+    return error if has_plain_fields else make_generic_tool_error(entry, error)
 
 
 def _convert_fields_to_plain_types(error: CodeModeError) -> None:
@@ -128,14 +128,14 @@ def _convert_fields_to_plain_types(error: CodeModeError) -> None:
         error.details = dict(error.details)
 
 
-def make_hidden_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+def make_generic_tool_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program sees instead of what host code raised, with that as its cause."""
     return create_tool_failed_error(entry.name, error, tool_call_id=entry.tool_call_id)
 
 
-def make_hidden_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
+def make_generic_hook_error(entry: LedgerEntry, error: BaseException) -> CodeModeToolError:
     """Return the error that a program sees instead of a mistake of a pipeline hook."""
-    failed = make_hidden_error(entry, error)
+    failed = make_generic_tool_error(entry, error)
     failed.details["origin"] = PIPELINE_ORIGIN
     return failed
 
@@ -155,7 +155,7 @@ async def unwrap_tool_result(entry: LedgerEntry, result: ToolResult) -> Any:
     except CodeModeSerializationError:
         raise
     except Exception as error:
-        raise HostCodeError(make_hidden_error(entry, error)) from error
+        raise HostCodeError(make_generic_tool_error(entry, error)) from error
     details: dict[str, Any] = {"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "content": blocks}
     if result.has_structured_content:
         details["structured_content"] = result.structured_content
@@ -178,14 +178,14 @@ def to_call_error(entry: LedgerEntry, error: BaseException) -> CodeModeError:
     if isinstance(error, CodeModeError):
         clear_error_frames(error)
         return error
-    failed = make_hidden_error(entry, error)  # validators and serialisers are host code too
+    failed = make_generic_tool_error(entry, error)  # validators and serialisers are host code too
     failed.code = _FAILED_CODES.get(entry.kind, failed.code)
     return failed
 
 
 async def needs_approval(tool: PreparedTool, value: Any, context: ToolCallContext) -> bool:
     """Ask the tool's own rule about a validated input."""
-    answer = tool.asks_approval(value, context)
+    answer = tool.evaluate_needs_approval(value, context)
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
@@ -293,7 +293,7 @@ class CallPipeline:
             text = encode_json(value, max_bytes=max_bytes, max_values=policy.max_values, what=label)
             plain = decode_json(text)
         except (CodeModeSerializationError, ValueError) as error:
-            raise HostCodeError(make_hidden_hook_error(self._entry, error)) from error
+            raise HostCodeError(make_generic_hook_error(self._entry, error)) from error
         validated = self._tool.validate_input(plain)
         return CheckedInput(validated, to_displayed_json(validated))
 

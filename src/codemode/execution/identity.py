@@ -94,7 +94,7 @@ JOURNAL_ORIGIN = "journal"
 _MIN_OPENING_SECONDS = 1.0
 
 
-class ProgramAlreadyEnded(Exception):  # noqa: N818 - carries the outcome; not an error of the program
+class ProgramAlreadyRan(Exception):  # noqa: N818 - carries the outcome; not an error of the program
     """The program has ended or paused on an earlier host: there is nothing to run."""
 
     def __init__(self, outcome: RunOutcome) -> None:
@@ -150,7 +150,7 @@ def is_journal_error(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
     return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == JOURNAL_ORIGIN
 
 
-def continues_elsewhere(error: CodeModeError, *, is_resumed: bool) -> bool:
+def is_left_to_another_resume(error: CodeModeError, *, is_resumed: bool) -> bool:
     """True if the program continues on another host or by the same resume: this run offers no recovery."""
     return is_journal_error(error) and (is_resumed or bool(error.details["is_lost"]))
 

@@ -29,7 +29,7 @@ from ..protocol.journal_entries import (
     make_issue_step,
     make_notification_count_step,
     make_outcome_step,
-    make_start_step,
+    make_tool_start_step,
     make_undelivered_outcome_step,
 )
 from ..protocol.ledger import Ledger, ProgramProgress
@@ -70,7 +70,7 @@ class RecordedOutcome:
     has_expired: bool
 
 
-class JournalReader:
+class JournalAccess:
     """Opens, reads and writes the journal of one invocation."""
 
     def __init__(
@@ -214,7 +214,7 @@ class InvocationJournal:
     and sets ``failure``.
     """
 
-    def __init__(self, access: JournalReader, opened: OpenedJournal) -> None:
+    def __init__(self, access: JournalAccess, opened: OpenedJournal) -> None:
         self._reader = access
         self._journal = access.journal
         self._opened = opened
@@ -261,7 +261,7 @@ class InvocationJournal:
 
         Returns None if it may start now, else an awaitable, which never completes after a failure.
         """
-        step = make_start_step(request_id, executed_input_json, is_approved=is_approved)
+        step = make_tool_start_step(request_id, executed_input_json, is_approved=is_approved)
         if self._try_write_now(step):
             on_written()
             return None
@@ -273,7 +273,7 @@ class InvocationJournal:
         """True if the outcome of a call is written or queued; a later outcome is ignored."""
         return request_id in self._settled_ids
 
-    def write_call_outcome(self, event: CallSettled, deliver: Callable[[CallSettled], None]) -> None:
+    def write_and_deliver_call_outcome(self, event: CallSettled, deliver: Callable[[CallSettled], None]) -> None:
         """Write the outcome of a request, then deliver it."""
 
         def deliver_and_record_withdrawal() -> None:

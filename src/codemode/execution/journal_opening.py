@@ -28,13 +28,13 @@ from .call_context import CallContext
 from .identity import (
     JOURNAL_ORIGIN,
     ActiveRun,
-    ProgramAlreadyEnded,
+    ProgramAlreadyRan,
     get_journal_wait_seconds,
     journal_busy_error,
     refuse_waiting_for_self,
     track_run,
 )
-from .journal import InvocationJournal, JournalReader
+from .journal import InvocationJournal, JournalAccess
 from .outcome import RunOutcome, is_program_error
 from .pauses import restore_profile
 from .recovery import RecoveryLedgerBuilder
@@ -55,7 +55,7 @@ class JournalBusy(Exception):  # noqa: N818 - carries the wait; not an error of 
 class JournalOpening:
     """Opens the journal of one program, once, and renews its lease until it is taken."""
 
-    def __init__(self, access: JournalReader) -> None:
+    def __init__(self, access: JournalAccess) -> None:
         self.reader = access
         self._journal: InvocationJournal | None = None
         self._opening = asyncio.get_running_loop().create_task(self._open_journal())
@@ -66,7 +66,7 @@ class JournalOpening:
         return bool(done)
 
     async def take_opened_journal(self) -> tuple[OpenedJournal, InvocationJournal | None]:
-        """Return the journal and its writer, which is None if it has ended. Raises as `JournalReader.open` does."""
+        """Return the journal and its writer, which is None if it has ended. Raises as `JournalAccess.open` does."""
         opened = await self._opening
         journal, self._journal = self._journal, None
         return opened, journal
@@ -114,9 +114,11 @@ class LedgerRestorer:
         if self.profile.has_content and (contents := await load_ledger_content(ledger, salt, self.options)) is not None:
             contents.reference_key = get_content_tag(salt)
             ledger = replace(ledger, contents=contents)
-        return await run_check(size, lambda: self._recover_ledger(ledger, salt, sidecar, has_rich_values))
+        return await run_check(
+            size, lambda: self._restore_strings_and_build_recovery(ledger, salt, sidecar, has_rich_values)
+        )
 
-    def _recover_ledger(
+    def _restore_strings_and_build_recovery(
         self, ledger: Ledger, salt: str, sidecar: LargeStringRegistry | None, has_rich_values: bool
     ) -> Ledger:
         rules = self.profile.sidecar
@@ -196,13 +198,13 @@ class RunJournaling:
             if self.journal is not None and not is_suspended():
                 await self.journal.release()
 
-    def make_journal_reader(self, js: str, settings: InvocationSettings) -> JournalReader:
+    def make_access_and_set_run_key(self, js: str, settings: InvocationSettings) -> JournalAccess:
         """Return the access to the journal of this program.
 
         Raises `CodeModeProtocolError` within that program's own run.
         """
         keeps_output = self.profile.shows_run_details
-        access = JournalReader(self.options, self._call, js, settings, keeps_output=keeps_output)
+        access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
         refuse_waiting_for_self(access.key, "the journal of this program is held by")
         self._journal_key = access.key
         if self._run is not None:
@@ -212,11 +214,13 @@ class RunJournaling:
     async def open_for_program(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
         """Open the journal of a program that is about to run and return where it continues.
 
-        Raises `ProgramAlreadyEnded`, `JournalBusy`, `CodeModeAbortedError` if the journal cannot be used, and
+        Raises `ProgramAlreadyRan`, `JournalBusy`, `CodeModeAbortedError` if the journal cannot be used, and
         `CodeModeProtocolError` if this host cannot continue it.
         """
         if self._wait is None:
-            self._wait = JournalOpening(self.make_journal_reader(event.js, machine.derive_program_settings(event)))
+            self._wait = JournalOpening(
+                self.make_access_and_set_run_key(event.js, machine.derive_program_settings(event))
+            )
             if self.waits_without_worker and not await self._wait.wait_until_open(_MAX_WAIT_WITH_WORKER_SECONDS):
                 raise JournalBusy(self._wait)
         access = self._wait.reader
@@ -257,7 +261,7 @@ class RunJournaling:
                 if opened.outcome is not None:
                     ended = await access.read_outcome(opened)
             if opened.outcome is not None:
-                raise ProgramAlreadyEnded(ended.outcome)
+                raise ProgramAlreadyRan(ended.outcome)
             journal = InvocationJournal(access, opened)
         return opened, journal
 

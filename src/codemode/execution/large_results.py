@@ -22,7 +22,7 @@ _LAST_CHARACTERS = 300
 _LAST_CALL = re.compile(r"(?:^|[\n;}])[ \t]*(?:void )?([A-Za-z_$][\w$]{0,80})\(\)(?:\.catch\([\w$.]{0,80}\))?$")
 
 
-def format_console(console: Sequence[ConsoleEvent]) -> str:
+def escape_and_shorten_console(console: Sequence[ConsoleEvent]) -> str:
     """Return printed lines as plain text of at most 4,000 characters, with the middle cut."""
     text = "\n".join(line.text if line.level == "log" else f"[{line.level}] {line.text}" for line in console)
     max_characters = MAX_CONSOLE_CHARACTERS
@@ -38,7 +38,7 @@ def _cut_text_middle(text: str, max_characters: int) -> str:
     return f"{text[:_BEGINNING_CHARACTERS]}\n... ({left_out} left out) ...\n{text[-end:]}"
 
 
-def suggest_return_statement(js: str) -> str | None:
+def suggest_awaiting_last_call(js: str) -> str | None:
     """Return a replacement for the last statement of a program that calls its own async function without awaiting it.
 
     ``async function main() {...} main();`` ends before ``main`` does, and returns nothing.

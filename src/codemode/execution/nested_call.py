@@ -57,7 +57,7 @@ from .call_values import (
     decode_json_async,
     encode_interrupt_payload,
     encode_output,
-    make_fulfilled_outcome,
+    extract_strings_and_make_outcome,
     validate_call_input,
 )
 from .host_code import (
@@ -84,7 +84,7 @@ MAX_INLINE_TOOLS = 500
 _MAX_WARNINGS = 16
 
 
-class CallProgress(Protocol):
+class CallProgressListener(Protocol):
     """Receives the progress of one call."""
 
     def on_input_displayed(self, input_json: str | None) -> None:
@@ -137,7 +137,7 @@ class NestedCalls:
         if warning not in self.output_warnings and len(self.output_warnings) < _MAX_WARNINGS:
             self.output_warnings.append(warning)
 
-    async def perform_request(self, entry: LedgerEntry, progress: CallProgress) -> CallSettled:
+    async def perform_request(self, entry: LedgerEntry, progress: CallProgressListener) -> CallSettled:
         """Return the outcome of a request. Raises `CodeModeProtocolError` if the host broke a rule."""
         answer = self.answers.get(entry.id)
         # In this task schemas know the handles and the value form of this program.
@@ -150,7 +150,7 @@ class NestedCalls:
                 if isinstance(answer, KnownOutcomeAnswer):
                     outcome = to_surface_outcome(entry, answer, self.host_errors)
                     if self.sidecar is not None and isinstance(outcome, Fulfilled) and entry.kind == "tool":
-                        outcome = await make_fulfilled_outcome(outcome.value_json, self.sidecar)
+                        outcome = await extract_strings_and_make_outcome(outcome.value_json, self.sidecar)
                     return CallSettled(entry.id, outcome, self.now_ms(), answer.error)
                 if is_denial(answer):
                     request = approval.ApprovalRequest(entry.name, None, entry.tool_call_id or "")
@@ -199,10 +199,10 @@ class NestedCalls:
     async def require_ownership(self) -> None:
         """Raise if another host may own this call now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
-            await self.renewal.require_ownership()
+            await self.renewal.wait_for_ownership()
         self.require_running()
 
-    async def _fetch(self, entry: LedgerEntry, progress: CallProgress) -> str:
+    async def _fetch(self, entry: LedgerEntry, progress: CallProgressListener) -> str:
         if self.fetcher is None:
             raise CodeModeFetchError("fetch is not allowed")
         request = await decode_fetch_request(entry, self.options.execution_policy)
@@ -238,7 +238,12 @@ class _ToolCall:
     """
 
     def __init__(
-        self, calls: NestedCalls, entry: LedgerEntry, tool: PreparedTool, answer: Answer | None, progress: CallProgress
+        self,
+        calls: NestedCalls,
+        entry: LedgerEntry,
+        tool: PreparedTool,
+        answer: Answer | None,
+        progress: CallProgressListener,
     ) -> None:
         self._calls = calls
         self._entry = entry
@@ -263,7 +268,7 @@ class _ToolCall:
         asks = tool.needs_approval is not False
         checked = await self._validate_input(is_displayed=asks)
         if self._pipeline is not None:
-            checked = await self._apply_input_hook(self._pipeline, checked)
+            checked = await self._apply_input_hook_and_report_display(self._pipeline, checked)
         calls = self._calls
         displayed_input_json = checked.displayed_input_json
         if displayed_input_json is not None and must_save_executed_input(
@@ -275,10 +280,10 @@ class _ToolCall:
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
             if calls.options.approval.mode == "interrupt":
                 return await self._make_waiting_call({"kind": APPROVAL_KIND}, checked)
-            await self._ask_for_approval(checked)
+            await self._require_approval(checked)
         value = (
             await calls.content.replace_handles_with_parts(checked.validated)
-            if MediaContent.exist
+            if MediaContent.has_instances
             else checked.validated.value
         )
         context = await self._make_tool_context() if tool.takes_context else None
@@ -302,14 +307,16 @@ class _ToolCall:
                 checked if checked.displayed_input_json is not None else await self._validate_input(is_displayed=True)
             )
             return await self._make_waiting_call(pause.payload, displayed)
-        outcome = Fulfilled(text) if calls.sidecar is None else await make_fulfilled_outcome(text, calls.sidecar)
+        outcome = (
+            Fulfilled(text) if calls.sidecar is None else await extract_strings_and_make_outcome(text, calls.sidecar)
+        )
         return CallSettled(entry.id, outcome, calls.now_ms())
 
     async def _convert_and_encode_output(self, output: Any) -> EncodedOutput:
         try:
             if isinstance(output, ToolResult):
                 output = await unwrap_tool_result(self._entry, output)
-            if MediaContent.exist:
+            if MediaContent.has_instances:
                 output = await self._calls.content.save_and_replace_parts(output)
             try:
                 check = encode_output(self._tool, output, self._policy)
@@ -352,7 +359,7 @@ class _ToolCall:
         )
         return await (check if self._pipeline is None else self._pipeline.check_without_quoting_value("input", check))
 
-    async def _apply_input_hook(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
+    async def _apply_input_hook_and_report_display(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
         """Run the pipeline for an input that was not displayed yet, or was edited."""
         if get_displayed_input_json(self._entry) is None:
             checked = await pipeline.apply_before_hook(checked)
@@ -396,10 +403,10 @@ class _ToolCall:
             aborted=calls.aborted,
             interrupt=answered,
             asking_person=self._asking_person,
-            require_allowed=self._require_edited_input_allowed,
+            require_allowed=self._check_and_store_edited_input,
         )
 
-    async def _require_edited_input_allowed(self, edited: Any) -> None:
+    async def _check_and_store_edited_input(self, edited: Any) -> None:
         if self._pipeline is not None:
             try:
                 checked = await self._pipeline.validate_edited_input(edited)
@@ -421,7 +428,7 @@ class _ToolCall:
         value = await self._calls.content.replace_handles_with_parts(validated)
         return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_tool_context()))
 
-    async def _ask_for_approval(self, checked: CheckedInput) -> None:
+    async def _require_approval(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.on_person_asked()
@@ -454,28 +461,28 @@ class CallProgressReporter:
     clock: StoppableTimer | None
 
     def on_input_displayed(self, input_json: str | None) -> None:
-        """See `CallProgress.on_input_displayed`."""
+        """See `CallProgressListener.on_input_displayed`."""
         self.reporter.report_displayed_input(self.record, input_json)
 
     def on_person_asked(self) -> None:
-        """See `CallProgress.on_person_asked`."""
+        """See `CallProgressListener.on_person_asked`."""
         if self.clock is not None:
             self.clock.stop()
         self.feed(events.PersonAsked(self.id))
 
     def on_person_answered(self) -> None:
-        """See `CallProgress.on_person_answered`."""
+        """See `CallProgressListener.on_person_answered`."""
         if self.clock is not None:
             self.clock.start()
         self.feed(events.PersonAnswered(self.id))
 
     def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """See `CallProgress.on_started`."""
+        """See `CallProgressListener.on_started`."""
         self.feed(events.ToolStarted(self.id, executed_input_json, is_approved))
         return None
 
 
-class JournaledCallProgress:
+class JournaledCallProgressReporter:
     """The progress of a call that starts only after the journal has it."""
 
     __slots__ = ("_calls", "_entry", "_journal", "_progress")
@@ -489,19 +496,19 @@ class JournaledCallProgress:
         self._journal = journal
 
     def on_input_displayed(self, input_json: str | None) -> None:
-        """See `CallProgress.on_input_displayed`."""
+        """See `CallProgressListener.on_input_displayed`."""
         self._progress.on_input_displayed(input_json)
 
     def on_person_asked(self) -> None:
-        """See `CallProgress.on_person_asked`."""
+        """See `CallProgressListener.on_person_asked`."""
         self._progress.on_person_asked()
 
     def on_person_answered(self) -> None:
-        """See `CallProgress.on_person_answered`."""
+        """See `CallProgressListener.on_person_answered`."""
         self._progress.on_person_answered()
 
     def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """See `CallProgress.on_started`."""
+        """See `CallProgressListener.on_started`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
         if tool is not None and tool.input_varies:  # which cannot be computed again

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..trace.events import InvocationEvent
-    from .call_context import CallContext, OuterCall
+    from .call_context import CallContext, OuterCallSettings
     from .journal_opening import RunJournaling
     from .program_state import ProgramState
 
@@ -22,7 +22,7 @@ _telemetry_is_loaded = False
 _imported = set[str]()
 
 
-def require_optional_parts(options: CodeModeOptions) -> None:
+def import_and_require_optional_parts(options: CodeModeOptions) -> None:
     """Raise `ValueError` for a wrong origin and for requested parts that are not installed."""
     make_fetcher(options)
     require_cipher(options)
@@ -34,7 +34,7 @@ def require_optional_parts(options: CodeModeOptions) -> None:
 
 
 def are_optional_parts_imported(options: CodeModeOptions) -> bool:
-    """Return True if `require_optional_parts` would import nothing."""
+    """Return True if `import_and_require_optional_parts` would import nothing."""
     return _imported.issuperset(_list_requested_parts(options))
 
 
@@ -113,7 +113,7 @@ NO_PARTS = OptionalParts()
 
 def make_optional_parts(
     options: CodeModeOptions,
-    outer: OuterCall,
+    outer: OuterCallSettings,
     catalog: ToolCatalog[PreparedTool],
     profile: SurfaceSettings,
     *,
@@ -148,7 +148,7 @@ def make_program_state(options: CodeModeOptions, call: CallContext) -> ProgramSt
 
 
 def make_journaling(
-    options: CodeModeOptions, outer: OuterCall, catalog: ToolCatalog[PreparedTool], profile: SurfaceSettings
+    options: CodeModeOptions, outer: OuterCallSettings, catalog: ToolCatalog[PreparedTool], profile: SurfaceSettings
 ) -> RunJournaling | None:
     """Return the journaling of one program; None without a journal."""
     if options.continuation.journal is None:

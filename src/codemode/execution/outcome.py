@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from ..continuations.sealing import seal_text, unseal_text
 from ..continuations.signing import SignatureInfo
-from ..data.content import ContentResult, replace_references
+from ..data.content import ContentResult, resolve_content_references
 from ..data.json_shape import estimate_json_length
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
@@ -221,7 +221,7 @@ def to_value_with_media(outcome: RunOutcome) -> Any:
     if contents is None or isinstance(value, ContentResult):
         return value
     try:
-        value = replace_references(value, contents)
+        value = resolve_content_references(value, contents)
     except CodeModeSerializationError:  # the content of a recorded outcome is gone: keep the description
         return value
     displayed = tuple(contents.get(part_id) for part_id in contents.displayed_names if part_id in contents)
@@ -235,17 +235,19 @@ async def replace_handles_with_descriptions(outcome: RunOutcome) -> Any:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
         size = estimate_json_length(outcome.value, LARGE_CHARACTERS)
-        return await run_check(size, lambda: replace_references(outcome.value, contents, lambda part: part.description))
+        return await run_check(
+            size, lambda: resolve_content_references(outcome.value, contents, lambda part: part.description)
+        )
     return outcome.value
 
 
-def replace_handles_in_result(result: Any, outcome: RunOutcome) -> Any:
+def replace_handles_with_media(result: Any, outcome: RunOutcome) -> Any:
     """Return the model's result, plain JSON or an interrupt, with `MediaContent` in place of handles."""
     contents = get_contents(outcome)
     if contents is None or not is_object(result):
         return result
     try:
-        return replace_references(result, contents)
+        return resolve_content_references(result, contents)
     except CodeModeSerializationError:  # as above
         return result
 

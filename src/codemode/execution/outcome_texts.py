@@ -34,7 +34,7 @@ from ..errors import (
 from ..protocol.call_status import ERROR_STATUSES, format_detached_calls_message, may_have_run
 from ..source.program_input import make_failed_language_hint
 from ..trace.visible_text import clip_text, escape_invisible
-from .large_results import format_console, suggest_return_statement
+from .large_results import escape_and_shorten_console, suggest_awaiting_last_call
 
 if TYPE_CHECKING:
     from .outcome import RunOutcome
@@ -236,11 +236,11 @@ def describe_missing_result(
     It has the value of the last statement, the calls, and with ``shows_console`` the printed lines. ``return_hint``
     says how a program returns a result. For null it has only the printed lines; for any other result it is "".
     """
-    console = format_console(outcome.console) if shows_console else ""
+    console = escape_and_shorten_console(outcome.console) if shows_console else ""
     console_lines = [f"It had printed:\n{console}"] if console else []
     if not outcome.returned_nothing:
         return f"The program returned null. {console_lines[0]}" if console and outcome.value is None else ""
-    suggestion = suggest_return_statement(js)
+    suggestion = suggest_awaiting_last_call(js)
     if _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
         lines = [_UNDEFINED_RESULT]
     else:
@@ -342,7 +342,7 @@ def describe_failure_without_console(error: BaseException, js: str | None, hint:
 
 def _format_printed_lines(error: BaseException) -> str:
     trace = error.trace if isinstance(error, CodeModeError) else None
-    text = "" if trace is None else format_console(trace.console)
+    text = "" if trace is None else escape_and_shorten_console(trace.console)
     return f"\n{_PRINTED_HEADING}\n{text}" if text else ""
 
 
@@ -428,7 +428,7 @@ def _iter_locations(error: BaseException, js: str) -> Iterator[str]:
         )
         if len(seen_lines) == _MAX_LOCATIONS:
             return
-    if not seen_lines and (saved_location := find_saved_location(details)):
+    if not seen_lines and (saved_location := find_saved_program_location(details)):
         yield f"  {saved_location}"
 
 
@@ -448,7 +448,7 @@ class SavedProgramLocation(NamedTuple):
         return f"Call saved.{self.name} with other input, or do without it."
 
 
-def find_saved_location(details: Mapping[str, Any]) -> SavedProgramLocation | None:
+def find_saved_program_location(details: Mapping[str, Any]) -> SavedProgramLocation | None:
     """Return the position of an error in a saved program, if it is in one."""
     stack = details.get("stack")
     if "line" in details or not isinstance(stack, str):
@@ -489,7 +489,7 @@ def _may_have_unlisted_calls(error: BaseException) -> bool:
 def _find_failure_hint(error: BaseException, js: str) -> str:
     if (
         isinstance(error, CodeModeDetachedBridgeRequestError)
-        and (suggestion := suggest_return_statement(js)) is not None
+        and (suggestion := suggest_awaiting_last_call(js)) is not None
     ):
         return f"Hint: The program ended before the function that it calls last: write {suggestion} instead."
     name = error.details.get("name") if isinstance(error, CodeModeError) else None
@@ -507,7 +507,7 @@ def _find_failure_hint(error: BaseException, js: str) -> str:
     if (
         type(error) is CodeModeError
         and hint == _HINTS["error"]
-        and (saved_location := find_saved_location(error.details))
+        and (saved_location := find_saved_program_location(error.details))
     ):
         hint = saved_location.hint
     if isinstance(error, CodeModeSerializationError) and error.reason == "output":
@@ -809,7 +809,7 @@ SHELL_COMMAND_TEXT = (
 )
 
 
-def find_exec_code(error: CodeModeError) -> str:
+def find_exec_error_code(error: CodeModeError) -> str:
     """Return the exec code of an error that ended a program."""
     if error.code == "CODE_MODE_OUTPUT_LIMIT":
         return OUTPUT_LIMIT

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..continuations.sealing import verify_continuation
+from ..continuations.sealing import verify_and_decode_continuation
 from ..continuations.signing import SignatureInfo
 from ..data.json_values import decode_json
 from ..errors import CodeModeProtocolError, Resumable
@@ -16,8 +16,8 @@ from ..interrupts.interrupt import (
     Interrupt,
     PendingRequest,
     get_framework,
+    is_same_json,
     list_pending_requests,
-    same_json,
     to_location_fields,
 )
 from ..options.checked_fields import require_text_or_none
@@ -41,7 +41,7 @@ def open_interrupt_of_surface(
 
     ``at_ms`` None: also if expired. Raises `CodeModeProtocolError`.
     """
-    continuation, auth = open_signed_interrupt(Interrupt.of(interrupt), options, at_ms, binding)
+    continuation, auth = open_signed_interrupt(Interrupt.from_value(interrupt), options, at_ms, binding)
     if continuation.replay_settings["profile"] != profile.name:
         raise CodeModeProtocolError(
             f"the program was paused by {continuation.replay_settings['profile']!r} and cannot resume under"
@@ -55,13 +55,13 @@ def open_signed_interrupt(
     paused: Interrupt, options: CodeModeOptions, at_ms: int | None, binding: str | None
 ) -> tuple[Continuation, SignatureInfo]:
     """Open an interrupt of any surface and return its continuation, as `open_interrupt_of_surface` does."""
-    texts, auth = verify_continuation(paused.continuation, options.continuation, at_ms, binding)
+    texts, auth = verify_and_decode_continuation(paused.continuation, options.continuation, at_ms, binding)
     continuation = Continuation.from_dict(continuation_from_texts(texts))
     if paused.outer_tool_call_id != continuation.replay_settings["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
     recorded = list_pending_requests(continuation.ledger.waiting_entries)
     shown = [request.comparison_fields() for request in paused.requests]
-    if not same_json(shown, [request.comparison_fields() for request in recorded]) or _have_locations_changed(
+    if not is_same_json(shown, [request.comparison_fields() for request in recorded]) or _have_locations_changed(
         paused.requests, recorded
     ):
         raise CodeModeProtocolError("the interrupt's requests differ from those of its continuation")
@@ -120,7 +120,7 @@ def open_with_any_binding(conversation_id: str | None, open_bound: Callable[[str
     raise first_error
 
 
-def read_signed_interrupt(
+def to_interrupt_verifying_json(
     value: Any,
     options: CodeModeOptions | Mapping[str, Any] | None,
     conversation_id: str | None = None,
@@ -152,7 +152,7 @@ def is_interrupt(
     settings = CodeModeOptions.of(options)
     require_text_or_none(conversation_id, "conversation_id")
     try:
-        paused = Interrupt.of(value)
+        paused = Interrupt.from_value(value)
         open_with_any_binding(
             conversation_id, lambda binding: open_signed_interrupt(paused, settings, now_ms(), binding)
         )
@@ -169,7 +169,7 @@ def is_approval_interrupt(
 ) -> bool:
     """Return True for an interrupt whose first request asks for approval."""
     is_own = is_interrupt(value, options=options, conversation_id=conversation_id)
-    return is_own and Interrupt.of(value).payload.get("kind") == APPROVAL_KIND
+    return is_own and Interrupt.from_value(value).payload.get("kind") == APPROVAL_KIND
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +229,7 @@ def inspect_interrupt(
     """
     settings = CodeModeOptions.of(options)
     try:
-        paused = Interrupt.of(interrupt)
+        paused = Interrupt.from_value(interrupt)
         framework = get_framework(paused.continuation)
         if framework is not None:
             reason = f"the agent's state is stored by {framework}"
@@ -242,7 +242,7 @@ def inspect_interrupt(
     except CodeModeProtocolError as error:
         if error.details.get("unknown_key") is not True and error.details.get("binding") != "missing":
             raise
-        return PauseView(js=None, calls=(), requests=Interrupt.of(interrupt).requests, unreadable=error.message)
+        return PauseView(js=None, calls=(), requests=Interrupt.from_value(interrupt).requests, unreadable=error.message)
     ledger = continuation.ledger
     entries = [entry for entry in ledger.entries if entry.kind not in UNREPORTED_KINDS]
     delivered = [

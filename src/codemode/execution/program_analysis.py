@@ -9,14 +9,14 @@ from ..data.narrowing import ENDS, mapping_or_empty, two_counts_or_none
 from ..errors import CodeModeIllegalAccessError
 from ..options.parts import CodeModeOptions
 from ..profile import GuestSettings, StaticRules, SurfaceSettings
-from ..protocol.ending_errors import syntax_error
+from ..protocol.ending_errors import make_syntax_error
 from ..protocol.events import ProgramAccepted, ProgramRefused
 from ..source.checks import find_program_problems
 from ..source.rules import has_analysis_facts
 from ..tools.catalog import Catalog
 from ..tools.prepared import PreparedTool
 from ..workers.pool import WorkerPool, get_pool_or_default
-from .call_context import OuterCall
+from .call_context import OuterCallSettings
 from .execution import Execution
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     _: type[ProgramChecker]
 
 
-async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple[str, dict[str, Any]]:
+async def analyse_and_rewrite_program(program: str, pool: WorkerPool | None = None) -> tuple[str, dict[str, Any]]:
     """Return the JavaScript of a saved program, as the body of an async function, and its facts for rules.
 
     A program that is one function, or ends with one, returns its result for ``input``. Raises `CodeModeSyntaxError`
@@ -95,14 +95,14 @@ async def analyse_program(program: str, pool: WorkerPool | None = None) -> tuple
     workers = get_pool_or_default(pool)
     await workers.start_in_thread()
     catalog: Catalog[PreparedTool] = Catalog({})
-    analysis = _AnalysisExecution(_PROFILE, catalog, options, OuterCall(), workers)
+    analysis = _AnalysisExecution(_PROFILE, catalog, options, OuterCallSettings(), workers)
     outcome = await analysis.start(replace_imports(program))
     # A program that was only compiled ends as one that cannot be analysed.
     if outcome.error is not None and not isinstance(outcome.error, CodeModeIllegalAccessError):
         raise outcome.error
     if analysis.result is None or not has_analysis_facts(analysis.result[1]):
         message = "the program cannot be parsed: write plain JavaScript or TypeScript"
-        raise syntax_error([{"message": message, "line": 1, "column": 1}])
+        raise make_syntax_error([{"message": message, "line": 1, "column": 1}])
     js, facts = analysis.result
     recorded_facts: Any = facts
     return _add_return(js, mapping_or_empty(recorded_facts)), {

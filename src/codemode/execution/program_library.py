@@ -16,7 +16,7 @@ from ..errors import CodeModeError, CodeModeSyntaxError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..records import record
-from ..signatures.declarations import create_call_types, print_documented_name
+from ..signatures.declarations import create_call_types_and_aliases, format_documented_name
 from ..signatures.described_tool import RenamedTool
 from ..signatures.literals import fence_typescript
 from ..tools.catalog import JAVASCRIPT_NAMES
@@ -169,7 +169,7 @@ class ProgramLibrary:
         other._programs_by_owner = {}  # noqa: SLF001 - a copy of this object
         return other
 
-    def pin_saves_to_tools(self, tools: ToolCatalog[PreparedTool]) -> None:
+    def set_tools_for_pins(self, tools: ToolCatalog[PreparedTool]) -> None:
         """Pin later saves to the definitions of these tools. Surfaces attach their own tools."""
         self._tools = tools
 
@@ -210,19 +210,19 @@ class ProgramLibrary:
         self, name: Any, program: Any, description: Any, input_schema: Any, pool: WorkerPool | None
     ) -> dict[str, Any]:
         """Check a program and return its row for the store. Raises as `save` does."""
-        from .program_analysis import analyse_program  # late: it imports the execution of programs
+        from .program_analysis import analyse_and_rewrite_program  # late: it imports the execution of programs
 
         description = "" if description is None else description
         check_program_to_save(name, program, description, input_schema)
         try:
-            js, facts = await analyse_program(program, pool)
+            js, facts = await analyse_and_rewrite_program(program, pool)
         except CodeModeSyntaxError as error:
             error.message = f"saved.{name}: {error.message}"
             error.args = (error.message,)
             raise
         body = {"program": program, "js": js, "facts": facts, "description": description}
         body["input_schema"] = None if input_schema is None else dict(input_schema)
-        body["digest"] = compute_digest(body)
+        body["digest"] = compute_version_digest(body)
         return body
 
     async def store_version(
@@ -307,7 +307,7 @@ class ProgramLibrary:
             raise ValueError(f"saved.{name} is not stale: there is nothing to confirm")
         if shown not in (None, _hash_stale_changes(stale)):
             raise ValueError(f"saved.{name} has changed again since it was shown: look at it once more")
-        if compute_digest(program.current.body) != program.current.body.get(
+        if compute_version_digest(program.current.body) != program.current.body.get(
             "digest"
         ):  # its text was changed in the store
             previous = program.current.body
@@ -423,9 +423,9 @@ def _describe_saved_programs(
 def make_program_declarations(programs: Iterable[Any]) -> list[str]:
     """Return the declarations of stored programs as members of `saved`."""
     tools = [to_described_tool(program) for program in programs]
-    calls, aliases = create_call_types(tools)
+    calls, aliases = create_call_types_and_aliases(tools)
     del aliases  # each schema stands alone
-    lines = [f"{print_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    lines = [f"{format_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     return ["\n".join(f"  {line}" for line in text.split("\n")) for text in lines]
 
 
@@ -460,7 +460,7 @@ def check_program_to_save(name: Any, program: Any, description: Any, input_schem
         raise WrongTypeError(f"saved.{name}: the input schema is not JSON: {error}") from error
     if len(schema_text) > _MAX_SCHEMA_CHARACTERS:
         raise WrongTypeError(f"saved.{name}: the input schema has more than {_MAX_SCHEMA_CHARACTERS} characters")
-    make_input_validator(name, input_schema)
+    prepare_saved_program_tool(name, input_schema)
 
 
 def _format_name_suggestion(name: Any) -> str:
@@ -474,17 +474,17 @@ def _format_name_suggestion(name: Any) -> str:
     return f": use {suggestion!r}, for instance" if _PROGRAM_NAME.fullmatch(suggestion) else ""
 
 
-def make_input_validator(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
+def prepare_saved_program_tool(name: str, input_schema: Any, execute: Callable[..., Any] = str) -> PreparedTool:
     """Return the tool that validates the input of a saved program. Raises `ValueError` for a wrong schema."""
     from ..tools.prepared import prepare_tool
 
     annotations = {"readOnlyHint": True}  # its own calls have annotations of their own
     tool = prepare_tool(Tool(f"saved.{name}", execute=execute, input_schema=input_schema, annotations=annotations))
-    tool.compile()
+    tool.compile_schemas()
     return tool
 
 
-def compute_digest(body: Mapping[str, Any]) -> str:
+def compute_version_digest(body: Mapping[str, Any]) -> str:
     """Return the digest of a version's text and its analysis."""
     covered_fields = {key: body.get(key) for key in ("program", "js", "facts", "input_schema", "description")}
     return hashlib.sha256(encode_canonical_json(covered_fields).encode("utf-8", "surrogatepass")).hexdigest()
@@ -516,7 +516,7 @@ def hash_named_tools(
     ``names_by_text`` is the result of `index_tool_names` for these tools.
     """
     index = index_tool_names(tools) if names_by_text is None else names_by_text
-    tool_names = sorted({name for text in _find_name_texts(program) for name in index.get(text, ())})
+    tool_names = sorted({name for text in _find_possible_tool_names(program) for name in index.get(text, ())})
     return {name: _hash_definition(tool) for name in tool_names if (tool := tools.get(name)) is not None}
 
 
@@ -543,7 +543,7 @@ def make_tool_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, 
     return hash_named_tools(program, tools)
 
 
-def _find_name_texts(program: str) -> set[str]:
+def _find_possible_tool_names(program: str) -> set[str]:
     texts: set[str] = set()
     for match in _TOKENS.finditer(program):
         if (quoted := match["quoted"]) is not None:

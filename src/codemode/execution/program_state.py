@@ -19,7 +19,7 @@ from ..options.parts import ExecutionPolicy
 from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_call_id
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..trace.failures import log_failure
-from .call_context import LatePlace, MappingBackend, StateBackend
+from .call_context import BufferedStateBackend, MappingBackend, StateBackend
 from .large_results import describe_too_large_result
 from .outcome import replace_handles_with_descriptions
 
@@ -77,7 +77,7 @@ async def save_large_result(backend: StateBackend, value: Any) -> str | None:
         numbers = sorted(number for key in await backend.keys() if (number := _parse_result_number(key)) is not None)
         if numbers and await backend.get(f"{RESULT_PREFIX}{numbers[-1]}") == text:
             return f"{RESULT_PREFIX}{numbers[-1]}"
-        offset = backend.number_offset if isinstance(backend, LatePlace) else 0
+        offset = backend.number_offset if isinstance(backend, BufferedStateBackend) else 0
         key = f"{RESULT_PREFIX}{(numbers[-1] if numbers else 0) + 1 + offset}"
         await backend.set(key, text)
         await _delete_old_results(backend, numbers, count_utf8_bytes(text))
@@ -142,17 +142,17 @@ class ProgramState:
                 return await self._backend.get(key)
             _require_writable_key(key, entry.name)
             if value is not None:
-                _require_no_content(value)
+                _require_no_media_handles(value)
             await self._write(key, value)
             return None
 
     def apply_replayed_request(self, entry: LedgerEntry) -> None:
         """Apply a replayed request: a backend that collects updates gets its writes again."""
-        if isinstance(self._backend, LatePlace) and isinstance(entry.outcome, Fulfilled):
+        if isinstance(self._backend, BufferedStateBackend) and isinstance(entry.outcome, Fulfilled):
             text = entry.input_json or ""
             if entry.name in ("state.set", "state.delete"):
                 key, value = _parse_replayed_arguments(text)
-                self._backend.recall(key, value if entry.name == "state.set" else None)
+                self._backend.record_write(key, value if entry.name == "state.set" else None)
                 self._quota.invalidate()
 
     async def _write(self, key: str, value: str | None) -> None:
@@ -254,7 +254,7 @@ def _get_or_create_quota(backend: StateBackend) -> _StateQuota:
     return quota
 
 
-def _require_no_content(value: str) -> None:
+def _require_no_media_handles(value: str) -> None:
     parts = current_registry.get()
     if parts is not None and f'"{parts.reference_key}":' in value:  # as the host encodes it
         raise _make_state_error(
@@ -294,7 +294,7 @@ def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) 
     if not count:
         return "", None
     key = cast("str", arguments[0])
-    _require_key(key, name)
+    _require_valid_key(key, name)
     return key, encode_json(arguments[1], what=label) if count > 1 else None
 
 
@@ -309,7 +309,7 @@ def _parse_replayed_arguments(text: str) -> tuple[str, str | None]:
     return arguments[0], encode_json(arguments[1], what="the value of state.set") if len(arguments) > 1 else None
 
 
-def _require_key(key: str, name: str) -> None:
+def _require_valid_key(key: str, name: str) -> None:
     if not key or len(key) > MAX_KEY_CHARACTERS:
         raise _make_state_error(name, f"a key has 1 to {MAX_KEY_CHARACTERS} characters, this one {len(key)}")
     if any(ord(char) < 32 or 0xD7FF < ord(char) < 0xE000 or ord(char) == 127 for char in key):

@@ -41,11 +41,11 @@ class AnalysedProgram:
 
     js: str
     facts: ProgramFacts | None
-    last_check: CheckedProgram | None = None
+    last_check: PassedProgramCheck | None = None
 
 
 @record
-class CheckedProgram:
+class PassedProgramCheck:
     """Records that a program passed the checks for one set of tools and rules; ``result`` may be reused."""
 
     tools: ref[Any]
@@ -184,7 +184,7 @@ class ProgramChecker:
         self._changes_tools = doing is not None
         return doing
 
-    def _find_last_check(self) -> CheckedProgram | None:
+    def _find_last_check(self) -> PassedProgramCheck | None:
         last_check = None if self.known is None or self._changes_tools else self.known.last_check
         if last_check is None or last_check.tools() is not self._catalog or last_check.rules != self._rules:
             return None
@@ -199,7 +199,7 @@ class ProgramChecker:
                 if is_reusable and len(accepted.invocation_data_json or "") <= _MAX_CACHED_CHARACTERS
                 else None
             )
-            self.known.last_check = CheckedProgram(ref(self._catalog), self._rules, result)
+            self.known.last_check = PassedProgramCheck(ref(self._catalog), self._rules, result)
 
     def _encode_invocation_data(self, facts: ProgramFacts | None) -> str | None:
         data, catalog_data = self._invocation_data, self._catalog.build_invocation_data(facts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..continuations.keys import warn_if_guard_unshared
-from ..continuations.sealing import sign_continuation
+from ..continuations.sealing import encode_and_sign_continuation
 from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import shield_to_end
@@ -224,5 +224,7 @@ def make_signed_interrupt(continuation: Continuation, options: ContinuationOptio
     return Interrupt(
         requests=list_pending_requests(continuation.ledger.waiting_entries),
         outer_tool_call_id=continuation.replay_settings["outer_tool_call_id"],
-        continuation=sign_continuation(continuation_to_texts(continuation.to_dict()), options, now_ms(), binding),
+        continuation=encode_and_sign_continuation(
+            continuation_to_texts(continuation.to_dict()), options, now_ms(), binding
+        ),
     )

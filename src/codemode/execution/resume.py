@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..continuations.keys import warn_if_guard_unshared
-from ..continuations.sealing import verify_continuation
+from ..continuations.sealing import verify_and_decode_continuation
 from ..continuations.signing import SignatureInfo
 from ..data.json_shape import estimate_json_length
 from ..data.json_values import NOT_GIVEN
@@ -36,7 +36,7 @@ from .call_content import (
     should_name_parts_by_id,
     using_content_registry,
 )
-from .call_context import OuterCall
+from .call_context import OuterCallSettings
 from .call_values import AnsweredPause, CheckedInput, validate_answered_inputs
 from .execution import Execution
 from .identity import refuse_waiting_for_self
@@ -54,7 +54,7 @@ from .resume_claims import (
 
 
 @contextmanager
-def mark_as_continuation_error(*, of_continuation: bool = False) -> Generator[None, None, None]:
+def marking_continuation_errors(*, of_continuation: bool = False) -> Generator[None, None, None]:
     """Mark refusals as caused by the continuation or its answers, not by a worker.
 
     ``of_continuation``: this host cannot resume it with any answers; another host may.
@@ -68,7 +68,7 @@ def mark_as_continuation_error(*, of_continuation: bool = False) -> Generator[No
         raise
 
 
-@mark_as_continuation_error()
+@marking_continuation_errors()
 def read_answers_by_id(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the answers by request id.
 
@@ -108,7 +108,7 @@ async def resume_program(
     answers_to: Callable[[Interrupt], Mapping[str, Any]],
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions | Mapping[str, Any] | None,
-    outer: OuterCall,
+    outer: OuterCallSettings,
     pool: WorkerPool | None,
     *,
     needs_answers: bool = True,
@@ -124,11 +124,11 @@ async def resume_program(
     workers = get_pool_or_default(pool)
     await workers.start_in_thread()
     with InvocationThreadsScope(InvocationThreads(workers.threads)):
-        with mark_as_continuation_error():
+        with marking_continuation_errors():
             paused = (
                 interrupt
                 if isinstance(interrupt, Interrupt)
-                else await run_check(LARGE_CHARACTERS, lambda: Interrupt.of(interrupt))
+                else await run_check(LARGE_CHARACTERS, lambda: Interrupt.from_value(interrupt))
             )
             resolutions = answers_to(paused)
         settings = CodeModeOptions.of(options)
@@ -141,12 +141,12 @@ async def _verify_and_resume(
     resolutions: Mapping[str, Any],
     catalog: ToolCatalog[PreparedTool],
     settings: CodeModeOptions,
-    outer: OuterCall,
+    outer: OuterCallSettings,
     pool: WorkerPool,
     needs_answers: bool,
 ) -> RunOutcome:
     continuation_options = settings.continuation
-    verify_interrupt = partial(verify_unexpired_interrupt, interrupt, profile, settings, outer.call.conversation_id)
+    verify_interrupt = partial(open_unexpired_interrupt, interrupt, profile, settings, outer.call.conversation_id)
     signed = interrupt.continuation
     # A short, uncompressed continuation takes a millisecond to verify and read.
     is_short = (
@@ -158,7 +158,7 @@ async def _verify_and_resume(
     preparing = tools.prepare_for_program(None, continuation.invocation_data)
     if preparing is not None:
         await preparing
-    with mark_as_continuation_error():
+    with marking_continuation_errors():
         tools.check_resumed_program(continuation.invocation_data, get_called_tool_names(continuation.ledger))
         restored = restore_profile(continuation, profile)
         continuation = await _restore_references(continuation, restored.sidecar)
@@ -173,7 +173,7 @@ async def _verify_and_resume(
     # Made before the claim: wrong options must not use the continuation up.
     execution = _get_execution_type(restored)(restored, tools, settings, outer_call, pool, answered)
     warn_if_guard_unshared(continuation_options)
-    with mark_as_continuation_error():
+    with marking_continuation_errors():
         claim = await _make_claim(interrupt, auth, resolutions, continuation_options, restored)
     require = partial(_require_resumable, continuation, auth, continuation_options)
     journaling = make_journaling(settings, outer_call, tools, restored)
@@ -184,7 +184,7 @@ async def _verify_and_resume(
     make_execution = partial(
         _get_execution_type(restored), restored, tools, settings, outer_call, pool, journaling=journaling
     )
-    with mark_as_continuation_error():
+    with marking_continuation_errors():
         arguments = (require, settings.approval, outer_call.wait_ms)
         return await JournaledResume(answered, claim, journaling, make_execution, *arguments).resume_or_repeat_outcome(
             execution
@@ -194,12 +194,12 @@ async def _verify_and_resume(
 async def _claim_and_run(
     resuming: ClaimedResume, require_runnable: Callable[[], Awaitable[None]], require_tools: Callable[[], None]
 ) -> RunOutcome:
-    with mark_as_continuation_error():
+    with marking_continuation_errors():
         result = await resuming.claim.claim_continuation()
     if result is not None:
         return await resuming.resolve_claim_result(result)
     try:
-        with mark_as_continuation_error():
+        with marking_continuation_errors():
             await require_runnable()
             require_tools()
     except CodeModeProtocolError:
@@ -295,8 +295,8 @@ async def _read_and_validate_answers(
         return answers, await run_check(size, lambda: validate_answered_inputs(catalog, entries, answers))
 
 
-@mark_as_continuation_error(of_continuation=True)
-def verify_unexpired_interrupt(
+@marking_continuation_errors(of_continuation=True)
+def open_unexpired_interrupt(
     interrupt: Resumable | Mapping[str, Any],
     profile: SurfaceSettings,
     options: CodeModeOptions,
@@ -329,7 +329,7 @@ class OpenedContinuation:
         """Open a continuation. Raises `CodeModeProtocolError` if this host did not make it or it has expired."""
         body = continuation.get("body")
         size = len(body) if isinstance(body, str) else estimate_json_length(continuation, LARGE_CHARACTERS)
-        return await run_check(size, lambda: _open(continuation, options, conversation_id))
+        return await run_check(size, lambda: _open_continuation(continuation, options, conversation_id))
 
     @staticmethod
     async def end(
@@ -345,11 +345,11 @@ class OpenedContinuation:
         """
         continuation_options = CodeModeOptions.of(options).continuation
         guard = get_guard_or_default(continuation_options)
-        with mark_as_continuation_error():
+        with marking_continuation_errors():
             opening = partial(
                 open_with_any_binding,
                 conversation_id,
-                lambda binding: verify_continuation(continuation, continuation_options, now_ms(), binding),
+                lambda binding: verify_and_decode_continuation(continuation, continuation_options, now_ms(), binding),
             )
             _, auth = await run_check(LARGE_CHARACTERS, opening)
             claim = make_end_claim(auth, continuation_options)
@@ -357,13 +357,14 @@ class OpenedContinuation:
                 await guard.record(claim.key, "")
 
 
-@mark_as_continuation_error()
-def _open(
+@marking_continuation_errors()
+def _open_continuation(
     continuation: Mapping[str, Any], options: CodeModeOptions | Mapping[str, Any] | None, conversation_id: str | None
 ) -> OpenedContinuation:
     continuation_options = CodeModeOptions.of(options).continuation
     texts, _ = open_with_any_binding(
-        conversation_id, lambda binding: verify_continuation(continuation, continuation_options, now_ms(), binding)
+        conversation_id,
+        lambda binding: verify_and_decode_continuation(continuation, continuation_options, now_ms(), binding),
     )
     opened = Continuation.from_dict(continuation_from_texts(texts))
     requests = list_pending_requests(opened.ledger.waiting_entries)

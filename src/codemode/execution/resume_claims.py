@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..continuations.guard import LAPSED, Claim, ClaimLost, ClaimRenewal, MemoryResumeGuard, ResumeGuard, keep_claim
+from ..continuations.guard import (
+    LAPSED,
+    Claim,
+    ClaimLost,
+    ClaimRenewal,
+    MemoryResumeGuard,
+    ResumeGuard,
+    keep_claim_renewed,
+)
 from ..continuations.journal import OpenedJournal
 from ..continuations.sealing import compute_answers_digest
 from ..continuations.signing import SignatureInfo
@@ -35,7 +43,7 @@ from .call_content import load_outcome_content
 from .call_values import AnsweredPause
 from .execution import Execution
 from .identity import get_journal_wait_seconds, is_journal_error, journal_busy_error, track_run
-from .journal import InvocationJournal, JournalReader, RecordedOutcome
+from .journal import InvocationJournal, JournalAccess, RecordedOutcome
 from .journal_opening import RunJournaling, make_unknown_outcome_steps
 from .outcome import OutcomeCodec, RunOutcome, is_program_error
 from .recovery import build_ledger_with_started_calls
@@ -69,7 +77,7 @@ class ResumeClaim:
             if not renews:
                 yield None
                 return
-            async with keep_claim(self.guard, self.claim.key, self._requested_at) as renewal:
+            async with keep_claim_renewed(self.guard, self.claim.key, self._requested_at) as renewal:
                 yield renewal
 
     async def record_outcome(self, size: int, write: Callable[[OutcomeCodec], str]) -> str | None:
@@ -79,11 +87,11 @@ class ResumeClaim:
         """
         if size >= LARGE_CHARACTERS:
             # A cancellation does not undo the record.
-            return await shield_to_end(self._record_outcome_in_thread(write))
+            return await shield_to_end(self._encode_in_thread_and_record(write))
         text = write(self.outcomes)
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
-    async def _record_outcome_in_thread(self, write: Callable[[OutcomeCodec], str]) -> str | None:
+    async def _encode_in_thread_and_record(self, write: Callable[[OutcomeCodec], str]) -> str | None:
         text = await run_check(LARGE_CHARACTERS, lambda: write(self.outcomes))
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
@@ -183,7 +191,7 @@ class ClaimedResume:
         except Exception as failure:  # noqa: BLE001 - a guard is host code, and the program has run
             error = CodeModeError("the program went on, but the resume guard did not take its outcome")
             error.__cause__ = failure
-            error.recovery = await self.execution.create_recovery_interrupt()
+            error.recovery = await self.execution.get_or_create_recovery_interrupt()
             return self.execution.make_failed_outcome(error)
         return outcome if other is None else await self.resolve_claim_result(other)
 
@@ -224,7 +232,7 @@ class JournaledResume:
 
     async def _resume_with_journal(self, execution: Execution) -> RunOutcome:
         engine = self.answered.continuation.engine
-        reader = self.journaling.make_journal_reader(self.answered.continuation.js, execution.settings)
+        reader = self.journaling.make_access_and_set_run_key(self.answered.continuation.js, execution.settings)
         opened, paused = await self._open_journal(reader, engine), None
         while opened.outcome is not None:
             ended = await reader.read_outcome(opened)
@@ -243,7 +251,7 @@ class JournaledResume:
             if outcome is None or outcome.suspension is None or outcome.is_replayed:
                 await (journal.release() if paused is None else journal.restore_pause_outcome(paused))
 
-    async def _open_journal(self, reader: JournalReader, engine: str) -> OpenedJournal:
+    async def _open_journal(self, reader: JournalAccess, engine: str) -> OpenedJournal:
         try:
             async with asyncio.timeout(get_journal_wait_seconds(self.waits_ms)):
                 return await reader.open(engine=engine)
@@ -262,7 +270,7 @@ class JournaledResume:
         return any(isinstance(outcome, Waiting) and outcome.interrupt_id in waiting for outcome in answered)
 
     async def _restore_progress(
-        self, reader: JournalReader, journal: InvocationJournal, opened: OpenedJournal
+        self, reader: JournalAccess, journal: InvocationJournal, opened: OpenedJournal
     ) -> tuple[Ledger, list[JournalStep], frozenset[int]]:
         """Return the ledger to continue from, the steps to write, and the calls whose end the journal has."""
         if not opened.lines:  # this journal has no record of the run
@@ -284,7 +292,7 @@ class JournaledResume:
     ) -> RunOutcome:
         is_repeat = self._claim_record in journal.claims
         yields = [make_outcome_step(event) for event in answer_open_yields(ledger, now_ms())]
-        paused = self._select_open_answers(ledger)
+        paused = self._make_pause_with_open_answers(ledger)
         if not is_repeat:
             if any(
                 request_id not in ended or not self._asked_for_call_outcome(request_id)
@@ -309,11 +317,11 @@ class JournaledResume:
             # The owner of the suspended run is gone, because the journal is free and has its progress.
             self._require_approved_tools(paused)
             return await self.make_execution(paused).resume()
-        paused = await self._require_resumable_pause(journal, paused, claimed, is_repeat=is_repeat)
+        paused = await self._prepare_pause_or_withdraw_claim(journal, paused, claimed, is_repeat=is_repeat)
         execution = self.make_execution(paused)
         return await ClaimedResume(self.claim, execution, is_ours=claimed is not _OWNER_GONE).resume_and_record()
 
-    def _select_open_answers(self, ledger: Ledger) -> AnsweredPause:
+    def _make_pause_with_open_answers(self, ledger: Ledger) -> AnsweredPause:
         """Return the pause with this ledger and the answers for which it still waits."""
         answered = self.answered
         paused_ledger = answered.continuation.ledger
@@ -331,7 +339,9 @@ class JournaledResume:
         entry = self.answered.continuation.ledger[request_id]
         return isinstance(entry.outcome, Waiting) and not is_waiting_for_answer(entry)
 
-    async def _record_answers_as_started(self, journal: InvocationJournal, paused: AnsweredPause) -> AnsweredPause:
+    async def _record_answered_calls_as_started(
+        self, journal: InvocationJournal, paused: AnsweredPause
+    ) -> AnsweredPause:
         """Return the pause after a host that may or may not have acted on the answers."""
         profile, continuation = self.journaling.profile, paused.continuation
         started = build_ledger_with_started_calls(paused, self.approval, now_ms(), profile.host_errors)
@@ -341,7 +351,7 @@ class JournaledResume:
         await journal.write_steps(make_snapshot_step(ledger))
         return AnsweredPause(paused.interrupt, replace(continuation, ledger=ledger), {}, {})
 
-    async def _require_resumable_pause(
+    async def _prepare_pause_or_withdraw_claim(
         self, journal: InvocationJournal, paused: AnsweredPause, claimed: Any, *, is_repeat: bool
     ) -> AnsweredPause:
         """Return the pause to continue.
@@ -354,7 +364,7 @@ class JournaledResume:
             if not is_repeat:
                 await self.require_runnable()
                 if claimed is LAPSED:  # by a host without a journal
-                    paused = await self._record_answers_as_started(journal, paused)
+                    paused = await self._record_answered_calls_as_started(journal, paused)
             self._require_approved_tools(paused)
         except CodeModeProtocolError:
             if claimed is None:

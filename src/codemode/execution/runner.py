@@ -23,7 +23,7 @@ from ..protocol.messages import AddPausedTime, HostMessage, RunModule, WorkerMes
 from ..protocol.settings import InvocationSettings
 from ..trace.failures import get_group_members
 from ..workers.lease import InvocationSlot
-from .nested_call import MAX_INLINE_TOOLS, CallProgressReporter, JournaledCallProgress, NestedCalls
+from .nested_call import MAX_INLINE_TOOLS, CallProgressReporter, JournaledCallProgressReporter, NestedCalls
 
 if TYPE_CHECKING:
     from ..data.program_facts import ProgramFacts
@@ -354,7 +354,7 @@ class Runner:
             case events.SendNotification(kind, payload_json):
                 self._reporter.report_guest_message(kind, payload_json)
             case events.ReportReplayedRequest(entry):
-                self._report_replay(entry)
+                self._apply_and_report_replay(entry)
             case _:
                 self._perform_suspension_effect(effect)
 
@@ -369,7 +369,7 @@ class Runner:
         tasks = list(self._tasks.items())
         for request_id, task in tasks:
             # A task cancelled before its first step runs nothing, not even its `finally`.
-            task.add_done_callback(lambda _, request_id=request_id: self._remove_task(request_id))
+            task.add_done_callback(lambda _, request_id=request_id: self._remove_task_and_release_if_last(request_id))
             task.cancel()
         if tasks:
             await asyncio.wait([task for _, task in tasks], timeout=_CANCEL_GRACE_SECONDS)
@@ -421,7 +421,7 @@ class Runner:
     def _on_clock_stopped_work_done(
         self, task: asyncio.Future[ResultT], then: Callable[[ResultT], None], failure_text: str
     ) -> None:
-        self._remove_task(_PREPARATION_TASK)
+        self._remove_task_and_release_if_last(_PREPARATION_TASK)
         if task.cancelled():  # by the end of the run, or by the work itself
             self._fail(CodeModeError(f"{failure_text}: the work was cancelled"))
             return
@@ -449,7 +449,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._fail(error)
         finally:
-            self._remove_task(_PROGRAM_TASK)
+            self._remove_task_and_release_if_last(_PROGRAM_TASK)
 
     def _on_program_checked(self, result: events.ProgramAccepted | events.ProgramRefused) -> None:
         journaling = self._journaling
@@ -463,7 +463,7 @@ class Runner:
     def _attach_journal(self, accepted: events.ProgramAccepted | None = None) -> None:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
-            self._machine.reserve_outcome_space()
+            self._machine.enable_outcome_reservation()
             self._journal.attach_ledger(self._machine.ledger, self._stop_with_error, lambda: len(self._tasks) < 2)
         if accepted is not None:
             self.feed_event(accepted)
@@ -480,7 +480,7 @@ class Runner:
             self._timers.stop(effect.id)
 
     def _deliver_timer(self, settled: events.CallSettled) -> None:
-        self._deliver_outcome(settled) if self._journal is None else self._journal.write_call_outcome(
+        self._deliver_outcome(settled) if self._journal is None else self._journal.write_and_deliver_call_outcome(
             settled, self._deliver_outcome
         )
 
@@ -517,7 +517,7 @@ class Runner:
                 CallProgressReporter(self.feed_event, self._reporter, entry.id, record, clock),
                 self._journal,
             )
-            progress = plain if journal is None else JournaledCallProgress(plain, entry, self._calls, journal)
+            progress = plain if journal is None else JournaledCallProgressReporter(plain, entry, self._calls, journal)
             try:
                 settled = await self._calls.perform_request(entry, progress)
             except CodeModeProtocolError as error:
@@ -536,7 +536,7 @@ class Runner:
                 clock.close()
             self._tasks.pop(entry.id, None)
             if self.ended.done():
-                self._remove_task(entry.id)
+                self._remove_task_and_release_if_last(entry.id)
 
     def _stop_with_error(self, error: CodeModeError) -> None:
         self.feed_event(events.HostFailed(error))
@@ -545,7 +545,7 @@ class Runner:
         if not self.ended.done():
             self.ended.set_exception(error)
 
-    def _remove_task(self, request_id: int) -> None:
+    def _remove_task_and_release_if_last(self, request_id: int) -> None:
         self._tasks.pop(request_id, None)
         if self.ended.done() and not self._tasks:
             self._lease.release()
@@ -563,7 +563,7 @@ class Runner:
             self._errors.append(settled.error)
             if len(self._errors) > _MAX_ERRORS_WITH_TRACEBACK:  # the first was logged or reported to a hook
                 clear_tracebacks(self._errors.popleft())
-        self._deliver_outcome(settled) if journal is None else journal.write_call_outcome(
+        self._deliver_outcome(settled) if journal is None else journal.write_and_deliver_call_outcome(
             settled, self._deliver_outcome
         )
 
@@ -593,7 +593,7 @@ class Runner:
         # Time in which hooks blocked the event loop does not count.
         return StoppableTimer(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
 
-    def _report_replay(self, entry: LedgerEntry) -> None:
+    def _apply_and_report_replay(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome
         self._calls.apply_replayed_request(entry)
         if entry.kind in ("catalog", "timer", "state") or outcome is None or isinstance(outcome, Waiting):

@@ -13,7 +13,7 @@ from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSyntaxError, 
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
-from ..protocol.ending_errors import illegal_access_error, syntax_error
+from ..protocol.ending_errors import make_illegal_access_error, make_syntax_error
 from ..records import record
 from ..source.rules import find_violations
 from ..tools.prepared import PreparedTool
@@ -28,15 +28,15 @@ from .program_library import (
     MAX_SENT_PROGRAMS,
     ProgramLibrary,
     SavedProgramMentions,
-    compute_digest,
+    compute_version_digest,
     describe_tool_changes,
     diff_versions,
     find_saved_program_mentions,
     hash_named_tools,
     index_tool_names,
-    make_input_validator,
     make_program_declarations,
     may_mention_saved_programs,
+    prepare_saved_program_tool,
     to_described_tool,
     to_saved_version,
 )
@@ -105,7 +105,7 @@ def attach_library_to_catalog(
     if defines_saved_namespace(names):
         _log.warning("tools in a namespace named `saved` take the place of saved programs: library= has no effect")
         return None
-    library.pin_saves_to_tools(tools)
+    library.set_tools_for_pins(tools)
     return library
 
 
@@ -295,13 +295,13 @@ class SavedProgramCatalog:
 
     def _compare_programs_with_tools(self, selected: Iterable[Any]) -> dict[str, _SentProgram]:
         names = index_tool_names(self._inner)
-        return {stored.name: self._compare_program_with_tools(stored, names) for stored in selected}
+        return {stored.name: self._make_sent_program(stored, names) for stored in selected}
 
-    def _compare_program_with_tools(self, stored: Any, names: Mapping[str, list[str]]) -> _SentProgram:
+    def _make_sent_program(self, stored: Any, names: Mapping[str, list[str]]) -> _SentProgram:
         body, version = stored.current.body, stored.current
         tools = hash_named_tools(body["program"], self._inner, names)
         changes = [] if version.tools is None else describe_tool_changes(version.tools, tools)
-        if compute_digest(body) != body.get("digest"):
+        if compute_version_digest(body) != body.get("digest"):
             changes.insert(0, "its text in the store has changed")
         return _SentProgram(
             stored,
@@ -318,7 +318,7 @@ class SavedProgramCatalog:
         violations_found = find_violations(body["facts"], self._rules, replace_imports(body["program"]))
         if not violations_found:
             return None
-        error = illegal_access_error(violations_found)
+        error = make_illegal_access_error(violations_found)
         error.message = f"saved.{name}: {error.message}"
         return error
 
@@ -375,7 +375,7 @@ class SavedProgramCatalog:
                     "hint": hint,
                     **position,
                 }
-                return syntax_error([problem])
+                return make_syntax_error([problem])
         return None
 
     def _find_first_refusal_error(self) -> CodeModeError | None:
@@ -391,10 +391,10 @@ class SavedProgramCatalog:
     ) -> CodeModeError | None:
         path = " calls ".join(f"saved.{member}" for member in (*chain, name))
         if name in chain:
-            return syntax_error([{"message": f"saved programs in a cycle: {path}", "line": 1, "column": 1}])
+            return make_syntax_error([{"message": f"saved programs in a cycle: {path}", "line": 1, "column": 1}])
         if len(chain) >= MAX_DEPTH:
             message = f"saved programs call each other deeper than {MAX_DEPTH}: {path}"
-            return syntax_error([{"message": message, "line": 1, "column": 1}])
+            return make_syntax_error([{"message": message, "line": 1, "column": 1}])
         if (name, len(chain)) in seen:
             return None
         seen.add((name, len(chain)))
@@ -484,13 +484,17 @@ class SavedProgramCatalog:
 
     def _make_saved_tool(self, name: str) -> PreparedTool | None:
         if name in self._schemas:
-            return make_input_validator(name, self._schemas[name], partial(self._count_use_and_return_input, name))
+            return prepare_saved_program_tool(
+                name, self._schemas[name], partial(self._count_use_and_return_input, name)
+            )
         if name == "$search":
-            return _make_prepared_tool(name, self._search_saved_programs, {"type": "string"})
+            return _make_saved_function_tool(name, self._search_saved_programs, {"type": "string"})
         if name == "$prepare" and self._library.model_saves:
-            return _make_prepared_tool("$save", self._preview_save, _SAVE_SCHEMA)
+            return _make_saved_function_tool("$save", self._preview_save, _SAVE_SCHEMA)
         if name == "$save" and self._library.model_saves:
-            return _make_prepared_tool(name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._require_matching_preview)
+            return _make_saved_function_tool(
+                name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._require_matching_preview
+            )
         return None
 
     async def _count_use_and_return_input(self, name: str, value: Any) -> Any:
@@ -577,7 +581,9 @@ class _UnsavedVersion:
     confirmed_at_ms: None = None
 
 
-def _make_prepared_tool(name: str, execute: Any, schema: dict[str, Any], needs_approval: Any = False) -> PreparedTool:
+def _make_saved_function_tool(
+    name: str, execute: Any, schema: dict[str, Any], needs_approval: Any = False
+) -> PreparedTool:
     changes_nothing = {"readOnlyHint": needs_approval is False}
     return PreparedTool(
         Tool(

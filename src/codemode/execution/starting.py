@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tools.catalog import ToolCatalog
     from ..tools.prepared import PreparedTool
     from ..workers.pool import WorkerPool
-    from .call_context import CallContext, OuterCall
+    from .call_context import CallContext, OuterCallSettings
     from .outcome import RunOutcome
     from .program_library import ProgramLibrary
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def start_pool(pool: WorkerPool | None) -> WorkerPool:
     """Return the pool, the process-wide one for None, with its first worker starting.
 
-    Raises `RuntimeError` in a workflow, see `refuse_in_workflow`; so does `prepare_pool`.
+    Raises `RuntimeError` in a workflow, see `refuse_in_workflow`; so does `get_pool_and_import_execution`.
     """
     refuse_in_workflow()
     workers = get_pool_or_default(pool)
@@ -36,7 +36,7 @@ def start_pool(pool: WorkerPool | None) -> WorkerPool:
     return workers
 
 
-async def prepare_pool(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
+async def get_pool_and_import_execution(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
     """Return the pool to use as `start_pool` does; import in a thread what runs programs."""
     refuse_in_workflow()
     workers = get_pool_or_default(pool)
@@ -95,11 +95,11 @@ async def resume_with_answers(
     resolutions: Mapping[str, Any] | None,
     catalog: ToolCatalog[PreparedTool],
     options: CodeModeOptions,
-    outer: OuterCall,
+    outer: OuterCallSettings,
     pool: WorkerPool | None,
 ) -> RunOutcome:
     """Resume a paused program with answers as `resume` does, with the pool started and modules imported."""
-    workers = await prepare_pool(pool, options)
+    workers = await get_pool_and_import_execution(pool, options)
     if not import_resume_module.cache_info().currsize:
         await workers.run_in_start_thread(import_resume_module)
     continuations = import_resume_module()

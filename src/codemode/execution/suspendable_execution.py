@@ -25,7 +25,7 @@ from ..tools.prepared import PreparedTool
 from ..workers.image import find_engine_version
 from ..workers.pool import WorkerPool
 from .call_content import retain_content_until_expiry
-from .call_context import OuterCall
+from .call_context import OuterCallSettings
 from .call_values import AnsweredPause
 from .execution import Execution, decode_program_value
 from .journal_opening import RunJournaling
@@ -35,7 +35,7 @@ from .recovery import RecoveryLedgerBuilder, make_continuation, make_signed_inte
 from .suspendable_runner import SuspendableRunner
 
 if TYPE_CHECKING:
-    from .suspendable_runner import OutputEntry
+    from .suspendable_runner import EncodedOutputItem
 
 
 ResultT = TypeVar("ResultT")
@@ -124,12 +124,12 @@ async def _wait_while_loop_runs(loop: asyncio.AbstractEventLoop, local_future: a
 _ITEM_LABEL = "an item of the program's output"
 
 
-async def decode_output_items(written: list[OutputEntry], max_values: int) -> tuple[OutputItem, ...]:
+async def decode_output_items(written: list[EncodedOutputItem], max_values: int) -> tuple[OutputItem, ...]:
     """Return the output of the program as values. Raises `CodeModeError` if `decode_program_value` refuses one."""
     if not written:
         return ()
 
-    def decode_item(item: OutputEntry) -> OutputItem:
+    def decode_item(item: EncodedOutputItem) -> OutputItem:
         if item.kind not in ("json", "content"):
             return OutputItem(item.kind, item.text, item.level)
         return OutputItem(item.kind, decode_program_value(item.text, max_values, label=_ITEM_LABEL))
@@ -156,7 +156,7 @@ class SuspendableExecution(Execution):
         profile: SurfaceSettings,
         catalog: ToolCatalog[PreparedTool],
         options: CodeModeOptions,
-        outer: OuterCall,
+        outer: OuterCallSettings,
         pool: WorkerPool | None,
         answered: AnsweredPause | None = None,
         invocation_data: Mapping[str, Any] | None = None,
@@ -232,7 +232,9 @@ class SuspendableExecution(Execution):
         stays suspended. Raises `CodeModeProtocolError` if it is not suspended or another caller continues it.
         If the caller is cancelled it stays suspended, and the next caller gets the outcome.
         """
-        return await self._run_on_dedicated_loop(lambda: self._continue(self._wait_ms if wait_ms is None else wait_ms))
+        return await self._run_on_own_loop(
+            lambda: self._continue_on_own_loop(self._wait_ms if wait_ms is None else wait_ms)
+        )
 
     def drop_worker(self) -> None:
         """Release worker and slot of a suspended run, on its own loop. The result stays the same."""
@@ -241,14 +243,14 @@ class SuspendableExecution(Execution):
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
         """End it with its calls and return its failed outcome. Works from any event loop and thread."""
-        return await self._run_on_dedicated_loop(lambda: self._abort(CodeModeAbortedError(reason)))
+        return await self._run_on_own_loop(lambda: self._abort_on_own_loop(CodeModeAbortedError(reason)))
 
     async def save_as_interrupt(self) -> Interrupt:
         """Return a suspended run as a signed interrupt: program, settings and ledger.
 
         The outcome of running calls is unknown in it. `resume` with the same tools continues from there.
         """
-        return await self._run_on_dedicated_loop(self._save_as_interrupt)
+        return await self._run_on_own_loop(self._save_as_interrupt_on_own_loop)
 
     # -- the run
 
@@ -269,11 +271,13 @@ class SuspendableExecution(Execution):
                 await self._close()
                 raise
         except asyncio.CancelledError as cancelled:
-            raise cancelled from await self._report_error(CodeModeAbortedError("the invocation was cancelled"))
+            raise cancelled from await self._complete_and_report_error(
+                CodeModeAbortedError("the invocation was cancelled")
+            )
         except CodeModeError as error:  # there was no worker
-            return self.make_failed_outcome(await self._report_error(error))
+            return self.make_failed_outcome(await self._complete_and_report_error(error))
         try:
-            return await self._make_segment_outcome(stop)
+            return await self._finish_segment(stop)
         except BaseException:  # cancelled before its worker was released
             await self._close()
             raise
@@ -300,10 +304,10 @@ class SuspendableExecution(Execution):
         if program is None:
             runner.start(machine.receive(self._accept_unchecked_program(source)))
         else:
-            runner.start(self._make_first_effects(source, program))
+            runner.start(self._start_machine_and_get_effects(source, program))
         return await _wait_for_stop(runner)
 
-    async def _continue(self, wait_ms: int) -> RunOutcome:
+    async def _continue_on_own_loop(self, wait_ms: int) -> RunOutcome:
         runner, unclaimed = self._runner, self._unclaimed_outcome
         if runner is None or not self.is_suspended or self._is_continuing:
             raise CodeModeProtocolError("the program is not suspended, or another caller continues it")
@@ -312,7 +316,9 @@ class SuspendableExecution(Execution):
             return unclaimed
         self._is_continuing, self._has_segment_ended = True, False
         try:
-            segment = self._loop.create_task(self._run_segment(lambda: self._run_next_segment(runner, wait_ms)))
+            segment = self._loop.create_task(
+                self._run_and_journal_segment(lambda: self._run_next_segment(runner, wait_ms))
+            )
             return await wait_despite_cancellation(
                 segment, self._store_unclaimed_outcome, lambda: not (self._has_segment_ended or runner.ended.done())
             )
@@ -338,11 +344,11 @@ class SuspendableExecution(Execution):
             await self._close()
             raise
 
-    async def _run_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
+    async def _run_and_journal_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
         """Return the outcome of the next segment of the run and write or end its journal."""
 
         async def run_and_make_outcome() -> RunOutcome:
-            return await self._make_segment_outcome(await work())
+            return await self._finish_segment(await work())
 
         with InvocationThreadsScope(self._threads):
             return await (
@@ -374,7 +380,7 @@ class SuspendableExecution(Execution):
             self._machine = runner.continue_on_worker(lease, self._accept_unchecked_program(js), wait_ms)
         return await _wait_for_stop(runner)
 
-    async def _make_segment_outcome(self, stop: _StopReason) -> RunOutcome:
+    async def _finish_segment(self, stop: _StopReason) -> RunOutcome:
         """Return the outcome of a program that was suspended or has ended."""
         runner = cast("SuspendableRunner", self._runner)
         written = runner.take_output()
@@ -401,7 +407,7 @@ class SuspendableExecution(Execution):
         self._is_over = True
         await self._close()
         outcome = await (
-            self._make_completed_outcome(stop)
+            self._report_end_and_make_completed_outcome(stop)
             if isinstance(stop, events.Completed)
             else self._make_failed_or_interrupted_outcome(stop)
         )
@@ -409,8 +415,8 @@ class SuspendableExecution(Execution):
 
     async def _make_failed_or_interrupted_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
         if isinstance(ending, events.Failed):
-            return self.make_failed_outcome(await self._report_error(ending.error))
-        return await self._make_interrupted_outcome()
+            return self.make_failed_outcome(await self._complete_and_report_error(ending.error))
+        return await self._report_end_and_make_interrupted_outcome()
 
     async def _close(self) -> None:
         runner = self._runner
@@ -419,16 +425,16 @@ class SuspendableExecution(Execution):
             if not self._loop.is_closed():
                 self._loop.call_soon(runner.refill_spares)
 
-    async def _abort(self, error: CodeModeError) -> RunOutcome:
+    async def _abort_on_own_loop(self, error: CodeModeError) -> RunOutcome:
         runner = self._runner
         if runner is None or self._is_continuing or self._is_over or runner.machine.suspension_reason is None:
             if runner is not None:
                 runner.feed_event(events.HostFailed(error))  # the waiting caller handles it
             return self.make_failed_outcome(error)
         runner.feed_event(events.HostFailed(error))
-        return await shield_to_end(self._run_segment(lambda: _wait_for_stop(runner)))
+        return await shield_to_end(self._run_and_journal_segment(lambda: _wait_for_stop(runner)))
 
-    async def _save_as_interrupt(self) -> Interrupt:
+    async def _save_as_interrupt_on_own_loop(self) -> Interrupt:
         runner = self._runner
         if runner is None or not self._is_machine_suspended:
             raise CodeModeProtocolError("the program is not suspended")
@@ -456,7 +462,7 @@ class SuspendableExecution(Execution):
     def _notify_change(self) -> None:
         self.on_change()
 
-    async def _run_on_dedicated_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    async def _run_on_own_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         return await run_on_loop(self._loop, work)
 
 

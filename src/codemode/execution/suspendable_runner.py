@@ -25,7 +25,7 @@ _REPLAY_EXTRA_MS = 5_000
 
 
 @record
-class OutputEntry:
+class EncodedOutputItem:
     """A console line or an output item: its text, or the JSON text of its value."""
 
     kind: Literal["text", "json", "content", "console"]
@@ -46,7 +46,7 @@ class SuspendableRunner(Runner):
     ) -> None:
         super().__init__(machine, lease, *more)
         self.compute_seconds = compute_ms / 1000
-        self.output: list[OutputEntry] = []
+        self.output: list[EncodedOutputItem] = []
         self.is_warm = True
         self.is_wait_over = False  # the wait of a caller without a worker has expired
         self.on_change: Callable[[], None] = _ignore_change
@@ -80,7 +80,7 @@ class SuspendableRunner(Runner):
 
     def continue_run(self, wait_ms: int) -> None:
         """Continue on the held worker; without one, as far as possible."""
-        self._wait_clock = self._restart_clocks(wait_ms)
+        self._wait_clock = self._replace_clock_and_make_wait_clock(wait_ms)
         self._clock.start()
         self._start_wait_clock()
         self.feed_event(events.ContinueRun(self._calls.now_ms()))
@@ -89,17 +89,17 @@ class SuspendableRunner(Runner):
         self, lease: PooledWorkerLease, accepted: events.ProgramAccepted, wait_ms: int
     ) -> SuspendableInvocation:
         """Continue on another worker and return the invocation that replaces this one."""
-        machine = self.machine.make_successor(self._calls.now_ms())
+        machine = self.machine.hand_over_to_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
         self._channel = self._open_channel(lease)
-        self._wait_clock = self._restart_clocks(wait_ms)
+        self._wait_clock = self._replace_clock_and_make_wait_clock(wait_ms)
         self.start(machine.receive(accepted))
         return machine
 
     def start_change_wait(self, wait_ms: int) -> None:
         """Start the wait clock of a caller that waits for an outcome without a worker."""
         self.is_wait_over = False
-        self._wait_clock = self._make_wait_clock(wait_ms)
+        self._wait_clock = self._reset_stop_reason_and_make_wait_clock(wait_ms)
         self._start_wait_clock()
 
     @property
@@ -153,7 +153,7 @@ class SuspendableRunner(Runner):
             if self._journal is None:
                 deliver_and_notify(settled)
             else:
-                self._journal.write_call_outcome(settled, deliver_and_notify)
+                self._journal.write_and_deliver_call_outcome(settled, deliver_and_notify)
         if self.machine.open_yields:
             await asyncio.wait((answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
 
@@ -161,17 +161,17 @@ class SuspendableRunner(Runner):
         """Prepare the next spare worker."""
         self._lease.refill_spares()
 
-    def take_output(self) -> list[OutputEntry]:
+    def take_output(self) -> list[EncodedOutputItem]:
         """Return the output since the last call of this method."""
         written, self.output = self.output, []
         return written
 
-    def _restart_clocks(self, wait_ms: int) -> StoppableTimer:
+    def _replace_clock_and_make_wait_clock(self, wait_ms: int) -> StoppableTimer:
         self._clock.close()
         self._clock = self._make_replay_clock() if self._machine.is_replaying else self._make_guest_clock()
-        return self._make_wait_clock(wait_ms)
+        return self._reset_stop_reason_and_make_wait_clock(wait_ms)
 
-    def _make_wait_clock(self, wait_ms: int) -> StoppableTimer:
+    def _reset_stop_reason_and_make_wait_clock(self, wait_ms: int) -> StoppableTimer:
         """Return the clock that limits how long the caller waits for a suspension or an ending."""
         self.stop_reason = self._loop.create_future()
         return self._make_clock(wait_ms, self.end_wait)
@@ -219,7 +219,7 @@ class SuspendableRunner(Runner):
             self.stop_reason.set_result("pending_tools")
 
     def _report_console_line(self, level: str, text: str) -> None:
-        self.output.append(OutputEntry("console", text, level))
+        self.output.append(EncodedOutputItem("console", text, level))
         super()._report_console_line(level, text)
 
     def _perform_call(self, entry: LedgerEntry) -> CoroutineType[Any, Any, None]:
@@ -229,7 +229,7 @@ class SuspendableRunner(Runner):
     def _perform_suspension_effect(self, effect: events.SuspensionEffect) -> None:
         match effect:
             case events.WriteOutputItem(kind, text):
-                self.output.append(OutputEntry(kind, text))
+                self.output.append(EncodedOutputItem(kind, text))
             case events.ReplayEnded():
                 self._clock.close()
                 self._clock = self._make_guest_clock()
@@ -248,10 +248,10 @@ class SuspendableRunner(Runner):
                 self._resolve_stop_reason()
                 self.on_change()
 
-    def _report_replay(self, entry: LedgerEntry) -> None:
+    def _apply_and_report_replay(self, entry: LedgerEntry) -> None:
         if entry.kind != "yield" and entry.id not in self._reported_ids:
             self._reported_ids.add(entry.id)
-            super()._report_replay(entry)
+            super()._apply_and_report_replay(entry)
 
     def _stop_clocks(self) -> None:
         self._clock.close()

@@ -203,7 +203,7 @@ class Fetcher:
         for redirects in range(self.policy.max_redirects + 1):
             async with self._open_response(request) as response:
                 status, headers = _get_status(response), _collect_response_headers(response.headers)
-                url = self._parse_final_url(response, request)
+                url = self._parse_and_check_final_url(response, request)
                 location = headers.get("location") if status in REDIRECT_STATUSES else None
                 is_final = location is None or not self.policy.allow_redirects
                 body = await self._read_body(response, request, status, headers) if is_final else b""
@@ -218,7 +218,7 @@ class Fetcher:
     @contextlib.asynccontextmanager
     async def _open_response(self, request: FetchRequest) -> AsyncGenerator[Any]:
         """Send a request and give its response, which is closed at the end of the block."""
-        with _sanitize_errors(request):
+        with _sanitizing_errors(request):
             response = await self._send_request(request)
             try:
                 yield response
@@ -275,7 +275,7 @@ class Fetcher:
                 details={"host": url.host, "addresses": list(addresses)},
             )
 
-    def _parse_final_url(self, response: Any, request: FetchRequest) -> Url:
+    def _parse_and_check_final_url(self, response: Any, request: FetchRequest) -> Url:
         try:
             url = parse_url(str(response.url))
         except UrlError as error:
@@ -331,7 +331,7 @@ def describe_fetch(policy: FetchPolicy | None) -> str | None:
 
 
 @contextlib.contextmanager
-def _sanitize_errors(request: FetchRequest) -> Generator[None]:
+def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
     """Turn errors of the client into errors without details for the guest. Refusals pass unchanged."""
     try:
         yield

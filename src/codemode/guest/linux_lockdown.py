@@ -82,7 +82,7 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
-class _LayerReport:
+class _LayerApplier:
     """Layer by layer what happened; `skip` names layers to treat as if the environment forbade them."""
 
     def __init__(self, skip: frozenset[str]) -> None:
@@ -117,7 +117,7 @@ def find_missing_layers(report: dict[str, str]) -> list[str]:
 def apply_shared_lockdown(skip: frozenset[str] = frozenset()) -> dict[str, str]:
     """Apply everything that forked workers inherit; the report names the layers dealt with here."""
     os.environ.clear()
-    report = _LayerReport(skip)
+    report = _LayerApplier(skip)
     report.apply_layer("namespaces", _enter_namespaces)
     report.apply_layer("uid-drop", _drop_user_and_capabilities)
     report.apply_layer("not-dumpable", lambda: _call_prctl(_PR_SET_DUMPABLE, 0))

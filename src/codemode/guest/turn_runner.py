@@ -89,7 +89,7 @@ class TurnRunner:
         # The kernel says T last, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
 
-    def has_free_memory(self, memory_limit_bytes: int) -> bool:
+    def probe_free_memory(self, memory_limit_bytes: int) -> bool:
         """Return whether the engine may take more than a thousandth of its limit. Writes no memory."""
         if self._deadline:
             self._context.set_time_limit(NO_LIMIT)

@@ -177,7 +177,7 @@ class Worker:
         kind = body[0] if body else 0
         if kind == _DELIVER:
             operation = "deliver exactly" if self.may_hold_long_integers(body) else "deliver"
-            return self._encode_turn(*self.turn_runner.run_turn(operation, str(body[1:], "utf-8")))
+            return self._correct_and_encode_turn(*self.turn_runner.run_turn(operation, str(body[1:], "utf-8")))
         if kind == _HOLD:
             self.turn_runner.call_runtime("hold", str(body[1:], "utf-8"))
             return b"", False
@@ -240,19 +240,19 @@ class Worker:
         operation = "run exactly" if exactly else "run"
         self._config_text = config
         if not is_module:
-            return self._encode_turn(*self.turn_runner.run_turn(operation, config))
+            return self._correct_and_encode_turn(*self.turn_runner.run_turn(operation, config))
         try:
             self.turn_runner.call_runtime(operation, config)
         except EngineFailedError as error:
             if not str(error).endswith(": out of memory"):
                 raise
-            return self._encode_turn(*self.turn_runner.run_turn("refused", "InternalError: out of memory"))
+            return self._correct_and_encode_turn(*self.turn_runner.run_turn("refused", "InternalError: out of memory"))
         if stop_ms:
             self.turn_runner.set_time_limit(stop_ms, counts_waiting)
         operation_and_argument = self._evaluate_module(_DECODER.raw_decode(config, len(_JS_KEY))[0], memory_limit_bytes)
-        return self._encode_turn(*self.turn_runner.finish_turn(*operation_and_argument))
+        return self._correct_and_encode_turn(*self.turn_runner.finish_turn(*operation_and_argument))
 
-    def _encode_turn(self, lines: str, is_finished: bool) -> tuple[bytes, bool]:
+    def _correct_and_encode_turn(self, lines: str, is_finished: bool) -> tuple[bytes, bool]:
         last_line_start = lines.rfind("\n") + 1
         if is_finished and lines.startswith(_TYPE_ERROR_LINE, last_line_start) and self.analyser is not None:
             lines = lines[:last_line_start] + self._correct_error_location(lines[last_line_start:])
@@ -278,7 +278,7 @@ class Worker:
         """Return the kernel's input for a module: the engine's promise, unexamined, or the reason for its absence."""
         try:
             promise = self.context.module(js)
-            return "watch" if self.turn_runner.has_free_memory(memory_limit_bytes) else "watch full", promise
+            return "watch" if self.turn_runner.probe_free_memory(memory_limit_bytes) else "watch full", promise
         except Exception as error:  # noqa: BLE001 -- any exception ends the program
             # No error of a text that the engine evaluates arrives here: these messages are the engine's or Python's.
             reported_error = error if type(error).__module__ == "_quickjs" else f"SyntaxError: {error}"

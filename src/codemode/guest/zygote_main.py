@@ -50,7 +50,7 @@ class ZygoteServer:
         self._poller = select.poll()
         self._children_by_pidfd: dict[int, tuple[int, int]] = {}  # by pidfd: sequence number and pid
 
-    def prepare_worker_to_fork(self) -> None:
+    def prepare_worker_and_lock_down(self) -> None:
         """Do everything once that every worker would otherwise do for itself."""
         config, worker_module = self._config, self._worker_module
         self._worker = worker_module.Worker(config)
@@ -86,7 +86,7 @@ class ZygoteServer:
             ready = poller.poll(None if engines.has_made_all_engines else 0)
             for descriptor, _event in ready:
                 if descriptor in self._children_by_pidfd:
-                    self._reap_worker(descriptor)
+                    self._reap_worker_and_report_exit(descriptor)
                 elif descriptor == control:
                     self._fork_requested_worker()
                 else:
@@ -144,7 +144,7 @@ class ZygoteServer:
         self._poller.register(pidfd, select.POLLIN)  # readable once the child has ended
         self._send_packet(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
 
-    def _reap_worker(self, pidfd: int) -> None:
+    def _reap_worker_and_report_exit(self, pidfd: int) -> None:
         sequence, pid = self._children_by_pidfd.pop(pidfd)
         self._poller.unregister(pidfd)
         os.close(pidfd)
@@ -225,7 +225,7 @@ def main() -> None:
     SourceFileLoader("worker", __file__.rpartition("/")[0] + "/worker.py").exec_module(worker_module)
     zygote = ZygoteServer(worker_module, json.loads(sys.argv[1]))
     try:
-        zygote.prepare_worker_to_fork()
+        zygote.prepare_worker_and_lock_down()
     except Exception as error:
         zygote.report_failure(error)
         raise

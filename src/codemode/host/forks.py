@@ -25,7 +25,7 @@ _kept_for_parent: list[object] = []
 def forkable_lock() -> threading.Lock:
     """Return a lock that is free in a forked child, whichever thread held it in the parent.
 
-    The state that it protects may be half changed there: see `reset_in_forks`.
+    The state that it protects may be half changed there: see `register_fork_reset`.
     """
     lock = threading.Lock()
     _locks.add(lock)
@@ -39,7 +39,7 @@ def forkable_rlock() -> threading.RLock:
     return lock
 
 
-def reset_in_forks(resource: ForkAware) -> None:
+def register_fork_reset(resource: ForkAware) -> None:
     """Call ``after_fork`` of an object in each forked child, as long as the object lives."""
     _fork_aware.add(resource)
 

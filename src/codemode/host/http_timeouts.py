@@ -41,7 +41,7 @@ def create_receive_with_body_timeout(
     return receive_before_deadline
 
 
-def create_header_timeout_protocol(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:
+def create_header_and_send_timeout_protocol(seconds: float, write_seconds: float = 60.0) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with a timeout for a request's headers.
 
     It also closes a connection whose client does not read: of a waiting response at least 16 KiB must be sent in every
@@ -57,14 +57,14 @@ def create_header_timeout_protocol(seconds: float, write_seconds: float = 60.0) 
             # With these limits, writing is paused exactly while bytes wait in the buffer, closed connections included.
             transport.set_write_buffer_limits(high=0)
             self._sending = _SendTimeout(self.transport, self.loop, write_seconds)
-            self._wait()
+            self._start_header_timer()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[reportUnnecessaryComparison]
-                self._wait_no_more()
+                self._cancel_header_timer()
             elif self._waiting is None:
-                self._wait()
+                self._start_header_timer()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -75,14 +75,14 @@ def create_header_timeout_protocol(seconds: float, write_seconds: float = 60.0) 
             super().resume_writing()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._wait_no_more()
+            self._cancel_header_timer()
             self._sending.stop()
             super().connection_lost(exc)
 
-        def _wait(self) -> None:
+        def _start_header_timer(self) -> None:
             self._waiting = self.loop.call_later(seconds, self.transport.close)
 
-        def _wait_no_more(self) -> None:
+        def _cancel_header_timer(self) -> None:
             if self._waiting is not None:
                 self._waiting.cancel()
                 self._waiting = None

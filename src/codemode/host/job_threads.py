@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .forks import abandon_to_parent, forkable_rlock, reset_in_forks
+from .forks import abandon_to_parent, forkable_rlock, register_fork_reset
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,7 +48,7 @@ class JobThreads:
         self._idle_gates: list[threading.Lock] = []  # the lock that each idle thread waits for
         self._is_waking = False  # a woken thread that has not taken a job yet; not in the list any more
         self._lock = forkable_rlock()
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """In a forked child: the threads do not exist."""
@@ -113,11 +113,11 @@ class JobThreads:
     def _run_jobs(self) -> None:
         gate = threading.Lock()
         gate.acquire()
-        while (job := self._wait_for_job(gate)) is not None:
+        while (job := self._wait_and_take_job(gate)) is not None:
             job.perform()
             del job
 
-    def _wait_for_job(self, gate: threading.Lock) -> Job | None:
+    def _wait_and_take_job(self, gate: threading.Lock) -> Job | None:
         with self._lock:
             is_awake = True
             while not self._jobs and self._count <= self._max_threads and is_awake:
@@ -219,9 +219,9 @@ class _ReusableThread:
             work()
             work = None  # release what the work refers to while the thread waits
             _idle_threads.append(self)
-            work = self._wait_for_work()
+            work = self._wait_for_work_or_retire()
 
-    def _wait_for_work(self) -> Callable[[], None] | None:
+    def _wait_for_work_or_retire(self) -> Callable[[], None] | None:
         try:
             return self._work_queue.get(timeout=IDLE_SECONDS)
         except Empty:

@@ -98,7 +98,7 @@ class PendingRequest:
         return cls(**named, line=line, column=column, program=program)
 
     @classmethod
-    def of(cls, entry: LedgerEntry) -> PendingRequest:
+    def from_ledger_entry(cls, entry: LedgerEntry) -> PendingRequest:
         """Return the request of a waiting ledger entry."""
         waiting = entry.outcome
         if not isinstance(waiting, Waiting):
@@ -204,12 +204,12 @@ class Interrupt:
         pending = tuple(PendingRequest.from_dict(item) for item in requests)
         interrupt = cls(requests=pending, outer_tool_call_id=value["outerToolCallId"], continuation=continuation)
         own = PendingRequest.from_dict({key: value[key] for key in (*_REQUEST_KEYS, POINTERS_KEY) if key in value})
-        if not same_json(own.comparison_fields(), interrupt._first_request.comparison_fields()):
+        if not is_same_json(own.comparison_fields(), interrupt._first_request.comparison_fields()):
             raise CodeModeProtocolError("the interrupt's own fields are not those of its first request")
         return interrupt
 
     @classmethod
-    def of(cls, value: Resumable | Mapping[str, Any]) -> Interrupt:
+    def from_value(cls, value: Resumable | Mapping[str, Any]) -> Interrupt:
         """Return an interrupt as it is, or read it from plain JSON."""
         return value if isinstance(value, Interrupt) else cls.from_dict(value)
 
@@ -255,10 +255,10 @@ def find_interrupt_request(error: BaseException) -> InterruptRequested | None:
 
 def list_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
     """Return the pending requests in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
-    return tuple(PendingRequest.of(entry) for entry in entries)
+    return tuple(PendingRequest.from_ledger_entry(entry) for entry in entries)
 
 
-def same_json(left: Any, right: Any) -> bool:
+def is_same_json(left: Any, right: Any) -> bool:
     """Compare plain JSON: 1 and true differ; 1 and 1.0 are equal, because a browser writes both as 1.
 
     Stops at the first difference, so that a hostile value costs no more than the other one.

@@ -73,11 +73,11 @@ class _AuditRecorder:
     def _create_record(self, event: InvocationEvent) -> dict[str, Any] | None:
         match event:
             case InvocationStarted():
-                return self._create_start_record(event)
+                return self._note_start_and_create_record(event)
             case NestedToolResultEvent():
                 return None if event.replayed else _create_call_end_record(event)
             case NestedToolCallEvent():
-                return self._create_call_start_record(event)
+                return self._note_call_and_create_start_record(event)
             case CatalogEvent():
                 result_fields = {
                     "durationMs": event.duration_ms,
@@ -88,24 +88,24 @@ class _AuditRecorder:
             case RefusalEvent():
                 return _create_refusal_record(event)
             case Trace():
-                return self._create_execution_end_record(event)
+                return self._forget_call_and_create_end_record(event)
             case _:
                 return None
 
-    def _create_start_record(self, event: InvocationStarted) -> dict[str, Any] | None:
+    def _note_start_and_create_record(self, event: InvocationStarted) -> dict[str, Any] | None:
         if event.source == "invoke":
             self._direct_calls[event.invocation_id] = None
             return None
         script = {"scriptSha256": event.source_sha256, "scriptBytes": event.source_bytes}
         return {"event": "execution_started", **script, "resumed": event.resumed or None}
 
-    def _create_call_start_record(self, event: NestedToolCallEvent) -> dict[str, Any] | None:
+    def _note_call_and_create_start_record(self, event: NestedToolCallEvent) -> dict[str, Any] | None:
         if event.invocation_id in self._direct_calls:
             self._direct_calls[event.invocation_id] = _clip_name(event.tool_name)
         verb = "resumed" if event.resumed else "started"
         return None if event.replayed else {"event": f"call_{verb}", **_create_call_fields(event)}
 
-    def _create_execution_end_record(self, trace: Trace) -> dict[str, Any]:
+    def _forget_call_and_create_end_record(self, trace: Trace) -> dict[str, Any]:
         result_fields = {"durationMs": trace.duration_ms, "code": _get_error_code(trace.error)}
         if trace.invocation_id in self._direct_calls:
             is_paused = trace.status == "interrupted" or None

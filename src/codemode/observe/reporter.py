@@ -365,7 +365,7 @@ class InvocationReporter:
             await self.hooks.wait_or_cancel_hooks()
         return trace
 
-    def create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
+    def close_calls_and_create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
         """Return a function that makes the trace of a finished invocation without listeners."""
         return LazyValue(_create_trace, *self._close_calls_for_trace(result_bytes))
 

@@ -75,7 +75,7 @@ def get_propagation_headers() -> dict[str, str]:
 
 
 @contextmanager
-def detach_trace() -> Generator[None]:
+def without_trace() -> Generator[None]:
     """Start tasks in this block without a parent trace."""
     context = _get_loaded_module("context")
     if context is None:
@@ -97,7 +97,7 @@ def is_telemetry_recorded() -> bool:
     return metrics is not None and not type(metrics.get_meter_provider()).__name__.startswith("_Proxy")
 
 
-def record_call_end(outer_id: str, outcome: str, seconds: float, codes: list[str]) -> str | None:
+def record_call_end_and_get_trace_id(outer_id: str, outcome: str, seconds: float, codes: list[str]) -> str | None:
     """Record how a gateway tool call ended: ``answered``, ``input_required`` or the name of a class.
 
     Returns its trace id, 32 hexadecimal digits, or None without a trace.
@@ -147,7 +147,7 @@ def count_requested_approvals(channel: str, calls: int) -> None:
 
 
 @contextmanager
-def count_waiting_approvals(channel: str, calls: int) -> Generator[None]:
+def counting_waiting_approvals(channel: str, calls: int) -> Generator[None]:
     """Count the inner calls for which a request waits for people, while it does."""
     attributes: Attributes = {"code_mode.way": channel}
     _add_to_counter("approvals.waiting", calls, attributes)

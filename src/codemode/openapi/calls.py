@@ -69,12 +69,12 @@ def create_plain_request(operation: Operation, value: Mapping[str, Any]) -> Plai
                 raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
         else:
             cookies += _encode_query_pairs(parameter, parameter_value)
-    _require_unchanged_path(path, operation)
+    _require_safe_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
     request = PlainRequest(operation.method, target, headers, cookies)
     if operation.form.body is None:
         return request
-    return _add_body(
+    return _create_request_with_body(
         request, operation.form.body, value, {parameter_value.key for parameter_value in operation.form.parameters}
     )
 
@@ -106,7 +106,7 @@ def _encode_path_parameter(parameter: OperationParameter, value: Any) -> str:
     return text
 
 
-def _require_unchanged_path(path: str, operation: Operation) -> None:
+def _require_safe_path(path: str, operation: Operation) -> None:
     """Refuse values that servers may read as another path, however they decode it."""
     if "{" in path:
         missing = re.findall(r"\{([^{}]*)\}", path)
@@ -174,7 +174,9 @@ def _iterate_deep_object_members(name: str, value: Any, level: int) -> Iterator[
 # --- bodies ---
 
 
-def _add_body(request: PlainRequest, body: RequestBody, value: Mapping[str, Any], parameters: set[str]) -> PlainRequest:
+def _create_request_with_body(
+    request: PlainRequest, body: RequestBody, value: Mapping[str, Any], parameters: set[str]
+) -> PlainRequest:
     names = {key: name for name, key in body.keys.items()}
     body_values = {names[key]: member for key, member in value.items() if key in names}
     if body.parts is not None and body.parts.extra is not False:
@@ -334,7 +336,7 @@ class OperationResponse(NamedTuple):
     def _convert_query_value(self, schema: Any, text: str) -> Any:
         """Return the value of a query as the type of its parameter."""
         try:
-            kind = self.operation.spec.follow(schema).get("type")
+            kind = self.operation.spec.follow_references(schema).get("type")
             return decode_json(text) if kind in ("integer", "number", "boolean") else text
         except ValueError:
             return text

@@ -284,7 +284,7 @@ class Operation:
         }
         if form.body is not None and form.body.parts is not None:
             for name, key in form.body.keys.items():
-                schema = self.spec.follow(form.body.parts.properties[name])
+                schema = self.spec.follow_references(form.body.parts.properties[name])
                 properties_by_key[key] = {
                     "description": shorten_description(schema.get("description")),
                     **_select_type_and_format(schema),
@@ -295,7 +295,7 @@ class Operation:
     def definition(self) -> str:
         """A digest of all that its schemas are made of."""
         parts = [self.method, self.path, self.raw, self.item.get("parameters"), sorted(self.hidden)]
-        return self.spec.digest(parts)
+        return self.spec.compute_digest(parts)
 
     def input_schema(self, max_values: int = MAX_INPUT_VALUES, *, has_content: bool = True) -> dict[str, Any]:
         """Return the JSON Schema of the one input object. Without ``has_content`` files are texts."""
@@ -338,7 +338,7 @@ class Operation:
         ]
         if not selected and "default" in responses:
             selected = [responses["default"]]
-        return [self.spec.follow(response) for response in selected]
+        return [self.spec.follow_references(response) for response in selected]
 
 
 def read_operations(spec: Spec, hidden: Iterable[ParameterIdentity] = ()) -> tuple[list[Operation], list[str]]:
@@ -349,7 +349,7 @@ def read_operations(spec: Spec, hidden: Iterable[ParameterIdentity] = ()) -> tup
     rows: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], tuple[str, ...]]] = []
     problems: list[str] = []
     for path, path_item in mapping_or_empty(spec.document.get("paths")).items():
-        item = spec.follow(path_item)
+        item = spec.follow_references(path_item)
         for method in (method_name for method_name in METHODS if method_name in item):
             reason = _find_operation_problem(path, item[method], len(rows))
             if reason is None:
@@ -424,7 +424,7 @@ def _read_parameters(operation: Operation) -> list[OperationParameter]:
     parameters: dict[tuple[str, str], OperationParameter] = {}
     definitions = [*list_or_empty(operation.item.get("parameters")), *list_or_empty(operation.raw.get("parameters"))]
     placeholders = _PLACEHOLDER.findall(re.split("[?#]", operation.path)[0])
-    for raw in map(spec.follow, definitions):
+    for raw in map(spec.follow_references, definitions):
         name, location = raw.get("name"), raw.get("in")
         if not isinstance(name, str) or not name or len(name) > 200 or location not in _LOCATIONS:
             continue
@@ -459,7 +459,7 @@ def _find_credential_parameters(spec: Spec) -> set[ParameterIdentity]:
     """Return the parameters that carry credentials: they are the client's, and no program's."""
     schemes = mapping_or_empty(mapping_or_empty(spec.document.get("components")).get("securitySchemes"))
     identities: set[ParameterIdentity] = set()
-    for scheme in map(spec.follow, schemes.values()):
+    for scheme in map(spec.follow_references, schemes.values()):
         name, location = scheme.get("name"), scheme.get("in")
         if scheme.get("type") == "apiKey" and isinstance(name, str) and location in _LOCATIONS:
             identities.add((location, name.lower() if location == "header" else name))
@@ -480,7 +480,7 @@ _BODY_KINDS_BY_PREFERENCE: tuple[BodyKind, ...] = ("json", "form", "multipart", 
 
 
 def _read_request_body(operation: Operation, keys_in_use: set[str]) -> RequestBody | None:
-    raw = operation.spec.follow(operation.raw.get("requestBody"))
+    raw = operation.spec.follow_references(operation.raw.get("requestBody"))
     contents = [(str(name), mapping_or_empty(media)) for name, media in mapping_or_empty(raw.get("content")).items()]
     if not contents:
         return None
@@ -489,7 +489,7 @@ def _read_request_body(operation: Operation, keys_in_use: set[str]) -> RequestBo
     )
     kind = classify_media_type(media_type)
     schema = content.get("schema")
-    parts = _read_object_parts(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
+    parts = _read_object_properties(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
     names = {"": "body"} if parts is None else {name: name for name in parts.properties}
     keys = {name: _reserve_unique_key(key, "body", keys_in_use) for name, key in names.items()}
     is_required, description = raw.get("required") is True, shorten_description(raw.get("description"))
@@ -507,9 +507,9 @@ def _select_sent_media_type(media_type: str, kind: BodyKind) -> str:
     return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
 
 
-def _read_object_parts(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectProperties | None:
+def _read_object_properties(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectProperties | None:
     """Return the properties of a body that is an object; None for any other, and for unions of objects."""
-    schema = spec.follow(schema)
+    schema = spec.follow_references(schema)
     if schema.get("type") not in (None, "object", ["object"], ["object", "null"]):
         return None
     seen_ids.add(id(schema))
@@ -518,16 +518,16 @@ def _read_object_parts(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectPro
     }
     unions = [*list_or_empty(schema.get("oneOf")), *list_or_empty(schema.get("anyOf"))]
     if any(
-        not properties or mapping_or_empty(spec.follow(schema_or_property)).get("properties")
+        not properties or mapping_or_empty(spec.follow_references(schema_or_property)).get("properties")
         for schema_or_property in unions
     ):
         return None
     required = {name for name in list_or_empty(schema.get("required")) if isinstance(name, str)}
     extra: Any = schema.get("additionalProperties", False)
-    for member in map(spec.follow, list_or_empty(schema.get("allOf"))):
+    for member in map(spec.follow_references, list_or_empty(schema.get("allOf"))):
         if id(member) in seen_ids:  # one that is there twice, or a circle
             continue
-        parts = _read_object_parts(member, spec, seen_ids) if len(seen_ids) < _MAX_ALL_OF_MEMBERS else None
+        parts = _read_object_properties(member, spec, seen_ids) if len(seen_ids) < _MAX_ALL_OF_MEMBERS else None
         if parts is None:
             return None
         properties = {**parts.properties, **properties}
@@ -536,16 +536,16 @@ def _read_object_parts(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectPro
     writable = {
         name: schema_or_property
         for name, schema_or_property in properties.items()
-        if spec.follow(schema_or_property).get("readOnly") is not True
+        if spec.follow_references(schema_or_property).get("readOnly") is not True
     }
     return ObjectProperties(writable, required & writable.keys(), extra) if writable else None
 
 
 def is_file_property(schema: Any, spec: Spec) -> bool:
     """Tell whether a property of a multipart body is a file."""
-    schema = spec.follow(schema)
+    schema = spec.follow_references(schema)
     if schema.get("type") == "array":
-        schema = spec.follow(schema.get("items"))
+        schema = spec.follow_references(schema.get("items"))
     is_media = "contentMediaType" in schema and "contentEncoding" not in schema
     return schema.get("format") == "binary" or schema.get("type") == "file" or is_media
 
@@ -565,7 +565,7 @@ def _add_body_properties(
     for name, key in body.keys.items():
         schema = body.parts.properties[name]
         if body.kind == "multipart" and is_file_property(schema, spec):
-            is_list = spec.follow(schema).get("type") == "array"
+            is_list = spec.follow_references(schema).get("type") == "array"
             properties[key] = {"type": "array", "items": file} if is_list else file
         else:
             properties[key] = copies.copy_schema(schema)
@@ -599,7 +599,7 @@ def _documents_links(response: Mapping[str, Any], spec: Spec) -> bool:
     if not any(isinstance(name, str) and name.lower() == "link" for name in mapping_or_empty(response.get("headers"))):
         return False
     schemas = [mapping_or_empty(media).get("schema") for media in mapping_or_empty(response.get("content")).values()]
-    return any(spec.follow(schema).get("type") == "array" for schema in schemas)
+    return any(spec.follow_references(schema).get("type") == "array" for schema in schemas)
 
 
 def _wrap_with_links(branch: Any) -> Any:

@@ -57,7 +57,7 @@ def parse_yaml(text: str, *, max_values: int, max_depth: int) -> Any:
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if has_more_values_than(value, max_values):
-        raise _too_many_values_error(max_values)
+        raise _create_too_many_values_error(max_values)
     return None if value is _END_OF_CONTAINER else value
 
 
@@ -108,10 +108,10 @@ class _YamlReader:
     def _count_values(self, values: int) -> None:
         self._count += values
         if self._count > self._max_values:
-            raise _too_many_values_error(self._max_values)
+            raise _create_too_many_values_error(self._max_values)
 
 
-def _too_many_values_error(max_values: int) -> ValueError:
+def _create_too_many_values_error(max_values: int) -> ValueError:
     return ValueError(f"it holds more than {max_values} values")
 
 
@@ -171,11 +171,11 @@ class Spec:
         """Resolves references within the document. References to other documents are not fetched, and find nothing."""
         return LocalReferenceResolver(self.document)
 
-    def follow(self, value: Any) -> Mapping[str, Any]:
+    def follow_references(self, value: Any) -> Mapping[str, Any]:
         """Return the object behind a chain of references; an empty one if it leads nowhere."""
         return mapping_or_empty(self.references.follow_reference_chain(value))
 
-    def digest(self, value: Any) -> str:
+    def compute_digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""
         value_digest, pending_references = _compute_digest_and_references(value)
         digest_by_reference: dict[str, str] = {}
@@ -225,7 +225,7 @@ async def load_spec(
         return await run_check_in_own_thread(lambda: create_spec(source, "the given object"))
     text = source if isinstance(source, str) else ""
     if _URL.match(text):
-        name, raw = _remove_query(text), await _download_document(text, client, max_bytes)
+        name, raw = _remove_query_and_credentials(text), await _download_document(text, client, max_bytes)
     elif "\n" in text or text.lstrip()[:1] == "{":
         name, raw = "the given text", text.encode("utf-8", "replace")
     else:
@@ -244,14 +244,14 @@ def parse_spec(raw: bytes, name: str) -> Spec:
         raise SpecError(f"{name} is not UTF-8 text, so it is not an OpenAPI document") from None
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clip_text(str(error), 300)}") from None
-    return _create_checked_spec(document, name)
+    return _create_spec_of_any_size(document, name)
 
 
 def create_spec(document: Any, name: str) -> Spec:
     """Check a parsed document. Raises `SpecError`."""
     if is_mapping(document) and has_more_values_than(document, MAX_SPEC_VALUES):
         raise SpecError(f"{name} is too large: it holds more than {MAX_SPEC_VALUES} values")
-    return _create_checked_spec(document, name)
+    return _create_spec_of_any_size(document, name)
 
 
 def _parse_json_or_yaml(text: str) -> Any:
@@ -262,7 +262,7 @@ def _parse_json_or_yaml(text: str) -> Any:
     return parse_yaml(text, **limits)
 
 
-def _create_checked_spec(document: Any, name: str) -> Spec:
+def _create_spec_of_any_size(document: Any, name: str) -> Spec:
     if not is_mapping(document):
         raise SpecError(f"{name} is not an OpenAPI document: expected an object, got {type(document).__name__}")
     if "swagger" in document:
@@ -305,7 +305,7 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
 async def _download_document(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:
     import httpx
 
-    url_without_query = _remove_query(url)
+    url_without_query = _remove_query_and_credentials(url)
     try:
         if client is None or (client.base_url.host and get_origin(client.base_url) != get_origin(httpx.URL(url))):
             async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain_client:  # credentials stay with their API
@@ -380,7 +380,7 @@ def get_origin(url: httpx.URL) -> str:
     return f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
 
 
-def _remove_query(url: str) -> str:
+def _remove_query_and_credentials(url: str) -> str:
     """Return a URL without what may hold a credential."""
     return re.sub(r"//[^/@]*@", "//", re.split(r"[?#]", url, maxsplit=1)[0])
 

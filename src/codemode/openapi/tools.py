@@ -131,7 +131,7 @@ def _select_operations(
             raise WrongTypeError(f"{option} must be a list of patterns, such as {option}=['issues/*']")
     matched_patterns: set[str] = set()
 
-    def matches_pattern(option: str, operation: Operation) -> bool:
+    def match_and_record_patterns(option: str, operation: Operation) -> bool:
         names = [
             operation.id,
             operation.name,
@@ -143,9 +143,11 @@ def _select_operations(
         return bool(matching)
 
     included = [
-        operation for operation in operations if not patterns["include"] or matches_pattern("include", operation)
+        operation
+        for operation in operations
+        if not patterns["include"] or match_and_record_patterns("include", operation)
     ]
-    selected = [operation for operation in included if not matches_pattern("exclude", operation)]
+    selected = [operation for operation in included if not match_and_record_patterns("exclude", operation)]
     unmatched = [pattern for chosen in patterns.values() for pattern in chosen if pattern not in matched_patterns]
     return selected, [
         f"the pattern {clip_to_visible_line(pattern, 100)!r} matches no operation" for pattern in unmatched

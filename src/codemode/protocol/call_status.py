@@ -157,7 +157,7 @@ def describe_detached_call(entry: LedgerEntry, status: str) -> DetachedCall:
     }
 
 
-def find_detached_calls(
+def find_unanswered_or_unobserved_calls(
     ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...]
 ) -> list[DetachedCall]:
     """Return calls without an answer, else those whose answer the program did not observe.

@@ -19,7 +19,12 @@ from ..errors import (
     CodeModeToolError,
     CodeModeWorkerError,
 )
-from .call_status import DetachedCall, find_abandoned_calls, find_detached_calls, make_detached_call_error
+from .call_status import (
+    DetachedCall,
+    find_abandoned_calls,
+    find_unanswered_or_unobserved_calls,
+    make_detached_call_error,
+)
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
 from .guest_errors import copy_error_for_run, describe_failed_call
 from .guest_output import MAX_TIMERS, MAX_YIELDS
@@ -57,7 +62,7 @@ def make_guest_error(event: ProgramThrew) -> CodeModeError:
         details["line"], details["column"] = int(position[1]), int(position[2])
     if event.origin == "syntax":
         line, column = details.get("line", 1), details.get("column", 1)
-        return syntax_error([{"message": event.message, "line": line, "column": column}])
+        return make_syntax_error([{"message": event.message, "line": line, "column": column}])
     if event.origin == "result":
         return CodeModeSerializationError(f"the program's result is not JSON: {event.message}", details=details)
     if event.origin == "memory":
@@ -106,7 +111,7 @@ def choose_thrown_error(
         call = describe_failed_call(ledger[event.request_id], hides_input=settings.hides_inputs)
         return add_guest_error_details(errors[event.request_id], event, call)
     if event.limit is not None:
-        return exceeded_limit_error(event.limit, event.refused_tool, settings)
+        return make_exceeded_limit_error(event.limit, event.refused_tool, settings)
     return make_guest_or_refusal_error(event, settings)
 
 
@@ -130,7 +135,7 @@ def _parse_json_or_keep_text(text: str) -> Any:
         return text
 
 
-def replay_divergence_error(position: int, difference: str) -> CodeModeProtocolError:
+def make_replay_divergence_error(position: int, difference: str) -> CodeModeProtocolError:
     details = {"position": position, "origin": "continuation"}
     return CodeModeProtocolError(f"replay diverged at request {position}: {difference}", details=details)
 
@@ -140,7 +145,7 @@ def format_request(request: LedgerEntry | CallRequested) -> str:
     return f"{request.kind} {request.name}({text if len(text) <= 200 else text[:200] + '...'})"
 
 
-def timeout_error(settings: InvocationSettings, late_ms: int = 0) -> CodeModeError:
+def make_program_timeout_error(settings: InvocationSettings, late_ms: int = 0) -> CodeModeError:
     """Return the error for an exceeded program timeout, reported ``late_ms`` after the deadline."""
     timeout_ms = settings.limits.timeout_ms
     phrase = (
@@ -156,14 +161,16 @@ def timeout_error(settings: InvocationSettings, late_ms: int = 0) -> CodeModeErr
     return CodeModeTimeoutError(f"{text}; {delay_text}", details={"timeout_ms": timeout_ms, "late_ms": late_ms})
 
 
-def exceeded_limit_error(limit: str, refused_tool: str | None, settings: InvocationSettings) -> CodeModeError:
+def make_exceeded_limit_error(limit: str, refused_tool: str | None, settings: InvocationSettings) -> CodeModeError:
     """Return the error for a refused call over a limit, with its tool if known."""
     if (fixed_limit := _FIXED_LIMITS.get(limit)) is not None and fixed_limit[0] in settings.profile.request_kinds:
         return CodeModeBridgeLimitError(
             f"the program {fixed_limit[2]}", details={"limit": limit, "max": fixed_limit[1]}
         )
     if limit == OUTPUT_LIMIT and settings.profile.output is not None:
-        return output_limit_error(settings.profile.output.max_bytes, _get_displayed_limit_name(OUTPUT_LIMIT, settings))
+        return make_output_limit_error(
+            settings.profile.output.max_bytes, _get_displayed_limit_name(OUTPUT_LIMIT, settings)
+        )
     if limit not in _CALL_LIMIT_OPTIONS:
         raise CodeModeProtocolError("the worker names a limit that does not exist")
     maximum, displayed_name = getattr(settings.limits, limit), _get_displayed_limit_name(limit, settings)
@@ -186,7 +193,7 @@ def _get_displayed_limit_name(limit: str, settings: InvocationSettings) -> str:
     return settings.profile.guest.limit_names.get(limit, limit)
 
 
-def output_limit_error(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
+def make_output_limit_error(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:
     """Return the error for exceeded output, with the surface's name of the limit."""
     return CodeModeError(
         f"the program wrote more than {maximum} bytes of output, console and value together, which is {name}."
@@ -209,19 +216,19 @@ def make_return_ending(
     ``unsent`` are the calls of the last turn, ``queued`` those that waited for a free slot: neither has run.
     """
     if len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids:
-        return make_result_ending(event, settings)  # every request was answered and observed
+        return check_result_and_make_ending(event, settings)  # every request was answered and observed
     last_turn = {entry.id for entry in unsent}
     if settings.profile.unawaited != "refuse":
         not_sent = last_turn | {entry.id for entry in queued}
         abandoned = find_abandoned_calls(ledger, delivered_ids, not_sent, event.unobserved_ids)
         if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
             raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
-        return make_result_ending(event, settings, abandoned)
-    calls = find_detached_calls(ledger, delivered_ids, last_turn, event.unobserved_ids)
-    return Failed(make_detached_call_error(calls)) if calls else make_result_ending(event, settings)
+        return check_result_and_make_ending(event, settings, abandoned)
+    calls = find_unanswered_or_unobserved_calls(ledger, delivered_ids, last_turn, event.unobserved_ids)
+    return Failed(make_detached_call_error(calls)) if calls else check_result_and_make_ending(event, settings)
 
 
-def make_result_ending(
+def check_result_and_make_ending(
     event: ProgramReturned, settings: InvocationSettings, abandoned: tuple[DetachedCall, ...] = ()
 ) -> Completed | Failed:
     """Check the result of a program and return its ending.
@@ -243,7 +250,7 @@ def make_result_ending(
     return Completed(event.value_json, event.warnings, abandoned, event.last_value)
 
 
-def ledger_limit_error(maximum: int) -> CodeModeBridgeLimitError:
+def make_ledger_limit_error(maximum: int) -> CodeModeBridgeLimitError:
     error = CodeModeBridgeLimitError(
         "the ledger of this run is full: inputs and results of its calls take more than"
         f" execution_policy.max_ledger_bytes allows ({maximum})",
@@ -253,7 +260,7 @@ def ledger_limit_error(maximum: int) -> CodeModeBridgeLimitError:
     return error
 
 
-def deadlock_error() -> CodeModeError:
+def make_deadlock_error() -> CodeModeError:
     return CodeModeError(
         "the program waits for something that cannot happen: no call is in flight and nothing is left to run"
         " (an unresolved promise, or memory ran out in a promise callback)",
@@ -261,7 +268,7 @@ def deadlock_error() -> CodeModeError:
     )
 
 
-def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
+def make_syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     """Return the error for a refused program; its message lists every problem."""
     first = problems[0] if problems else {"message": "the program cannot run", "line": 1, "column": 1}
     text = "; ".join(f"line {p['line']}, column {p['column']}: {p['message']}" for p in problems)
@@ -269,16 +276,16 @@ def syntax_error(problems: list[ProgramProblem]) -> CodeModeSyntaxError:
     return CodeModeSyntaxError(text or str(first["message"]), details=details)
 
 
-def program_refusal_error(event: ProgramRefused) -> CodeModeError:
+def make_program_refusal_error(event: ProgramRefused) -> CodeModeError:
     """Return the error for a program that was refused before it ran."""
     if event.error is not None:
         return event.error
     if event.violations:
-        return illegal_access_error(event.violations)
-    return syntax_error([problem.copy() for problem in event.problems])
+        return make_illegal_access_error(event.violations)
+    return make_syntax_error([problem.copy() for problem in event.problems])
 
 
-def illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:
+def make_illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIllegalAccessError:
     """Return the error for a program that breaks rules of its surface; its message lists the first violations."""
     first = violations[0]
     lines = [_format_violation(violation) for violation in violations[:_MAX_LISTED_VIOLATIONS]]
@@ -292,10 +299,10 @@ def illegal_access_error(violations: Sequence[Mapping[str, Any]]) -> CodeModeIll
     return CodeModeIllegalAccessError("; ".join(lines), details=details)
 
 
-def unanalysable_program_error(draft: PartiallyStrippedProgram | None) -> CodeModeIllegalAccessError:
+def make_unanalysable_program_error(draft: PartiallyStrippedProgram | None) -> CodeModeIllegalAccessError:
     """Return the error for a program that compiles but cannot be analysed; ``draft`` has the position."""
     location = {"line": 1, "column": 1} if draft is None else {"line": draft.line, "column": draft.column}
-    return illegal_access_error([{"kind": "NotAnalysable", "location": location}])
+    return make_illegal_access_error([{"kind": "NotAnalysable", "location": location}])
 
 
 def _format_violation(violation: Mapping[str, Any]) -> str:
@@ -314,19 +321,19 @@ _VIOLATION_TEXTS = {
 }
 
 
-def external_stop_error(
+def make_external_stop_error(
     event: DeadlinePassed | AbortRequested | WorkerEnded | HostFailed | EngineFailed, settings: InvocationSettings
 ) -> CodeModeError:
     """Return the error for an invocation that was stopped from outside the program."""
     match event:
         case DeadlinePassed():
-            return timeout_error(settings, event.late_ms)
+            return make_program_timeout_error(settings, event.late_ms)
         case AbortRequested():
             return CodeModeAbortedError("the invocation was aborted")
         case WorkerEnded(reason):
             return CodeModeWorkerError(f"the worker ended without a result: {reason}", details={"origin": "worker"})
         case EngineFailed(_, "time") if settings.profile.guest.stops_itself:
-            return timeout_error(settings)
+            return make_program_timeout_error(settings)
         case EngineFailed(message, origin):
             details = {"is_out_of_memory": True} if origin == "memory" else {}
             return CodeModeError(message, details={"name": "InternalError", **details})

@@ -73,7 +73,7 @@ def _clip_field(value: Any, key: str) -> str:
     return clip_text(text, max_characters)
 
 
-def read_surface_error_fields(text: str, fields: object) -> dict[str, Any]:
+def validate_surface_error_fields(text: str, fields: object) -> dict[str, Any]:
     """Return the fields in ``text``. Raises `CodeModeProtocolError` for other fields."""
     if (
         not is_object(fields)
@@ -188,7 +188,7 @@ def read_error_fields(text: str) -> dict[str, Any]:
     except ValueError:
         fields = None
     if is_object(fields) and "class" in fields:
-        return read_surface_error_fields(text, fields)
+        return validate_surface_error_fields(text, fields)
     if not is_object(fields) or not _are_error_field_names(fields):
         raise CodeModeProtocolError("the continuation holds an error with other fields than errors have")
     if not all(isinstance(fields[name], str) for name in _TOOL_ERROR_FIELDS & fields.keys()):

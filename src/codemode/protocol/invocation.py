@@ -49,13 +49,13 @@ class LedgerReplay:
             return None
         if request.id not in self._recorded:
             if self.is_unfinished(ledger):
-                raise ending_errors.replay_divergence_error(
+                raise ending_errors.make_replay_divergence_error(
                     request.id, f"{self._format_request(request)} was not made in the recorded run"
                 )
             return None
         entry = self._recorded[request.id]
         if not entry.matches_request(request):
-            raise ending_errors.replay_divergence_error(
+            raise ending_errors.make_replay_divergence_error(
                 request.id, f"recorded {self._format_request(entry)}, now {self._format_request(request)}"
             )
         return entry
@@ -108,7 +108,7 @@ class LedgerReplay:
             return
         if len(ledger.entries) < len(self._recorded.entries) or self.is_unfinished(ledger):
             position = min(len(ledger.entries) + 1, len(self._recorded.entries))
-            raise ending_errors.replay_divergence_error(
+            raise ending_errors.make_replay_divergence_error(
                 position, "the program did not get as far as in the recorded run"
             )
 
@@ -206,7 +206,7 @@ class LedgerSizeLimit:
         if text is not None:
             self._bytes += len(text) if text.isascii() else count_utf8_bytes(text)
         if self._bytes > self.maximum + _EXTRA_INPUT_BYTES:
-            raise ending_errors.ledger_limit_error(self.maximum)
+            raise ending_errors.make_ledger_limit_error(self.maximum)
 
     def admit_outcome(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
         """Return the outcome of a call, replaced by an error if ledger or sidecar are full.
@@ -217,7 +217,7 @@ class LedgerSizeLimit:
             return event  # the program's own requests store nothing and do not fail
         size = _count_outcome_bytes(event.outcome)
         if self._bytes + self._reserved_bytes + size > self.maximum:
-            error = ending_errors.ledger_limit_error(self.maximum)
+            error = ending_errors.make_ledger_limit_error(self.maximum)
         else:
             error = None if self._sidecar is None else self._find_large_string_error(event.outcome, self._sidecar)
         if error is not None:
@@ -375,7 +375,7 @@ class Invocation:
             self._finish_with_error(error)
         return self._effects
 
-    def reserve_outcome_space(self) -> None:
+    def enable_outcome_reservation(self) -> None:
         """Reserve space for admitted outcomes until they are delivered: others may be admitted first."""
         self._size_limit.reserves_space = True
 
@@ -446,9 +446,9 @@ class Invocation:
 
     def _on_refused(self, event: events.ProgramRefused) -> None:
         self._finish_with_error(
-            ending_errors.unanalysable_program_error(self._draft)
+            ending_errors.make_unanalysable_program_error(self._draft)
             if event.is_unclear
-            else ending_errors.program_refusal_error(event)
+            else ending_errors.make_program_refusal_error(event)
         )
 
     # -- turns
@@ -492,7 +492,7 @@ class Invocation:
         for entry in requests:
             self._queue_unless_answered(entry if entry.kind != "timer" else self.ledger[entry.id])
         if not self._replay.is_empty:
-            self._deliver_recorded_outcomes()
+            self._count_replayed_deliveries()
         if self._requests.pending:
             self._start_pending_requests()
         self._finish_or_update_clocks()
@@ -505,7 +505,7 @@ class Invocation:
         if is_open or (isinstance(outcome, Waiting) and entry.id in self._answered_ids):
             self._requests.pending.append(entry)
 
-    def _deliver_recorded_outcomes(self) -> None:
+    def _count_replayed_deliveries(self) -> None:
         """Deliver recorded outcomes in order, as far as their requests were issued again."""
         while (entry := self._replay.find_next_delivery(self.ledger)) is not None:
             self._effects.append(ReportReplayedRequest(entry))
@@ -514,7 +514,9 @@ class Invocation:
     def _start_pending_requests(self) -> None:
         # New calls must start after every recorded outcome.
         if self._requests.pending and (self._replay.is_empty or not self._replay.is_unfinished(self.ledger)):
-            self._effects += self._requests.start_pending_requests(self.settings.limits.max_in_flight_bridge_requests)
+            self._effects += self._requests.dequeue_startable_requests(
+                self.settings.limits.max_in_flight_bridge_requests
+            )
 
     def _on_settled(self, event: events.CallSettled) -> None:
         if event.id not in self._requests.running:
@@ -575,7 +577,7 @@ class Invocation:
             self._replay.require_complete(self.ledger)
         if is_idle and not self._requests.running:
             return self._finish(
-                Interrupted() if self.ledger.waiting_entries else Failed(ending_errors.deadlock_error())
+                Interrupted() if self.ledger.waiting_entries else Failed(ending_errors.make_deadlock_error())
             )
         return self._update_clocks(is_idle=is_idle)
 
@@ -598,7 +600,7 @@ class Invocation:
 
     def _on_returned(self, event: messages.ProgramReturned) -> None:
         if self._compiles_only:
-            return self._finish_with_error(ending_errors.unanalysable_program_error(self._draft))
+            return self._finish_with_error(ending_errors.make_unanalysable_program_error(self._draft))
         if event.warnings and self.settings.profile.guest.result != "sanitised":
             raise CodeModeProtocolError("the worker cut a result that is taken as it is")
         if not self._replay.is_empty:
@@ -635,7 +637,7 @@ class Invocation:
         self._on_external_stop(event)
 
     def _on_external_stop(self, event: Any) -> None:
-        self._finish_with_error(ending_errors.external_stop_error(event, self.settings))
+        self._finish_with_error(ending_errors.make_external_stop_error(event, self.settings))
 
     def _finish_with_error(self, error: CodeModeError) -> None:
         self._finish(Failed(error))

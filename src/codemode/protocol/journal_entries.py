@@ -60,7 +60,7 @@ def make_issue_step(entry: LedgerEntry) -> JournalStep:
     return JournalStep(("i", entry.kind, entry.name, entry.input_bytes, entry.location), (entry.input_json,))
 
 
-def make_start_step(request_id: int, executed_input_json: str | None, *, is_approved: bool) -> JournalStep:
+def make_tool_start_step(request_id: int, executed_input_json: str | None, *, is_approved: bool) -> JournalStep:
     """Return the step for a started tool."""
     return JournalStep(("b", request_id, is_approved), (executed_input_json,))
 

@@ -117,7 +117,7 @@ class ContentRegistry:
         """
         name = self._distinct_contents.find_name(part)
         if name is None:
-            self._require_part_within_limits(part)
+            self._require_room_for_part(part)
             name = part.id if self.uses_ids else f"{_NUMBER}{len(self.parts) + 1}"
             self.add_admitted_part(part, name)
         return {self.reference_key: name, **part.description}
@@ -132,7 +132,7 @@ class ContentRegistry:
 
     def list_parts_to_hash(self, part: MediaContent) -> list[MediaContent]:
         """Return the parts whose ids are needed to register this one; computing them may take a while."""
-        return [part] if self.uses_ids else self._distinct_contents.find_candidates(part)
+        return [part] if self.uses_ids else self._distinct_contents.find_contents_to_compare(part)
 
     def replace_names_with_ids(self, text: str | None) -> str | None:
         """Return JSON text with ids in place of numbers. May compute the ids, which takes time."""
@@ -145,7 +145,7 @@ class ContentRegistry:
 
         return re.sub(f'("{re.escape(self.reference_key)}":")({_NUMBER}[0-9]+)"', replace_number, text)
 
-    def _require_part_within_limits(self, part: MediaContent) -> None:
+    def _require_room_for_part(self, part: MediaContent) -> None:
         self.require_within_limits(part, self._bytes + part.size, len(self.parts) + 1)
 
     def require_within_limits(self, part: MediaContent, all_bytes: int, count: int) -> None:
@@ -252,14 +252,14 @@ class LargeStringRegistry:
         """
         room = self._rules.max_total_bytes
 
-        def get_string_within_budget(number: int) -> str:
+        def get_string_and_spend_budget(number: int) -> str:
             nonlocal room
-            room -= self._require_string_size(number)
+            room -= self._get_known_string_size(number)
             if room < 0:
                 raise self._make_total_size_error(what)
             return self._get_string(number)
 
-        return decode_json_with_large_strings(text, get_string_within_budget)
+        return decode_json_with_large_strings(text, get_string_and_spend_budget)
 
     def restore_strings(self, text: str, what: str) -> str:
         """Return a JSON text of the program with its large strings. Raises as `decode_json_with_strings` does."""
@@ -275,7 +275,7 @@ class LargeStringRegistry:
             count_utf8_bytes(text)
             - 2 * len(places)
             - digits
-            + sum(2 + self._require_string_size(number) for number in places)
+            + sum(2 + self._get_known_string_size(number) for number in places)
         )
 
     def _get_string(self, number: int) -> str:
@@ -289,7 +289,7 @@ class LargeStringRegistry:
         number = self._numbers.get(text)
         return None if number is None or number >= len(self._sizes) else self._sizes[number]
 
-    def _require_string_size(self, number: int) -> int:
+    def _get_known_string_size(self, number: int) -> int:
         if number >= len(self._sizes):
             raise CodeModeProtocolError("the worker names a large string that it was not given")
         return self._sizes[number]

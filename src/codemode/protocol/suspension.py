@@ -21,8 +21,8 @@ from .settings import InvocationSettings
 # ContinueRun: yields are answered, queued outcomes are delivered, and the guest continues.
 # WorkerEnded: changes nothing while suspended.
 #
-# `make_successor` returns the invocation that replaces this one on another worker. Its clock measures the guest's
-# compute time; a replay has a clock of its own, until `ReplayEnded`.
+# `hand_over_to_successor` returns the invocation that replaces this one on another worker. Its clock measures the
+# guest's compute time; a replay has a clock of its own, until `ReplayEnded`.
 
 # Stored for a running call in addition to its entry, because its outcome may have to be reported.
 _RUNNING_REQUEST_BYTES = 400
@@ -108,7 +108,7 @@ class SuspendableInvocation(Invocation):
             self._is_mid_turn = True
             self.suspension_reason = "pending_tools"
 
-    def make_successor(self, now_ms: int) -> SuspendableInvocation:
+    def hand_over_to_successor(self, now_ms: int) -> SuspendableInvocation:
         """Return the invocation that continues on another worker with the running calls. This one is done."""
         self._answer_yields(now_ms)
         self.ledger.progress = ProgramProgress(self.output_count, self.ledger.progress.compute_ms, self.turn_count)

@@ -161,7 +161,7 @@ class CompiledSchema(Protocol):
         ...
 
 
-def accepts_object(schema: JsonSchema) -> bool:
+def is_object_schema(schema: JsonSchema) -> bool:
     """Return whether a schema is of objects: then an absent input stands for ``{}``."""
     if isinstance(schema, bool):
         return False

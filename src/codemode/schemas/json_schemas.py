@@ -32,7 +32,14 @@ from .json_schema.check import SchemaDocument, UnknownReferenceError
 from .json_schema.checking import format_rule, path_to_list
 from .json_schema.dialects import DEFAULT_DRAFT, get_declared_draft
 from .json_schema.walk import iterate_subschemas, iterate_subschemas_with_paths
-from .keyword_repair import NOT_JSON, Side, find_unusable_references, has_references, remove_references, repair_keywords
+from .keyword_repair import (
+    NOT_JSON,
+    Side,
+    find_unusable_references,
+    may_hold_references,
+    remove_references,
+    repair_keywords,
+)
 from .patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -44,7 +51,7 @@ _KEYWORDS_SINCE_2019 = (
 )  # fmt: skip
 
 
-def add_older_dialect(schema: dict[str, Any], text: str) -> dict[str, Any]:
+def declare_older_draft_if_needed(schema: dict[str, Any], text: str) -> dict[str, Any]:
     """Add an older draft's ``$schema`` to a schema with an array as ``items``, which the newest draft does not allow.
 
     ``text`` is the schema's JSON.
@@ -78,7 +85,7 @@ class CompiledJsonSchema:
         require_bounded_schema_size(schema)
         try:
             plain = schema if isinstance(schema, bool) else _to_plain_json(schema)
-            self.json_schema, notes = _make_schema_usable(plain, side)
+            self.json_schema, notes = _repair_keywords_and_references(plain, side)
             require_linear_patterns(self.json_schema)
         except PatternRefusedError:
             raise
@@ -128,7 +135,7 @@ class CompiledJsonSchema:
         for failure in failures:
             expected_types = failure.rule if is_array(failure.rule) else [failure.rule]
             if failure.rule_name == "type" and {"number", "integer"}.intersection(map(str, expected_types)):
-                plain = _convert_decimal(value, plain, failure.path)
+                plain = _write_decimal_at_path(value, plain, failure.path)
         return plain
 
     def locate_failures(self, value: Any, max_count: int) -> list[tuple[tuple[str | int, ...], str]]:
@@ -183,7 +190,7 @@ class CompiledJsonSchema:
             return [TOO_COMPLEX_PROBLEM]
 
 
-def _convert_decimal(value: Any, plain: Any, path: list[str | int]) -> Any:
+def _write_decimal_at_path(value: Any, plain: Any, path: list[str | int]) -> Any:
     """Replace the text at ``path`` of plain JSON by a number if the value there is a `Decimal`."""
     if not path:
         if not isinstance(value, Decimal) or not value.is_finite():
@@ -191,7 +198,7 @@ def _convert_decimal(value: Any, plain: Any, path: list[str | int]) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     step, *rest = path
     with suppress(KeyError, IndexError, TypeError):
-        plain[step] = _convert_decimal(value[step], plain[step], rest)
+        plain[step] = _write_decimal_at_path(value[step], plain[step], rest)
     return plain
 
 
@@ -231,22 +238,22 @@ def _to_jsonable(value: Any) -> Any:
     return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else NOT_JSON
 
 
-def _make_schema_usable(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
+def _repair_keywords_and_references(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
     """Return a schema that can validate values, and a note for each dropped keyword."""
     if not is_object(schema):
         return schema, []
     repaired, notes = repair_keywords(schema, side)
     text = json.dumps(repaired)
-    with_draft = add_older_dialect(repaired, text)
+    with_draft = declare_older_draft_if_needed(repaired, text)
     if with_draft is not repaired and "$schema" in schema:
         notes.append(_OTHER_DRAFT_NOTE)
-    if has_references(text):
-        with_draft, reference_notes = _drop_unusable_references(with_draft, is_named="$schema" in schema)
+    if may_hold_references(text):
+        with_draft, reference_notes = _drop_references_or_change_draft(with_draft, is_named="$schema" in schema)
         notes += reference_notes
     return with_draft, notes
 
 
-def _drop_unusable_references(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:
+def _drop_references_or_change_draft(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:
     if not (unusable := find_unusable_references(schema)):
         return schema, []
     if not is_named and any(_has_old_identifier(rules) for rules in iterate_subschemas(schema)):

@@ -21,7 +21,7 @@ _IN_PLACE_APPLICATORS = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else",
 _MAX_IN_PLACE_DEPTH = 512
 
 
-def has_references(text: str) -> bool:
+def may_hold_references(text: str) -> bool:
     """Tell whether the text of a schema may hold references."""
     return any(f'"{keyword}"' in text for keyword in REFERENCES)
 
@@ -92,11 +92,13 @@ def _find_endless_references(schema: Mapping[str, Any]) -> frozenset[str]:
     local = LocalReferenceResolver(schema)
     for start in iterate_subschemas(schema):
         if id(start) not in finished:
-            endless |= _find_cyclic_references(start, local, finished)
+            endless |= _find_endless_references_from(start, local, finished)
     return frozenset(endless)
 
 
-def _find_cyclic_references(start: Mapping[str, Any], local: LocalReferenceResolver, finished: set[int]) -> set[str]:
+def _find_endless_references_from(
+    start: Mapping[str, Any], local: LocalReferenceResolver, finished: set[int]
+) -> set[str]:
     endless: set[str] = set()
     path: dict[int, tuple[str | None, Iterator[tuple[str | None, Any]]]] = {
         id(start): (None, _iterate_in_place_subschemas(start, local))

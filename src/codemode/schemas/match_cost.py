@@ -72,7 +72,7 @@ class _RegexGroup:
 
     def build_nodes(self) -> list[Node]:
         """Return the nodes of the whole group."""
-        self.start_alternative()
+        self.finish_alternative()
         last = self.alternatives.pop()
         blocks = list[list[Node]]([last])  # from the end on, for each has to know how much comes after it
         size = len(last)
@@ -83,7 +83,7 @@ class _RegexGroup:
             size += len(nodes) + 2
         return _join_nodes(blocks[::-1])
 
-    def start_alternative(self) -> None:
+    def finish_alternative(self) -> None:
         """Finish the current alternative and begin another one."""
         self.alternatives.append(_join_nodes(self.parts))
         self.parts = []
@@ -123,7 +123,7 @@ class _RegexParser:
         if lexeme[0] == "(" and lexeme[-1] != ")":
             self._groups.append(_RegexGroup())
         elif lexeme == "|":
-            group.start_alternative()
+            group.finish_alternative()
         elif lexeme == ")":
             if len(self._groups) == 1:
                 raise UnreadablePatternError
@@ -329,11 +329,11 @@ class _PatternAutomaton:
         """Return, once for all texts, whether the pattern has few states with any text."""
         if self._has_few_ascii_states is None:
             self._has_few_ascii_states = self._engine_may_cache_states and self._has_few_reachable_states(
-                _TextSearch(self, _MatchMemo(), count_steps)
+                _StateExplorer(self, _MatchMemo(), count_steps)
             )
         return self._has_few_ascii_states
 
-    def _has_few_reachable_states(self, search: _TextSearch) -> bool:
+    def _has_few_reachable_states(self, search: _StateExplorer) -> bool:
         pending, symbols = [search.get_or_create_start_state()], search.cache_characters(_ASCII)
         while pending:
             state = pending.pop()
@@ -347,7 +347,7 @@ class _PatternAutomaton:
         return True
 
     def _measure_text_units(self, text: str, memo: _MatchMemo, count_steps: CountSteps) -> int | None:
-        search, width = _TextSearch(self, memo, count_steps), _get_max_bytes_per_character(text)
+        search, width = _StateExplorer(self, memo, count_steps), _get_max_bytes_per_character(text)
         state, total, read_count, size_before = search.get_or_create_start_state(), 0, 0, memo.size
         while read_count < len(text) and state.weight:
             chunk = text[read_count : read_count + _CHUNK_CHARACTERS]
@@ -408,7 +408,7 @@ class _PatternAutomaton:
         return _MATCHED in places and self._program.is_exact
 
 
-class _TextSearch:
+class _StateExplorer:
     """One look at one text: what is new to the memo is worked out, and counted."""
 
     def __init__(self, automaton: _PatternAutomaton, memo: _MatchMemo, count_steps: CountSteps) -> None:

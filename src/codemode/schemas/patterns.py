@@ -107,7 +107,7 @@ class PatternRefusedError(ValueError):
 
 
 @contextmanager
-def foreign_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]:
+def treat_patterns_as_foreign(*, are_foreign: bool = True) -> Generator[None, None, None]:
     """Drop, with a warning, patterns that cannot run from tools made in this block: their schemas are foreign."""
     token = _is_foreign.set(are_foreign)
     try:
@@ -116,7 +116,7 @@ def foreign_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]
         _is_foreign.reset(token)
 
 
-def are_patterns_foreign() -> bool:
+def are_new_patterns_foreign() -> bool:
     """Tell whether tools that are made now come from somewhere else."""
     return _is_foreign.get()
 
@@ -160,7 +160,7 @@ def _compile_first_valid_spelling(pattern: str, spellings: tuple[str, ...]) -> L
     raise _create_pattern_refused_error(pattern, reason)
 
 
-def to_pattern_error(error: Exception) -> ValueError:
+def to_validator_build_error(error: Exception) -> ValueError:
     """Word what pydantic's engine says of a type that it cannot build a validator for."""
     lines = str(error).splitlines()
     error_lines = [number for number, line in enumerate(lines) if line.strip().endswith("regex parse error:")]

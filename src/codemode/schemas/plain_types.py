@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from ..data.rich_values import is_tag_object
+from ..data.rich_values import is_tag_or_escaped_object
 from ..host import steps
 from ..host.imports import importing
 from .compiled import CompiledSchema, Conversion, JsonSchema, ValidatedInput
@@ -36,7 +36,7 @@ class PlainType:
         self._kind = kind
         self._inner = inner
 
-    def copy_value(self, value: Any, depth: int = 0, values_left: list[int] | None = None) -> Any:
+    def validate_and_copy(self, value: Any, depth: int = 0, values_left: list[int] | None = None) -> Any:
         """Return a copy of plain JSON that is exactly of the type. Raises `NotPlainValueError`."""
         kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind in _SCALARS:
@@ -45,20 +45,20 @@ class PlainType:
             if is_of_kind and (-_MAX_INTEGER <= number < _MAX_INTEGER if kind is int else _is_plain_scalar(value)):
                 return value
             if self._kind is Union and self._inner is not None:
-                return self._inner.copy_value(value)
+                return self._inner.validate_and_copy(value)
             raise NotPlainValueError
         if self._kind is Union and self._inner is not None:
-            return self._inner.copy_value(value, depth, values_left)
+            return self._inner.validate_and_copy(value, depth, values_left)
         if self._kind not in (Any, kind) or kind not in (list, dict) or depth > _MAX_DEPTH:
             raise NotPlainValueError
         values_left = [MAX_VALUES] if values_left is None else values_left
         values_left[0] -= len(value)
         if values_left[0] < 0:
             raise NotPlainValueError
-        copy_item = (self._inner or self).copy_value
+        copy_item = (self._inner or self).validate_and_copy
         if kind is list:
             return [copy_item(item, depth + 1, values_left) for item in value]
-        if not all(type(key) is str and _is_plain_scalar(key) for key in value) or is_tag_object(value):
+        if not all(type(key) is str and _is_plain_scalar(key) for key in value) or is_tag_or_escaped_object(value):
             raise NotPlainValueError
         return {key: copy_item(item, depth + 1, values_left) for key, item in value.items()}
 
@@ -119,7 +119,7 @@ class PlainSchema:
 
     def __init__(self, plain_type: PlainType, create_full_schema: Callable[[], CompiledSchema]) -> None:
         self.json_schema: JsonSchema = plain_type.json_schema
-        self._copy = plain_type.copy_value
+        self._copy = plain_type.validate_and_copy
         self._create_pydantic_schema = create_full_schema
         self._pydantic_schema: CompiledSchema | None = None
 

@@ -25,7 +25,7 @@ from .compiled import (
     format_path,
 )
 from .lenient_outputs import LenientOutputReader
-from .patterns import to_pattern_error
+from .patterns import to_validator_build_error
 from .type_guards import RefusePattern, StepLimitedValidator, raise_pattern_refused
 from .type_pieces import PieceSerializer, are_equal
 from .type_traits import (
@@ -33,7 +33,7 @@ from .type_traits import (
     find_keys_with_hidden_values,
     has_excluded_fields,
     has_varying_defaults,
-    may_convert_values,
+    may_have_custom_conversions,
     may_hold_iterators,
     read_again,
     rewind_iterators,
@@ -196,7 +196,7 @@ class TypeSchema:
             self._refuse = refuse
             self._core_schema: Any = adapter.core_schema
         except SchemaError as error:
-            raise to_pattern_error(error) from error
+            raise to_validator_build_error(error) from error
         except (PydanticUserError, NameError, TypeError, AttributeError, SyntaxError) as error:
             raise ValueError(f"not a type that pydantic can describe: {error}") from error
 
@@ -213,7 +213,7 @@ class TypeSchema:
     @cached_property
     def conversion(self) -> Conversion:
         """The handling of other scalars and names."""
-        return "unknown" if may_convert_values(self._core_schema) else "pydantic"
+        return "unknown" if may_have_custom_conversions(self._core_schema) else "pydantic"
 
     @cached_property
     def _keys_with_hidden_values(self) -> frozenset[str] | None:

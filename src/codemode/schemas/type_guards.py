@@ -100,7 +100,7 @@ class _StepBudget(threading.local):
     fails_fast = False
     has_long_text = False
 
-    def grant_steps(self, value: Any, *, has_long_text: bool = False) -> None:
+    def reset_for_value(self, value: Any, *, has_long_text: bool = False) -> None:
         """Grant the steps of one value. ``has_long_text``: it has more text than unmetered patterns may search."""
         self.steps_left, self.value, self.is_extended, self.fails_fast = _FREE_STEPS, value, False, False
         self.has_long_text = has_long_text
@@ -176,7 +176,7 @@ class StepLimitedValidator:
         has_long_text = bool(self._pattern_size) and self._can_pattern_cost_exceed(value, _MAX_UNMETERED_UNITS)
         if self._has_bounded_cost and not self._pattern_size:
             return self.original.validate_python(value)
-        _budget.grant_steps(value, has_long_text=has_long_text)
+        _budget.reset_for_value(value, has_long_text=has_long_text)
         try:
             if not (
                 has_long_text
@@ -185,7 +185,7 @@ class StepLimitedValidator:
             ):
                 return self.original.validate_python(value)
             if has_long_text and self._metered_validator is self.original:
-                self._refuse_expensive_text(value)
+                self._charge_or_refuse_long_text(value)
             _budget.fails_fast = has_more_values_than(value, MIN_FAIL_FAST_VALUES)
             if not _budget.fails_fast:
                 return self._metered_validator.validate_python(value)
@@ -198,7 +198,7 @@ class StepLimitedValidator:
         min_characters = max(units // self._pattern_size, 1)
         return estimate_json_length(value, min_characters) >= min_characters
 
-    def _refuse_expensive_text(self, value: Any) -> None:
+    def _charge_or_refuse_long_text(self, value: Any) -> None:
         """Raise `WorkLimitError` for text whose matching cannot be metered and may take too long."""
         if self._can_pattern_cost_exceed(value, MAX_UNITS_PER_MATCH):
             raise WorkLimitError
@@ -223,22 +223,22 @@ class StepLimitedValidator:
 
     @cached_property
     def _metered_validator(self) -> Any:
-        return self._create_validator(fails_fast=False)
+        return self._create_metered_validator_or_original(fails_fast=False)
 
     @cached_property
     def _pattern_metered_validator(self) -> Any:
-        return self._create_validator(fails_fast=False, counts_items=False)
+        return self._create_metered_validator_or_original(fails_fast=False, counts_items=False)
 
     @cached_property
     def _fail_fast_validator(self) -> Any:
         # Half a million problems would be made, one object each, before the validation could be stopped.
-        return self._create_validator(fails_fast=True)
+        return self._create_metered_validator_or_original(fails_fast=True)
 
     @cached_property
     def _fail_fast_json_validator(self) -> Any:
-        return self._create_validator(fails_fast=True, counts_items=False)
+        return self._create_metered_validator_or_original(fails_fast=True, counts_items=False)
 
-    def _create_validator(self, *, fails_fast: bool, counts_items: bool = True) -> Any:
+    def _create_metered_validator_or_original(self, *, fails_fast: bool, counts_items: bool = True) -> Any:
         if self._config is None:
             return self.original
         try:

@@ -47,7 +47,7 @@ def may_hold_iterators(core_schema: Any) -> bool:
     return any(rules.get("type") in _ITERATOR_SCHEMA_TYPES for rules in _iterate_schemas(core_schema))
 
 
-def is_iterator(value: object) -> bool:
+def is_builtin_iterator(value: object) -> bool:
     """Tell whether a value is an iterator of Python's or pydantic's own: those end."""
     return isinstance(value, Iterator) and type(cast("Any", value)).__module__ in _ITERATOR_MODULES
 
@@ -56,15 +56,15 @@ def list_items(value: Any) -> list[Any] | None:
     """Return the items of a list, a tuple, a deque or an iterator that ends; None for any other value."""
     if isinstance(value, BufferedIterator):
         return value.items
-    return list(cast("Any", value)) if isinstance(value, list | tuple | deque) or is_iterator(value) else None
+    return list(cast("Any", value)) if isinstance(value, list | tuple | deque) or is_builtin_iterator(value) else None
 
 
 def read_again(value: Any) -> Any:
     """Return a value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
-    buffered = _buffer_iterator(value)
+    buffered = _buffer_if_iterator(value)
     for container in _iterate_containers(buffered):
         for key, old, replace in list(_iterate_replaceable_members(container)):
-            new = _buffer_iterator(old)
+            new = _buffer_if_iterator(old)
             if new is not old:
                 replace(key, new)
     return buffered
@@ -77,12 +77,12 @@ def rewind_iterators(value: Any) -> None:
             container.rewind()
 
 
-def _buffer_iterator(value: Any) -> Any:
-    if is_iterator(value):
+def _buffer_if_iterator(value: Any) -> Any:
+    if is_builtin_iterator(value):
         return BufferedIterator(list(value))
     if not issubclass(type(value), tuple):
         return value
-    items = [_buffer_iterator(item) for item in value]
+    items = [_buffer_if_iterator(item) for item in value]
     if all(new is old for new, old in zip(items, value, strict=True)):
         return value
     return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
@@ -129,12 +129,12 @@ def has_varying_defaults(core_schema: Any) -> bool:
     return any(rules.get("default_factory") not in (None, *_PLAIN_FACTORIES) for rules in _iterate_schemas(core_schema))
 
 
-def may_convert_values(core_schema: Any) -> bool:
+def may_have_custom_conversions(core_schema: Any) -> bool:
     """Return True when code or settings of the author's may take another scalar or key than pydantic usually does."""
-    return any(map(_converts_values, _iterate_schemas(core_schema)))
+    return any(map(_has_custom_conversion, _iterate_schemas(core_schema)))
 
 
-def _converts_values(rules: dict[str, Any]) -> bool:
+def _has_custom_conversion(rules: dict[str, Any]) -> bool:
     kind, function = str(rules.get("type")), rules.get("function")
     if kind.startswith("function-"):
         return not _is_pydantic_function(function.get("function") if is_object(function) else function)

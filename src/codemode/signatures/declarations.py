@@ -24,13 +24,15 @@ _NEEDS_INPUT = frozenset({"required", "minProperties", "anyOf", "oneOf", "allOf"
 
 def declare_tools(tools: Sequence[DescribedTool]) -> str:
     """``declare const tools: {...};`` with the type aliases it needs; complete TypeScript."""
-    calls, aliases = create_call_types(tools)
-    members = [f"{print_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    calls, aliases = create_call_types_and_aliases(tools)
+    members = [f"{format_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     block = "declare const tools: {\n" + "".join(f"{indent_lines(member)}\n" for member in members) + "};"
     return "\n\n".join([*aliases, block])
 
 
-def create_call_types(tools: Sequence[DescribedTool], *, has_comments: bool = True) -> tuple[list[str], list[str]]:
+def create_call_types_and_aliases(
+    tools: Sequence[DescribedTool], *, has_comments: bool = True
+) -> tuple[list[str], list[str]]:
     """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
     parts = [_create_input_and_output_documents(tool) for tool in tools]
     printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
@@ -49,7 +51,7 @@ def extract_first_sentence(text: str, max_characters: int = MAX_SENTENCE_CHARACT
     return to_comment_line(line[:end], max_characters)
 
 
-def summarize_tool(tool: DescribedTool) -> str:
+def find_tool_description(tool: DescribedTool) -> str:
     """The description of a tool, or what stands in for it."""
     for text in map(string_or_empty, (tool.description, tool.annotations.get("title"))):
         if text.strip():
@@ -80,7 +82,7 @@ def _print_call(
     return f"({_print_parameter(tool.input_json_schema, input_part, printer)}): Promise<{return_type}>"
 
 
-def print_documented_name(tool: DescribedTool) -> str:
+def format_documented_name(tool: DescribedTool) -> str:
     return f"{format_jsdoc(create_tool_doc(tool))}{to_member_name(tool.name)}"
 
 
@@ -96,7 +98,7 @@ def _print_parameter(schema: Any, input_part: NamedDocument | None, printer: Typ
 
 def create_tool_doc(tool: DescribedTool) -> JsDoc:
     """Return the comment of a tool: its summary, its annotations and an example."""
-    return JsDoc(summarize_tool(tool), (*create_hint_tags(tool), *create_example_tags(tool)))
+    return JsDoc(find_tool_description(tool), (*create_hint_tags(tool), *create_example_tags(tool)))
 
 
 def create_hint_tags(tool: DescribedTool) -> list[str]:

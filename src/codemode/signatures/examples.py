@@ -387,7 +387,7 @@ def create_call_example(tools: Sequence[DescribedTool]) -> str:
     readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not may_need_approval(tool)]
     for program in (
         _create_dependent_calls(readers),
-        *(f"return await {_print_call(tool)};" for tool in readers[:_MAX_READERS]),
+        *(f"return await {_format_call_example(tool)};" for tool in readers[:_MAX_READERS]),
     ):
         if program is not None and len(program) <= _MAX_PROGRAM_CHARACTERS:
             return program
@@ -418,9 +418,9 @@ def _create_dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
             if consumer is producer or (name, kind) not in offered:
                 continue
             value = to_member_access("item" if is_list else "found", name)
-            call = _print_call(consumer, {name: Expression(value)})
+            call = _format_call_example(consumer, {name: Expression(value)})
             end = f"await Promise.all(found.map((item) => {call}))" if is_list else f"await {call}"
-            program = f"const found = await {_print_call(producer)};\nreturn {end};"
+            program = f"const found = await {_format_call_example(producer)};\nreturn {end};"
             if len(program) <= _MAX_PROGRAM_CHARACTERS:
                 return program
     return None
@@ -444,7 +444,7 @@ def _iterate_scalar_properties(schema: Any, references: LocalReferenceResolver) 
             yield name, kind
 
 
-def _print_call(tool: DescribedTool, values: Mapping[str, Any] | None = None) -> str:
+def _format_call_example(tool: DescribedTool, values: Mapping[str, Any] | None = None) -> str:
     sample = create_sample_input(tool)
     if values is not None:
         sample = {**mapping_or_empty(sample), **values}

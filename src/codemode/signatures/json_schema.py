@@ -17,7 +17,7 @@ from .shapes import (
     NULL,
     UNKNOWN,
     Array,
-    Keyword,
+    BuiltinType,
     Literal,
     Object,
     Pointer,
@@ -44,12 +44,12 @@ MAX_COMMENT_CHARACTERS = 120
 
 Schema = Mapping[Any, Any]
 
-_NUMBER = Keyword("number")
+_NUMBER = BuiltinType("number")
 # As pydantic writes dates and bytes.
-_RICH_FORMATS: dict[Any, Keyword] = {
-    "date-time": Keyword("Date"),
-    "date": Keyword("Date"),
-    "binary": Keyword("Uint8Array"),
+_RICH_FORMATS: dict[Any, BuiltinType] = {
+    "date-time": BuiltinType("Date"),
+    "date": BuiltinType("Date"),
+    "binary": BuiltinType("Uint8Array"),
 }
 _TOO_LARGE = create_unknown_type("schema too large to show")
 _TOO_DEEP = create_unknown_type("nested too deeply to show")
@@ -210,7 +210,7 @@ class _SchemaReader:
             sample_text = ", ".join(_to_literal_text(value) or ELISION for value in allowed[:10])
             name = types[0] if len(types) == 1 and types[0] in ("string", "number", "boolean") else "unknown"
             comment = f"one of {len(allowed)} values: {to_comment_line(sample_text, MAX_COMMENT_CHARACTERS)}"
-            return Keyword("number" if types == ("integer",) else name, comment)
+            return BuiltinType("number" if types == ("integer",) else name, comment)
         return create_union([self._create_literal_shape(value, context) for value in allowed])
 
     def _create_literal_shape(self, value: Any, context: _ReadContext) -> Shape:
@@ -221,7 +221,7 @@ class _SchemaReader:
         if context.depth > MAX_DEPTH:
             return _TOO_DEEP
         if isinstance(value, int | float):
-            return Keyword("number")
+            return BuiltinType("number")
         inner = context.enter_container()
         if isinstance(value, list | tuple | Mapping) and len(cast("list[Any]", value)) > self._nodes_left:
             return _TOO_LARGE
@@ -242,11 +242,11 @@ class _SchemaReader:
         if name == "array":
             return self._read_array(schema, context)
         if name == "integer":
-            return create_union([_NUMBER, Keyword("bigint")]) if _may_exceed_exact_integers(schema) else _NUMBER
+            return create_union([_NUMBER, BuiltinType("bigint")]) if _may_exceed_exact_integers(schema) else _NUMBER
         if name == "string" and self._has_rich_values and (rich := _RICH_FORMATS.get(schema.get("format"))):
             return rich
         if name in ("string", "number", "boolean", "null"):
-            return Keyword(name)
+            return BuiltinType(name)
         return create_unknown_type(to_comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
 
     def _read_object(self, schema: Schema, context: _ReadContext) -> Shape:

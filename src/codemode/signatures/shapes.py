@@ -12,7 +12,7 @@ from .literals import to_comment_line, to_literal
 
 
 @dataclass(frozen=True, slots=True)
-class Keyword:
+class BuiltinType:
     """A built-in type; ``comment`` tells what it leaves unsaid."""
 
     name: str
@@ -87,18 +87,18 @@ class Reference:
     guarded: bool
 
 
-Shape: TypeAlias = Keyword | Literal | Array | Tuple | Object | Union | Intersection | Reference
+Shape: TypeAlias = BuiltinType | Literal | Array | Tuple | Object | Union | Intersection | Reference
 
-UNKNOWN = Keyword("unknown")
-NEVER = Keyword("never")
-NULL = Keyword("null")
-CONTENT = Keyword("Content")
+UNKNOWN = BuiltinType("unknown")
+NEVER = BuiltinType("never")
+NULL = BuiltinType("null")
+CONTENT = BuiltinType("Content")
 """The handle of an image, audio or a file: declared once beside the tools that have it."""
 
 
-def create_unknown_type(comment: str) -> Keyword:
+def create_unknown_type(comment: str) -> BuiltinType:
     """What TypeScript cannot say, and why."""
-    return Keyword("unknown", comment)
+    return BuiltinType("unknown", comment)
 
 
 def create_union(members: list[Shape]) -> Shape:

@@ -14,9 +14,9 @@ from .shapes import (
     CONTENT,
     MAX_DESCRIPTION_CHARACTERS,
     Array,
+    BuiltinType,
     Intersection,
     JsDoc,
-    Keyword,
     Literal,
     Object,
     Pointer,
@@ -158,7 +158,7 @@ class TypePrinter:
 
     def _print_shape(self, shape: Shape, scope: _PrintScope) -> str:
         match shape:
-            case Keyword(name, comment):
+            case BuiltinType(name, comment):
                 self._has_content = self._has_content or shape == CONTENT
                 return f"/* {comment} */ {name}" if comment else name
             case Literal(text):
@@ -239,7 +239,7 @@ class TypePrinter:
         inner = scope.enter_nested()
         members = [self._print_property(prop, inner) for prop in shape.properties]
         if shape.index is not None:
-            if not members and not shape.index_comment and isinstance(shape.index, Keyword):
+            if not members and not shape.index_comment and isinstance(shape.index, BuiltinType):
                 return f"Record<string, {self._print_shape(shape.index, inner)}>"
             comment = f"/* {shape.index_comment} */ " if shape.index_comment else ""
             members.append(f"{comment}[key: string]: {self._print_index_type(shape, shape.index, inner)}")
@@ -263,7 +263,7 @@ class TypePrinter:
     def _print_index_type(self, shape: Object, index: Shape, scope: _PrintScope) -> str:
         """TypeScript wants every listed property to fit the index signature, JSON Schema does not."""
         index_text = self._print_shape(index, scope)
-        if not shape.properties or index == Keyword("unknown"):
+        if not shape.properties or index == BuiltinType("unknown"):
             return index_text
         texts = [index_text, *(self._print_shape(prop.shape, scope) for prop in shape.properties)]
         if not all(prop.required for prop in shape.properties):
@@ -293,13 +293,13 @@ class TypePrinter:
         identity = self._compute_identity(scope.part, pointer)
         if identity not in self._names:
             definition = scope.part.document.definitions[pointer]
-            self._names[identity] = self._create_free_name(
+            self._names[identity] = self._reserve_free_name(
                 _create_alias_name(pointer, definition, scope.part.root_name)
             )
             self._pending.append((self._names[identity], _PrintScope(scope.part, pointer)))
         return self._names[identity]
 
-    def _create_free_name(self, preferred_name: str) -> str:
+    def _reserve_free_name(self, preferred_name: str) -> str:
         name, number = preferred_name, 2
         while name in self._taken_names:
             name, number = f"{preferred_name}{number}", number + 1
@@ -314,7 +314,7 @@ def _deduplicate_texts(texts: Iterable[str]) -> list[str]:
 def _is_small_shape(shape: Shape) -> bool:
     if isinstance(shape, Union):
         return len(shape.members) <= MAX_SMALL_MEMBERS and all(map(_is_small_shape, shape.members))
-    return isinstance(shape, Keyword | Literal)
+    return isinstance(shape, BuiltinType | Literal)
 
 
 def _refers_to_root(document: ShapeDocument) -> bool:

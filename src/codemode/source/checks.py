@@ -107,7 +107,7 @@ def _find_call_problems(
         if name not in roots:
             roots[name] = ToolSchema(get_input_schema(name), visits, get_conversion(name))
         literal = call.get("input", _UNKNOWN_LITERAL)
-        if (keyword := _first_keyword(literal)) is not None:
+        if (keyword := _find_first_keyword_argument(literal)) is not None:
             example = f"{format_tool_reference(name)}({{ {keyword}: ... }})"
             yield create_problem(
                 call, f"{format_tool_reference(name)} takes one object, not keyword arguments: write {example}"
@@ -195,7 +195,7 @@ def _find_input_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str,
     schema = resolve_schema(schema, root)
     if schema is None or literal.get("type") not in KNOWN_LITERAL_TYPES:
         return
-    if (integer_text := _unsafe_integer(literal)) and _takes_integers(schema, root, depth):
+    if (integer_text := _find_unsafe_integer(literal)) and _takes_integers(schema, root, depth):
         yield f"{path} is {integer_text}, which a number does not hold exactly: write {integer_text}n"
     elif _is_wrong_type(literal, schema, root, depth):
         yield f"{path} is {_describe_literal(literal)}, expected {_describe_expected(schema, root)}"
@@ -207,13 +207,13 @@ def _find_input_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str,
             yield from _find_input_mistakes(item, schema.get("items"), root, f"{path}[{index}]", depth + 1)
 
 
-def _first_keyword(literal: Any) -> str | None:
+def _find_first_keyword_argument(literal: Any) -> str | None:
     """Return the first keyword argument of a call written as in Python."""
     name = literal.get("name") if is_object(literal) and literal.get("type") == "keyword" else None
     return name if isinstance(name, str) and name.isidentifier() and len(name) <= MAX_NAME_LENGTH else None
 
 
-def _unsafe_integer(literal: dict[str, Any]) -> str | None:
+def _find_unsafe_integer(literal: dict[str, Any]) -> str | None:
     """Return an integer literal that the engine would round."""
     literal_text = literal.get("written")
     if not isinstance(literal_text, str) or len(literal_text) > MAX_NAME_LENGTH:
@@ -496,7 +496,10 @@ def _find_field_problems(
         if tool not in roots:
             roots[tool] = ToolSchema(get_output_schema(tool), visits)
         declared_fields: dict[str, Any] = {}
-        if _lacks_field(name, roots[tool].schema, roots[tool], declared_fields, 0) and declared_fields:
+        if (
+            _lacks_field_collecting_declared(name, roots[tool].schema, roots[tool], declared_fields, 0)
+            and declared_fields
+        ):
             is_sure = _is_read_certain(read, roots[tool])
             near = (
                 find_nearest_names(name, declared_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
@@ -513,12 +516,16 @@ def _is_read_certain(read: dict[str, Any], root: ToolSchema) -> bool:
     """Return whether a program reaches the read: the fields that it tests before may be missing too."""
     tested_fields = list_or_empty(read.get("asked"))[:_MAX_TESTED_FIELDS]
     return not read.get("doubtful") and not any(
-        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks_field(name, root.schema, root, {}, 0)
+        isinstance(name, str)
+        and len(name) <= MAX_NAME_LENGTH
+        and _lacks_field_collecting_declared(name, root.schema, root, {}, 0)
         for name in tested_fields
     )
 
 
-def _lacks_field(name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int) -> bool:
+def _lacks_field_collecting_declared(
+    name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int
+) -> bool:
     """Return whether no result has the field; ``declared_fields`` collects the others. Reads of null fail too."""
     resolved = resolve_schema(schema, root)
     if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
@@ -545,5 +552,5 @@ def _all_lack_field(
         return False
     branches: Any = schema.get("anyOf", schema.get("oneOf"))
     return bool(is_array(branches) and branches) and all(
-        _lacks_field(name, branch, root, declared_fields, depth + 1) for branch in branches
+        _lacks_field_collecting_declared(name, branch, root, declared_fields, depth + 1) for branch in branches
     )

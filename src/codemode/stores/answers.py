@@ -38,7 +38,7 @@ def list_differences(before: Any, after: Any) -> list[dict[str, Any]]:
     for path, old, new in _iter_changes(before, after):
         if len(entries) == MAX_DIFFERENCES:
             return [*entries, {"more": True}]
-        entries.append({"path": path, **_describe_value("from", old), **_describe_value("to", new)})
+        entries.append({"path": path, **_create_difference_fields("from", old), **_create_difference_fields("to", new)})
     return entries
 
 
@@ -49,7 +49,7 @@ def _iter_changes(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
         path, old, new = stack.pop()
         members = _pair_members(old, new)
         if members is not None:
-            stack += [(_append_to_path(path, name), *values) for name, *values in reversed(members)]
+            stack += [(_append_to_limited_path(path, name), *values) for name, *values in reversed(members)]
         elif not _is_same_value(old, new):
             yield path, old, new
 
@@ -74,14 +74,14 @@ def _is_same_value(old: Any, new: Any) -> bool:
     return type(old) is type(new) and old == new  # True == 1 in Python
 
 
-def _append_to_path(path: str, name: str) -> str:
+def _append_to_limited_path(path: str, name: str) -> str:
     if len(path) >= _MAX_PATH_CHARACTERS:
         return path
     child = f"{path}/{name[:_MAX_PATH_CHARACTERS].replace('~', '~0').replace('/', '~1')}"
     return child if len(child) <= _MAX_PATH_CHARACTERS else f"{child[: _MAX_PATH_CHARACTERS - 3]}..."
 
 
-def _describe_value(key: str, value: Any) -> dict[str, Any]:
+def _create_difference_fields(key: str, value: Any) -> dict[str, Any]:
     if value is _ABSENT:
         return {}
     text = encode_canonical_json(value)

@@ -145,7 +145,7 @@ def compute_json_digest(value: Any) -> str:
     return hashlib.sha256(encode_canonical_json(value).encode()).hexdigest()
 
 
-def validate_audit_details(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
+def validate_audit_kind_and_details(kind: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details of a host's line. Raises `ValueError`, `CodeModeSerializationError`."""
     if not isinstance(kind, str) or not 0 < len(kind) <= MAX_KIND_CHARACTERS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"kind must be a text of at most {MAX_KIND_CHARACTERS} characters, got {kind!r}")

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from ..host.forks import forkable_lock, reset_in_forks
+from ..host.forks import forkable_lock, register_fork_reset
 
 _POLL_SECONDS = 0.05
 
@@ -55,7 +55,7 @@ class ChangeNotifier:
         self._lock = forkable_lock()
         self._probe = probe
         self._is_polling = False
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     @contextmanager
     def watch(self) -> Generator[ChangeWatch]:

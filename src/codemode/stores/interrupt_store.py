@@ -22,7 +22,7 @@ from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
 from .answers import EncodedAnswer, compute_display_digest
-from .audit import AuditLine, validate_audit_details
+from .audit import AuditLine, validate_audit_kind_and_details
 from .change_notifier import ChangeWatch
 from .errors import RequestSupersededError, StoreUnavailableError
 from .outbox import Outbox
@@ -50,7 +50,7 @@ from .resume_outcome import (
     is_call_start_unknown,
     keep_lease_renewed,
     takes_record,
-    write_despite_cancellation,
+    write_or_log_despite_cancellation,
 )
 from .rows import create_lost_record_error, decode_interrupt, list_tenant_names, unwrap_outcome
 from .saved_programs import SavedProgramRows
@@ -128,14 +128,16 @@ class InterruptStore(ABC):
         if alone is not None and alone not in (labels or {}):
             raise ValueError(f"alone must be one of the labels, got {alone!r}")
         new = await run_in_dedicated_thread(
-            lambda: record_writes.encode_pause(Interrupt.of(interrupt), tool, tenant, app, labels, source, payload),
+            lambda: record_writes.encode_pause(
+                Interrupt.from_value(interrupt), tool, tenant, app, labels, source, payload
+            ),
             "codemode-store",
         )
 
         if self._database.sees_other_processes:
             warn_if_signed_with_random_key(new.interrupt_json, new.payload)
 
-        def write_pause(session: Session) -> str:
+        def purge_ended_and_put_pause(session: Session) -> str:
             self._expiry_warning.warn_once_if_short(new.expires_at_ms - session.now_ms)
             if self._keeps_ended_ms is not None:
                 terminal_states.purge_records(session, self._keeps_ended_ms)
@@ -143,7 +145,7 @@ class InterruptStore(ABC):
                 journal.purge_content(session)
             return record_writes.put_pause(session, new, alone, self._max_open)
 
-        return await self._run_write(write_pause)
+        return await self._run_write(purge_ended_and_put_pause)
 
     async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""
@@ -192,7 +194,7 @@ class InterruptStore(ABC):
         ids, tenants = [*record_ids], list_tenant_names(tenant)
         if len(ids) > queries.MAX_LISTED_RECORDS:
             raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
-        return await self._run_read(lambda session: queries.find_records(session, ids, tenants))
+        return await self._run_read(lambda session: queries.find_listed_records(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return the number of waiting requests by tool, for the 100 tools with the most, in descending order."""
@@ -283,11 +285,13 @@ class InterruptStore(ABC):
                     continue
                 if isinstance(lease, RequestSupersededError):
                     raise lease
-                result = await self._resume_and_settle(lease, resume, interrupt_id)
+                result = await self._resume_and_settle_or_release(lease, resume, interrupt_id)
                 if interrupt_id in lease.resolutions:
                     return result
 
-    async def _resume_and_settle(self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str) -> Any:
+    async def _resume_and_settle_or_release(
+        self, lease: Lease, resume: Callable[..., Awaitable[Any]], interrupt_id: str
+    ) -> Any:
         try:
             async with keep_lease_renewed(self.renew, lease):
                 paused = lease.record if takes_record(resume) else lease.interrupt
@@ -296,15 +300,15 @@ class InterruptStore(ABC):
             outcome = find_outcome_error(error)
             if outcome is not None:
                 # Started calls wait in the recovery; without one the program has ended.
-                await write_despite_cancellation(self.settle(lease, outcome, tool=get_bound_tool(resume)))
+                await write_or_log_despite_cancellation(self.settle(lease, outcome, tool=get_bound_tool(resume)))
             elif not is_call_start_unknown(error):
                 reason = get_refusal_reason(error) or "the program could not be resumed"
                 not_resumable = get_not_resumable_reason(error)
-                await write_despite_cancellation(
+                await write_or_log_despite_cancellation(
                     self.release(lease, refusals={interrupt_id: reason}, not_resumable=not_resumable)
                 )
             raise
-        await write_despite_cancellation(self.settle(lease, result, tool=get_bound_tool(resume)))
+        await write_or_log_despite_cancellation(self.settle(lease, result, tool=get_bound_tool(resume)))
         return result
 
     async def outcome(self, record_id: str, *, tenant: Tenant, timeout_ms: float | None = None) -> Any:
@@ -317,7 +321,7 @@ class InterruptStore(ABC):
         with self._database.watch() as watch:
             while True:
                 state, text, not_resumable = await self._run_read(
-                    lambda session: queries.get_state_and_outcome(session, record_id, tenant)
+                    lambda session: queries.get_state_outcome_and_refusal(session, record_id, tenant)
                 )
                 if text is not None:
                     return await run_check(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
@@ -353,16 +357,22 @@ class InterruptStore(ABC):
 
         def claim_ready_record(session: Session) -> Lease | None:
             record_id = leases.find_claimable_record(session, tenant, app)
-            return None if record_id is None else leases.claim_record(session, record_id, owner, lease_ms)
+            return (
+                None
+                if record_id is None
+                else leases.claim_record_or_restore_requests(session, record_id, owner, lease_ms)
+            )
 
         return await self._run_claim_transaction(claim_ready_record)
 
     async def _claim_record_by_id(self, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
         # A read first, as in `claim`.
-        if not await self._run_read(lambda session: terminal_states.is_claimable(session, record_id, tenant)):
+        if not await self._run_read(
+            lambda session: terminal_states.is_record_claimable_or_raise(session, record_id, tenant)
+        ):
             return None
         return await self._run_claim_transaction(
-            lambda session: terminal_states.claim_record_by_id(session, record_id, owner, tenant, lease_ms)
+            lambda session: terminal_states.claim_record_if_claimable(session, record_id, owner, tenant, lease_ms)
         )
 
     async def _run_claim_transaction(
@@ -412,19 +422,23 @@ class InterruptStore(ABC):
         """
         if (owner is None) == (lease is None):
             raise ValueError("rest takes either owner, for a new record, or the lease of an existing one")
-        paused = Interrupt.of(interrupt)
+        paused = Interrupt.from_value(interrupt)
         if lease is not None:
             new = await run_in_dedicated_thread(
                 lambda: record_writes.encode_next_pause(paused, payload=payload), "codemode-store"
             )
-            return await self._run_write(lambda session: terminal_states.update_suspended_record(session, lease, new))
+            return await self._run_write(
+                lambda session: terminal_states.update_suspended_record_and_renew(session, lease, new)
+            )
         owner_name = record_writes.require_storable_text(owner, "owner")
         record_writes.require_lease_duration(lease_ms)
         new = await run_in_dedicated_thread(
             lambda: record_writes.encode_pause(paused, tool, tenant, app, labels, source, payload), "codemode-store"
         )
         return await self._run_claim_transaction(
-            lambda session: terminal_states.create_suspended_record(session, new, owner_name, lease_ms, self._max_open)
+            lambda session: terminal_states.create_suspended_record_with_lease(
+                session, new, owner_name, lease_ms, self._max_open
+            )
         )
 
     async def renew(self, lease: Lease) -> bool:
@@ -438,7 +452,7 @@ class InterruptStore(ABC):
         the forms of new requests. False, and nothing is written, if another owner has the lease.
         """
         encoded = await run_in_dedicated_thread(lambda: leases.encode_result(result, tool), "codemode-store")
-        return await self._run_write(lambda session: leases.write_result(session, lease, encoded))
+        return await self._run_write(lambda session: leases.write_result_or_release_record(session, lease, encoded))
 
     async def release(
         self,
@@ -518,7 +532,7 @@ class InterruptStore(ABC):
         ):
             pass
         return await self._write_in_batches(
-            lambda session: terminal_states.purge_records_and_audit(session, older_than_ms)
+            lambda session: terminal_states.purge_records_with_audit_line(session, older_than_ms)
         )
 
     async def _write_in_batches(self, work: Callable[[Session], int]) -> int:
@@ -566,7 +580,9 @@ class InterruptStore(ABC):
         audit_record_id = (
             None if record_id is None else record_writes.require_short_storable_text(record_id, "record_id")
         )
-        checked_details = await run_check(LARGE_CHARACTERS, lambda: validate_audit_details(kind, details or {}))
+        checked_details = await run_check(
+            LARGE_CHARACTERS, lambda: validate_audit_kind_and_details(kind, details or {})
+        )
         line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": checked_details}
         await self._run_write(lambda session: session.add_audit_line(kind, audit_tenant, audit_record_id, **line))
 

@@ -49,13 +49,13 @@ class SqlContentStore:
     async def put_content(self, run: str, part_id: str, description: str, data: bytes) -> None:
         """Store a part for a run, unless it exists."""
 
-        def insert_content() -> None:
+        def insert_content_and_hold() -> None:
             with self._database.journal_transaction() as session:
                 session.run(_UPSERT_HOLD, *self._scope, run, _RUN_HOLDER, session.now_ms + _RUN_HOLD_MS)
                 session.run(_INSERT_CONTENT, *self._scope, run, part_id, description, data)
 
         # A cancelled caller has stored it nevertheless.
-        await shield_to_end(run_in_dedicated_thread(insert_content, "codemode-content"))
+        await shield_to_end(run_in_dedicated_thread(insert_content_and_hold, "codemode-content"))
 
     async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
         """Return description and data of a part of a run, or None."""
@@ -100,7 +100,7 @@ def purge_content(session: Session) -> int:
     return len(expired_holds)
 
 
-def release_content_of_records(session: Session, record_ids: Iterable[Row]) -> None:
+def delete_content_holds_of_records(session: Session, record_ids: Iterable[Row]) -> None:
     """Delete the holds of these records, whose versions still exist; their programs do not run any more."""
     record_ids = [row[0] for row in record_ids]
     holds = session.fetch_all(
@@ -111,7 +111,7 @@ def release_content_of_records(session: Session, record_ids: Iterable[Row]) -> N
     _delete_holds_and_unheld_content(session, [*holds, *_to_run_holds(holds)])
 
 
-def release_content_of_journals(session: Session, journals: Iterable[Row]) -> None:
+def delete_content_holds_of_journals(session: Session, journals: Iterable[Row]) -> None:
     """Delete the holds of journals, given as tenant, app and key."""
     holders = {(tenant, app, _JOURNAL_HOLDER_PREFIX + key) for tenant, app, key in journals}
     if not holders:
@@ -183,7 +183,7 @@ class SqlJournal(SqlContentStore):
             return opened
         with self._database.watch() as watch:
             while True:
-                claimed = await self._claim_existing(journal_key, again=again)
+                claimed = await self._try_claim_existing_journal(journal_key, again=again)
                 if isinstance(claimed, OpenedJournal):
                     return claimed
                 if claimed is not None:
@@ -197,7 +197,7 @@ class SqlJournal(SqlContentStore):
         ordinal, ownership = next(_ordinals), _get_ownership_values(opened)
         characters = sum(map(len, lines))
         return (
-            await self._run_statement(
+            await self._run_statement_now_or_in_thread(
                 characters, self._insert_lines_sql, lambda: (ordinal, _encode_line_group(lines), *ownership)
             )
             == 1
@@ -215,7 +215,12 @@ class SqlJournal(SqlContentStore):
     async def renew(self, opened: OpenedJournal) -> bool:
         """See `Journal.renew`."""
         statement = _RENEW_LEASE.format(time=self._database.time_sql)
-        return await self._run_statement(0, statement, lambda: (self.lease_ms, *_get_ownership_values(opened))) == 1
+        return (
+            await self._run_statement_now_or_in_thread(
+                0, statement, lambda: (self.lease_ms, *_get_ownership_values(opened))
+            )
+            == 1
+        )
 
     async def end(self, opened: OpenedJournal, outcome: str, *, is_final: bool) -> bool:
         """See `Journal.end`."""
@@ -230,7 +235,7 @@ class SqlJournal(SqlContentStore):
         journal_id = secrets.token_urlsafe(12)  # part of every row of lines
         statement = _INSERT_JOURNAL.format(time=self._database.time_sql)
         opened = _OpenedSqlJournal(journal_key[2], 1, head, (), None, is_takeover=False, id=journal_id)
-        insertion = self._run_statement(
+        insertion = self._run_statement_now_or_in_thread(
             len(head), statement, lambda: (journal_id, *journal_key, json.dumps(head), self.lease_ms)
         )
         try:
@@ -239,8 +244,8 @@ class SqlJournal(SqlContentStore):
             await self.release(opened)  # it may exist, and its lease would be unused
             raise
 
-    async def _claim_existing(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:
-        work = partial(_claim_journal, journal_key=journal_key, lease_ms=self.lease_ms, again=again)
+    async def _try_claim_existing_journal(self, journal_key: Row, *, again: bool) -> OpenedJournal | float | None:
+        work = partial(_claim_journal_or_mark_awaited, journal_key=journal_key, lease_ms=self.lease_ms, again=again)
         attempt = asyncio.ensure_future(self._run_transaction(work))
         try:
             return await shield_to_end(attempt)
@@ -261,7 +266,7 @@ class SqlJournal(SqlContentStore):
                 return closed
         return bool(await self._run_transaction(close))
 
-    async def _run_statement(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
+    async def _run_statement_now_or_in_thread(self, characters: int, statement: str, values: Callable[[], Row]) -> int:
         if characters <= _MAX_NOWAIT_CHARACTERS:
             row = values()
             row_count = self._database.run_statement_nowait(statement, row)
@@ -292,11 +297,13 @@ def purge_journals(session: Session, older_than_ms: int) -> int:
     delete_statement = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
     deleted = [journal for journal in journals if session.run(delete_statement, journal[0], before_ms)]
     session.execute_many("DELETE FROM codemode_journal_lines WHERE journal = ?", [journal[:1] for journal in deleted])
-    release_content_of_journals(session, [journal[1:] for journal in deleted])
+    delete_content_holds_of_journals(session, [journal[1:] for journal in deleted])
     return len(deleted)
 
 
-def _claim_journal(session: Session, journal_key: Row, lease_ms: int, *, again: bool) -> OpenedJournal | float | None:
+def _claim_journal_or_mark_awaited(
+    session: Session, journal_key: Row, lease_ms: int, *, again: bool
+) -> OpenedJournal | float | None:
     """Return the journal; or the seconds until its lease ends; None if it does not exist."""
     row = session.fetch_one(
         f"SELECT id, number, head, until_ms, outcome, is_final, changed_at_ms, written FROM codemode_journals"

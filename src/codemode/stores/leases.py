@@ -12,7 +12,7 @@ from typing import Any, cast
 from ..data.content import split_content
 from ..data.json_values import encode_json
 from ..errors import CodeModeError, CodeModeSerializationError, Resumable
-from ..interrupts.interrupt import Interrupt, PendingRequest, same_json
+from ..interrupts.interrupt import Interrupt, PendingRequest, is_same_json
 from ..records import record as value
 from .answers import compute_display_digest, get_displayed_kind_and_input
 from .audit import MAX_REQUESTS_IN_LINE, SYSTEM, Attribution, compute_json_digest, truncate_for_audit
@@ -70,7 +70,7 @@ def find_claimable_record(session: Session, tenant: Tenant, app: str | None) -> 
     return None if row is None else row[0]
 
 
-def claim_record(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease | None:
+def claim_record_or_restore_requests(session: Session, record_id: str, owner: str, lease_ms: int) -> Lease | None:
     """Claim a ready record with all its decisions; on a takeover only with those of the previous owner.
 
     None: a decided request differs from what its interrupt asks, and its answer was refused.
@@ -90,7 +90,7 @@ def claim_record(session: Session, record_id: str, owner: str, lease_ms: int) ->
     ]
     interrupt = decode_interrupt(interrupt_json)
     if changed := _find_changed_requests(decided, interrupt):
-        _restore_changed_requests(session, row, changed)
+        _restore_changed_requests_and_release(session, row, changed)
         return None
     taken = [request.request for request in decided]
     session.execute_many(
@@ -138,17 +138,21 @@ def _find_changed_requests(
 
 def _is_changed_request(row: RequestRow, pending: PendingRequest) -> bool:
     request, (kind, displayed_input) = row.request, get_displayed_kind_and_input(pending)
-    is_same = (request.kind, request.tool_name) == (kind, pending.tool_name) and same_json(
+    is_same = (request.kind, request.tool_name) == (kind, pending.tool_name) and is_same_json(
         request.input, displayed_input
     )
     is_same = (
-        is_same and same_json(request.payload, dict(pending.payload)) and row.shown == compute_display_digest(pending)
+        is_same
+        and is_same_json(request.payload, dict(pending.payload))
+        and row.shown == compute_display_digest(pending)
     )
     location = None if request.line is None or request.column is None else (request.line, request.column)
     return not is_same or location not in (None, pending.place)
 
 
-def _restore_changed_requests(session: Session, row: Row, changed: list[tuple[RequestRow, PendingRequest]]) -> None:
+def _restore_changed_requests_and_release(
+    session: Session, row: Row, changed: list[tuple[RequestRow, PendingRequest]]
+) -> None:
     """Restore changed requests from the interrupt, so that they are decided again.
 
     Also on a takeover: the guard refuses other answers if the previous owner started.
@@ -231,7 +235,7 @@ def encode_result(result: Any, tool: Any = None) -> EncodedPause | EncodedOutcom
     if isinstance(result, StoredPause):
         return encode_next_pause(result, result.tool or tool, result.payload, result.source)
     if isinstance(result, CodeModeError | Interrupt):
-        return encode_next_pause(Interrupt.of(cast("Resumable", paused)), tool)
+        return encode_next_pause(Interrupt.from_value(cast("Resumable", paused)), tool)
     try:
         value_json = encode_program_value(split_content(result)[0])  # binary content stays in the content tables
     except CodeModeSerializationError as error:
@@ -248,7 +252,7 @@ def _encode_failure(error: CodeModeError) -> EncodedOutcome:
     )
 
 
-def write_result(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome) -> bool:
+def write_result_or_release_record(session: Session, lease: Lease, result: EncodedPause | EncodedOutcome) -> bool:
     """Write a result unless the lease is lost. The same pause again means that nothing ran."""
     state = get_state_if_owned(session, lease)
     if state is None:
@@ -321,7 +325,8 @@ def release_record(session: Session, lease: Lease, options: ReleaseOptions) -> b
     if state is None:
         return False
     delay_ms = max(
-        0 if options.waits_for_all else options.delay_ms, _record_failed_resume(session, lease, options.not_resumable)
+        0 if options.waits_for_all else options.delay_ms,
+        _record_failure_and_get_retry_delay(session, lease, options.not_resumable),
     )
     refused = frozenset[str]() if lease.is_takeover else options.refusals.keys() & lease.resolutions.keys()
     session.execute_many(
@@ -354,7 +359,7 @@ def release_record(session: Session, lease: Lease, options: ReleaseOptions) -> b
     return True
 
 
-def _record_failed_resume(session: Session, lease: Lease, reason: str | None) -> int:
+def _record_failure_and_get_retry_delay(session: Session, lease: Lease, reason: str | None) -> int:
     """Record why a host cannot resume a record, if so, and return the delay before the next try."""
     if reason is None:
         return 0

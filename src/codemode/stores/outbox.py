@@ -46,7 +46,7 @@ class Outbox:
         """
         # A read first: without changes, no writer is blocked.
         if (
-            await run_read_transaction(self._database, lambda session: _list_next_changes(session, self._target))
+            await run_read_transaction(self._database, lambda session: _find_changes_to_notify(session, self._target))
             is None
         ):
             return 0
@@ -63,7 +63,8 @@ class Outbox:
             raise ValueError(f"limit must be from 1 to {MAX_CLAIMED_NOTICES}, got {limit}")
         while await run_read_transaction(self._database, lambda session: _list_due_notices(session, self._target, 1)):
             claimed = await run_write_transaction(
-                self._database, lambda session: _claim_notices(session, self._target, limit, lease_ms)
+                self._database,
+                lambda session: _claim_current_and_drop_outdated_notices(session, self._target, limit, lease_ms),
             )
             if claimed:
                 return claimed
@@ -79,11 +80,11 @@ class Outbox:
             raise ValueError(f"retry_ms needs an error and must not be negative, got {retry_ms}")
         message = None if error is None else truncate_for_audit(error)
         return await run_write_transaction(
-            self._database, lambda session: _record_delivery(session, notice, message, retry_ms)
+            self._database, lambda session: _record_delivery_result(session, notice, message, retry_ms)
         )
 
 
-def _list_next_changes(session: Session, target: str) -> list[Row] | None:
+def _find_changes_to_notify(session: Session, target: str) -> list[Row] | None:
     """Return the next changes; None if there are few and none needs a notice."""
     row = session.fetch_one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
     rows = session.fetch_all(
@@ -96,7 +97,7 @@ def _list_next_changes(session: Session, target: str) -> list[Row] | None:
 
 def _create_notices(session: Session, target: str) -> int:
     """Write notices and the read position in one transaction."""
-    changes = _list_next_changes(session, target)
+    changes = _find_changes_to_notify(session, target)
     if changes is None:
         return 0
     changed = sorted({record_id for _, record_id, kind in changes if kind in _NOTIFYING_KINDS})
@@ -125,7 +126,9 @@ def _list_due_notices(session: Session, target: str, limit: int) -> list[Row]:
     )
 
 
-def _claim_notices(session: Session, target: str, limit: int, lease_ms: int) -> tuple[Notice, ...]:
+def _claim_current_and_drop_outdated_notices(
+    session: Session, target: str, limit: int, lease_ms: int
+) -> tuple[Notice, ...]:
     """Claim some due notices. Returns none if all that were read no longer wait; more may be due."""
     due = _list_due_notices(session, target, MAX_CLAIMED_NOTICES)
     waiting = {row[0]: row for row in _list_waiting_records(session, LISTED_COLUMNS, [row[0] for row in due])}
@@ -154,7 +157,7 @@ def _list_waiting_records(session: Session, columns: str, record_ids: list[str])
     return session.fetch_all(statement, *record_ids, session.now_ms) if record_ids else []
 
 
-def _record_delivery(session: Session, notice: Notice, error: str | None, retry_ms: int | None) -> bool:
+def _record_delivery_result(session: Session, notice: Notice, error: str | None, retry_ms: int | None) -> bool:
     notice_key = (notice.record.id, notice.record.version, notice.target)
     state = "sent" if error is None else "failed" if retry_ms is None else "waiting"
     attempts = notice.attempts + (error is not None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ..host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeNotifier, ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
@@ -168,7 +168,7 @@ class _PostgresDatabase:
         self._driver_error, self._connect, self._create_pool = _load_driver()
         if not isinstance(dsn, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongTypeError(f"dsn must be a connection string of libpq, got {type(dsn).__name__}")
-        dsn = _encode_password(dsn)
+        dsn = _encode_password_in_dsn(dsn)
         if not _is_valid_dsn(dsn, self._driver_error):
             raise ValueError("dsn is no connection string of libpq")
         if max_connections < 1:
@@ -181,7 +181,7 @@ class _PostgresDatabase:
         self._pool: Any = None
         self._has_tables = False
         self._listener = _NotificationListener(dsn, self._notifier)
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     @property
     def time_sql(self) -> str:
@@ -264,14 +264,14 @@ class _PostgresDatabase:
                     _limit_idle_transactions,
                     _CONNECT_TIMEOUT_SECONDS,
                 )
-                settings["check"] = self._require_alive
+                settings["check"] = self._require_alive_or_close
                 self._ensure_tables()
                 self._pool = self._create_pool(
                     self._dsn, min_size=0, max_size=self._max_connections, open=True, **settings
                 )
             return self._pool
 
-    def _require_alive(self, connection: psycopg.Connection[Any]) -> None:
+    def _require_alive_or_close(self, connection: psycopg.Connection[Any]) -> None:
         """Raise if the server has closed an idle connection, then check the other idle ones.
 
         The check is local: the server writes to an idle connection only when it closes it.
@@ -298,7 +298,7 @@ class _PostgresDatabase:
             self._has_tables = True
 
 
-def _encode_password(dsn: str) -> str:
+def _encode_password_in_dsn(dsn: str) -> str:
     """Return a URL in which no part of the password parses as the host, which error messages contain.
 
     libpq ends the password at the first @. Raises `ValueError`, without any part of it, for an ambiguous host.

@@ -81,7 +81,7 @@ def find_last_resume_owner(session: Session, tenant: str, app: str) -> LastResum
     return None if row is None else LastResumed(*row)
 
 
-def get_state_and_outcome(
+def get_state_outcome_and_refusal(
     session: Session, record_id: str, tenant: Tenant
 ) -> tuple[RecordState, str | None, str | None]:
     """Return a record's state, its outcome as text once it has ended, and why no host could resume it.
@@ -239,7 +239,7 @@ def list_record_page(session: Session, filters: RecordFilter) -> Page:
     """Return a page of records, with at most two queries for their positions and three for their contents."""
     if not filters.tenants:
         return Page((), None)
-    filters, alias = _choose_driving_table(session, filters)
+    filters, alias = _sort_labels_and_choose_driving_table(session, filters)
     branches = [
         _build_branch_query(filters, alias, tenant, state)
         for tenant in filters.tenants
@@ -247,12 +247,14 @@ def list_record_page(session: Session, filters: RecordFilter) -> Page:
     ]
     text, values = _union_branches(branches, filters)
     rows = session.fetch_all(text, *values)
-    records = find_records(session, [row[0] for row in rows[: filters.limit]], (None,))
+    records = find_listed_records(session, [row[0] for row in rows[: filters.limit]], (None,))
     last = rows[filters.limit - 1][1:] if len(rows) > filters.limit else None
     return Page(records, None if last is None else _format_cursor(filters.order, *last))
 
 
-def find_records(session: Session, record_ids: Sequence[str], tenants: tuple[str | None, ...]) -> tuple[Record, ...]:
+def find_listed_records(
+    session: Session, record_ids: Sequence[str], tenants: tuple[str | None, ...]
+) -> tuple[Record, ...]:
     """Return the records with these ids that exist, in this order, without ``source`` and ``payload``."""
     if not record_ids or not tenants:
         return ()
@@ -293,7 +295,7 @@ def has_open_record(session: Session, tenant: str, app: str, labels: Mapping[str
     return session.fetch_one(statement, *keys, tenant, *_UNFINISHED_STATES, app) is not None
 
 
-def _choose_driving_table(session: Session, filters: RecordFilter) -> tuple[RecordFilter, str]:
+def _sort_labels_and_choose_driving_table(session: Session, filters: RecordFilter) -> tuple[RecordFilter, str]:
     """Return the filter with its rarest label first, and the table to drive the query: records, requests or labels."""
     if not filters.labels or (len(filters.labels) == 1 and filters.tool is None):
         return (

@@ -65,7 +65,7 @@ def write_decisions(
 ) -> dict[str, StoredRequest]:
     """Record decisions, all or none, and return the requests as they are then."""
     requests, tenants = load_requests_and_tenants(session, list(answers), tenant)
-    states = _load_record_states(session, sorted(tenants))
+    states = _load_record_states_and_expiries(session, sorted(tenants))
     new: dict[str, Mapping[str, Any]] = {}
     for interrupt_id, answer in answers.items():
         row = requests[interrupt_id]
@@ -73,7 +73,7 @@ def write_decisions(
         # First, so that the error for an ended record comes before others.
         effective_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
         compute_next_record_state(effective_state, "decide", row.record_id)
-        if _is_new_decision(row, answer.decision_json, seen):
+        if _is_new_decision_or_raise(row, answer.decision_json, seen):
             if answer.audit_fields is None:
                 raise UncheckedAnswerError
             new[interrupt_id] = answer.audit_fields
@@ -121,7 +121,7 @@ def audit_decision(
     )
 
 
-def _is_new_decision(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> bool:
+def _is_new_decision_or_raise(row: RequestRow, decision_json: str, seen: Mapping[str, str]) -> bool:
     request = row.request
     interrupt_id = request.interrupt_id
     if request.state == "superseded":
@@ -142,7 +142,7 @@ def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
     return AlreadyDecidedError(f"{interrupt_id!r} is not pending any more: {who} has decided it", details=details)
 
 
-def _load_record_states(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
+def _load_record_states_and_expiries(session: Session, record_ids: list[str]) -> dict[str, tuple[RecordState, int]]:
     statement = f"SELECT id, state, expires_at_ms FROM codemode_records WHERE id IN ({format_placeholders(record_ids)})"
     rows = session.fetch_all(statement, *record_ids) if record_ids else []
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}
@@ -159,7 +159,7 @@ def decide_and_claim(
     if state == "resuming":
         if ready_at_ms is not None and ready_at_ms > session.now_ms:
             return None
-        return leases.claim_record(session, row.record_id, owner, LEASE_MS)
+        return leases.claim_record_or_restore_requests(session, row.record_id, owner, LEASE_MS)
     if state == "resting" and row.request.state in ("waiting", "decided"):
         raise StoreError(f"{row.record_id!r} is suspended: it has no pending request, and its owner continues it")
     compute_next_record_state(state, "claim", row.record_id)
@@ -169,7 +169,7 @@ def decide_and_claim(
         write_decisions(session, answers, by, tenant, {})
     except UncheckedAnswerError:
         return None
-    lease = leases.claim_record(session, row.record_id, owner, LEASE_MS)
+    lease = leases.claim_record_or_restore_requests(session, row.record_id, owner, LEASE_MS)
     if lease is None and session.fetch_one(
         "SELECT 1 FROM codemode_requests WHERE interrupt_id = ? AND state = 'waiting'", *answers
     ):

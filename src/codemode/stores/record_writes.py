@@ -62,7 +62,7 @@ def encode_pause(
         require_storable_text(value, name)
     if source is not None and not isinstance(source, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"source must be a text, got {type(source).__name__}")
-    _require_unique_ids(interrupt)
+    _require_unique_storable_ids(interrupt)
     return EncodedPause(
         interrupt,
         encode_interrupt(interrupt),
@@ -105,7 +105,7 @@ def put_pause(session: Session, new: EncodedPause, unique_label: str | None = No
             duplicate_id = _find_open_duplicate(session, new, unique_label)
             if duplicate_id is not None:
                 return duplicate_id
-            require_capacity(session, new.tenant, max_open)
+            require_open_record_capacity(session, new.tenant, max_open)
             return _insert_pending_record(session, new)
         if len(record_ids) > 1:
             raise StoreError("the interrupt has requests of several records")
@@ -121,7 +121,7 @@ def put_pause(session: Session, new: EncodedPause, unique_label: str | None = No
     return record_id
 
 
-def require_capacity(session: Session, tenant: str, max_open: int | None) -> None:
+def require_open_record_capacity(session: Session, tenant: str, max_open: int | None) -> None:
     """Raise `StoreFullError` if a tenant has the maximum number of open records."""
     if max_open is not None and count_open_records(session, tenant, None, max_open) >= max_open:
         raise StoreFullError(
@@ -347,7 +347,7 @@ def _get_nonce_and_expiry(interrupt: Interrupt) -> tuple[str, int]:
     return require_storable_text(nonce, "nonce"), cast("int", expires_at_ms)
 
 
-def _require_unique_ids(interrupt: Interrupt) -> None:
+def _require_unique_storable_ids(interrupt: Interrupt) -> None:
     ids = [interrupt_id.interrupt_id for interrupt_id in interrupt.requests]
     if len(set(ids)) < len(ids):
         raise CodeModeProtocolError("the interrupt cannot be stored: two of its requests have the same id")

@@ -28,7 +28,7 @@ class OutageLog:
         self._consequence = consequence
         self._reason: type[Exception] | None = None
 
-    def log_failure(self, error: Exception) -> None:
+    def log_failure_if_new(self, error: Exception) -> None:
         """Log a failure unless the last one was of the same class."""
         if type(error) is self._reason:
             return
@@ -39,7 +39,7 @@ class OutageLog:
             "%s until the store can be used: %s", self._consequence, _format_single_line(error), exc_info=traceback_of
         )
 
-    def log_success(self) -> None:
+    def log_recovery_if_failing(self) -> None:
         """Log that the store can be used again, after a failure."""
         if self._reason is not None:
             self._reason = None
@@ -71,12 +71,12 @@ async def _renew_until_lost(renew: Callable[[Lease], Awaitable[bool]], lease: Le
             if not await renew(lease):
                 return
         except Exception as error:  # noqa: BLE001 - the database may be back before the lease is over
-            outage_log.log_failure(error)
+            outage_log.log_failure_if_new(error)
         else:
-            outage_log.log_success()
+            outage_log.log_recovery_if_failing()
 
 
-async def write_despite_cancellation(work: Coroutine[Any, Any, Any]) -> None:
+async def write_or_log_despite_cancellation(work: Coroutine[Any, Any, Any]) -> None:
     """Write a record's outcome even if the caller is cancelled."""
     try:
         await shield_to_end(work)

@@ -27,7 +27,7 @@ from .resume_outcome import (
     require_callable_resume,
     takes_lease,
     takes_record,
-    write_despite_cancellation,
+    write_or_log_despite_cancellation,
 )
 from .rows import require_tenant
 
@@ -150,9 +150,9 @@ class Resumer:
                 owner=self._owner, tenant=self._tenant, app=self._app, lease_ms=self._lease_ms
             )
         except Exception as error:  # noqa: BLE001 - a store may be host code, and may work again the next time
-            self._claim_outages.log_failure(error)
+            self._claim_outages.log_failure_if_new(error)
             return None
-        self._claim_outages.log_success()
+        self._claim_outages.log_recovery_if_failing()
         return lease
 
     async def _run_sweep_loop(self) -> None:
@@ -160,9 +160,9 @@ class Resumer:
             try:
                 await self._store.sweep(deny_before_expiry_ms=_DENY_BEFORE_EXPIRY_MS)
             except Exception as error:  # noqa: BLE001 - as above
-                self._sweep_outages.log_failure(error)
+                self._sweep_outages.log_failure_if_new(error)
             else:
-                self._sweep_outages.log_success()
+                self._sweep_outages.log_recovery_if_failing()
             await asyncio.sleep(_SWEEP_SECONDS)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
@@ -183,7 +183,9 @@ class Resumer:
         except Exception as error:  # noqa: BLE001 - stored or logged
             await self._on_resume_failure(lease, error)
         else:
-            await write_despite_cancellation(self._store.settle(lease, result, tool=get_bound_tool(self._resume)))
+            await write_or_log_despite_cancellation(
+                self._store.settle(lease, result, tool=get_bound_tool(self._resume))
+            )
 
     async def _on_resume_failure(self, lease: Lease, error: BaseException) -> None:
         outcome, refusal, not_resumable = (
@@ -193,7 +195,7 @@ class Resumer:
         )
         if not_resumable is not None:
             _log.warning("record %s cannot be resumed here: %s", lease.record.id, not_resumable)
-            await write_despite_cancellation(self._store.release(lease, not_resumable=not_resumable))
+            await write_or_log_despite_cancellation(self._store.release(lease, not_resumable=not_resumable))
             return
         if outcome is None and is_call_start_unknown(error):
             _log.warning("a record will resume from its journal when its lease expires", exc_info=error)
@@ -201,13 +203,15 @@ class Resumer:
         if outcome is None and isinstance(error, CodeModeProtocolError) and not lease.resolutions:
             outcome = error  # no other answer is possible
         if outcome is not None:
-            await write_despite_cancellation(self._store.settle(lease, outcome, tool=get_bound_tool(self._resume)))
+            await write_or_log_despite_cancellation(
+                self._store.settle(lease, outcome, tool=get_bound_tool(self._resume))
+            )
         elif lease.is_takeover and is_outcome_unknown(error):
-            await write_despite_cancellation(self._store.lose(lease))
+            await write_or_log_despite_cancellation(self._store.lose(lease))
         elif refusal is not None:
-            await write_despite_cancellation(
+            await write_or_log_despite_cancellation(
                 self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal))
             )
         else:
             _log.warning("a record could not be resumed, and is tried again", exc_info=error)
-            await write_despite_cancellation(self._store.release(lease, delay_ms=_RETRY_MS))
+            await write_or_log_despite_cancellation(self._store.release(lease, delay_ms=_RETRY_MS))

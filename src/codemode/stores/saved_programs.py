@@ -85,7 +85,9 @@ class SavedProgramRows:
         texts = json.dumps(body), None if tools is None else json.dumps(tools)
         if not all(is_storable_text(text) for text in (owner, name)):
             raise ValueError("owner and name of a saved program must be texts without NUL and lone surrogates")
-        return await self._run_write(lambda session: _insert_program_version(session, owner, name, texts, expected))
+        return await self._run_write(
+            lambda session: _insert_current_version_and_trim(session, owner, name, texts, expected)
+        )
 
     async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None:
         """Disable or enable a program. Raises `UnknownRequestError`."""
@@ -154,7 +156,7 @@ class SavedProgramRows:
         return await run_write_transaction(self._database, work)
 
 
-def _insert_program_version(
+def _insert_current_version_and_trim(
     session: Session, owner: str, name: str, encoded: tuple[str, str | None], expected: int | None
 ) -> int:
     row = session.fetch_one(

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..continuations.guard import GuardClock, MemoryResumeGuard
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import forkable_lock, reset_in_forks
+from ..host.forks import forkable_lock, register_fork_reset
 from .change_notifier import ChangeNotifier, ChangeWatch
 from .interrupt_store import InterruptStore
 from .sqlite_file import (
@@ -21,11 +21,11 @@ from .sqlite_file import (
     IdleConnections,
     SqliteFileDatabase,
     abandon_connections,
-    close_pool,
-    create_private_file,
+    close_idle_and_returned_connections,
+    create_or_restrict_private_file,
     open_sqlite_connection,
     require_file_path,
-    translate_errors,
+    translate_to_store_unavailable,
 )
 from .tables import create_or_migrate_tables
 from .transaction import Row, Session, create_time_sql, table_creation_transaction, transaction
@@ -46,7 +46,7 @@ class SqliteMemoryDatabase:
         self._lock = threading.Lock()
         self._connections = IdleConnections()
         self._finalizer = weakref.finalize(self, _close_if_unused, self._lock, self._connections)
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     @property
     def time_sql(self) -> str:
@@ -63,7 +63,7 @@ class SqliteMemoryDatabase:
 
     def run_statement(self, statement: str, values: Row) -> int:
         """See `Database.run_statement`."""
-        with self._lock, translate_errors(_MEMORY_PATH):
+        with self._lock, translate_to_store_unavailable(_MEMORY_PATH):
             return self._get_or_open_connection().execute(statement, values).rowcount
 
     def run_statement_nowait(self, statement: str, values: Row) -> int | None:
@@ -71,7 +71,7 @@ class SqliteMemoryDatabase:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            with translate_errors(_MEMORY_PATH):
+            with translate_to_store_unavailable(_MEMORY_PATH):
                 return self._get_or_open_connection().execute(statement, values).rowcount
         finally:
             self._lock.release()
@@ -105,7 +105,7 @@ class SqliteMemoryDatabase:
     def _transaction(self, *, writes: bool, uses_counter: bool) -> Generator[Session]:
         with (
             self._lock,
-            translate_errors(_MEMORY_PATH),
+            translate_to_store_unavailable(_MEMORY_PATH),
             transaction(
                 self._get_or_open_connection(), DIALECT, self._clock, writes=writes, uses_counter=uses_counter
             ) as session,
@@ -126,7 +126,7 @@ class SqliteMemoryDatabase:
 def _close_if_unused(lock: threading.Lock, connections: IdleConnections) -> None:
     """Close the connection unless a thread is using it, which would crash the process."""
     if lock.acquire(blocking=False):
-        close_pool(connections)
+        close_idle_and_returned_connections(connections)
         lock.release()
 
 
@@ -180,7 +180,7 @@ class _SqliteResumeGuard(SqlResumeGuard):
         with _creation_lock:
             if self._is_open:
                 return
-            create_private_file(self._path)
+            create_or_restrict_private_file(self._path)
             with self._connect_in_transaction() as connection:
                 create_claims_table(connection, self.table)
             self._file_identity.remember_file()
@@ -188,7 +188,7 @@ class _SqliteResumeGuard(SqlResumeGuard):
 
     @contextmanager
     def _transaction(self) -> Generator[StatementExecutor]:
-        with translate_errors(self._path):
+        with translate_to_store_unavailable(self._path):
             if not self._is_open:
                 self._create_file_and_table()
             self._file_identity.require_unchanged()

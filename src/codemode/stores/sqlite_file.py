@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
-from ..host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ..host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
@@ -109,7 +109,7 @@ class FileIdentity:
         return found.st_dev, found.st_ino
 
 
-def create_private_file(path: str) -> None:
+def create_or_restrict_private_file(path: str) -> None:
     """Create a file that only its owner can read, before anything is in it. SQLite's side files get the same mode."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _PRIVATE_MODE))
@@ -180,7 +180,7 @@ def borrow_connection(
 
 
 @contextmanager
-def translate_errors(path: str) -> Generator[None]:
+def translate_to_store_unavailable(path: str) -> Generator[None]:
     """Raise `StoreUnavailableError` for errors of the database."""
     try:
         yield
@@ -189,11 +189,11 @@ def translate_errors(path: str) -> Generator[None]:
 
 
 def store_unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
-    """Return the error that `translate_errors` raises."""
+    """Return the error that `translate_to_store_unavailable` raises."""
     return StoreUnavailableError(f"the store in {path!r} cannot be used: {error}")
 
 
-def close_pool(idle: IdleConnections) -> None:
+def close_idle_and_returned_connections(idle: IdleConnections) -> None:
     """Close idle connections; borrowed ones are closed when they are returned."""
     idle.close_count += 1
     close_idle_connections(idle)
@@ -267,11 +267,11 @@ class JournalConnections:
 
     def run_statement(self, statement: str, values: Row) -> int:
         """Run a statement, waiting for other writers."""
-        with self.blocking_connection() as connection:
+        with self.borrow_blocking_connection() as connection:
             return connection.execute(statement, values).rowcount
 
     @contextmanager
-    def blocking_connection(self) -> Generator[sqlite3.Connection]:
+    def borrow_blocking_connection(self) -> Generator[sqlite3.Connection]:
         """Lend a connection that waits for its turn to write."""
         with borrow_connection(self.idle, self._connect) as connection:
             connection.execute(_SET_BUSY_TIMEOUT)
@@ -379,7 +379,7 @@ class SequenceProbe:
     def __init__(self, path: str) -> None:
         self._path = path
         self._idle = IdleConnections()
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def __call__(self) -> object:
         """Return the sequence number. Raises SQLite's errors."""
@@ -390,7 +390,7 @@ class SequenceProbe:
 
     def close(self) -> None:
         """Close the connection."""
-        close_pool(self._idle)
+        close_idle_and_returned_connections(self._idle)
 
     def after_fork(self) -> None:
         """In a forked child."""
@@ -413,10 +413,10 @@ class SqliteFileDatabase:
         self._idle = IdleConnections()
         self._journals = JournalConnections(path, is_synced=syncs_journal)
         self._nowait_reader = NowaitReader(path)
-        weakref.finalize(self, close_pool, self._idle)
-        weakref.finalize(self, close_pool, self._nowait_reader.idle)
-        weakref.finalize(self, close_pool, self._journals.idle)
-        reset_in_forks(self)
+        weakref.finalize(self, close_idle_and_returned_connections, self._idle)
+        weakref.finalize(self, close_idle_and_returned_connections, self._nowait_reader.idle)
+        weakref.finalize(self, close_idle_and_returned_connections, self._journals.idle)
+        register_fork_reset(self)
 
     @property
     def time_sql(self) -> str:
@@ -427,7 +427,7 @@ class SqliteFileDatabase:
     def transaction(self, *, writes: bool) -> Generator[Session]:
         """See `Database.transaction`."""
         with (
-            self._ensure_usable(),
+            self._ensure_usable_and_translate_errors(),
             borrow_connection(self._idle, lambda: open_sqlite_connection(self._path)) as connection,
             transaction(connection, DIALECT, self._clock, writes=writes) as session,
         ):
@@ -441,8 +441,8 @@ class SqliteFileDatabase:
     def journal_transaction(self) -> Generator[Session]:
         """See `Database.journal_transaction`."""
         with (
-            self._ensure_usable(),
-            self._journals.blocking_connection() as connection,
+            self._ensure_usable_and_translate_errors(),
+            self._journals.borrow_blocking_connection() as connection,
             transaction(connection, DIALECT, self._clock, writes=True, uses_counter=False) as session,
         ):
             yield session
@@ -451,7 +451,7 @@ class SqliteFileDatabase:
 
     def run_statement(self, statement: str, values: Row) -> int:
         """See `Database.run_statement`."""
-        with self._ensure_usable():
+        with self._ensure_usable_and_translate_errors():
             return self._journals.run_statement(statement, values)
 
     def run_statement_nowait(self, statement: str, values: Row) -> int | None:
@@ -474,7 +474,7 @@ class SqliteFileDatabase:
                 result = work(session)
             return result, session.needs_notify
 
-        with translate_errors(self._path):
+        with translate_to_store_unavailable(self._path):
             self._file_identity.require_unchanged()
             done = self._journals.run_write_nowait(run_in_transaction)
         if done is None:
@@ -488,7 +488,7 @@ class SqliteFileDatabase:
         """See `Database.run_read_nowait`."""
         if not self._has_tables:
             return None
-        with translate_errors(self._path):
+        with translate_to_store_unavailable(self._path):
             self._file_identity.require_unchanged()
             return self._nowait_reader.run_read(work, self._clock)
 
@@ -498,9 +498,9 @@ class SqliteFileDatabase:
 
     def close(self) -> None:
         """Close idle connections."""
-        close_pool(self._idle)
-        close_pool(self._journals.idle)
-        close_pool(self._nowait_reader.idle)
+        close_idle_and_returned_connections(self._idle)
+        close_idle_and_returned_connections(self._journals.idle)
+        close_idle_and_returned_connections(self._nowait_reader.idle)
         self._notifier.close()
 
     def after_fork(self) -> None:
@@ -510,8 +510,8 @@ class SqliteFileDatabase:
         abandon_connections(self._nowait_reader.idle)
 
     @contextmanager
-    def _ensure_usable(self) -> Generator[None]:
-        with translate_errors(self._path):
+    def _ensure_usable_and_translate_errors(self) -> Generator[None]:
+        with translate_to_store_unavailable(self._path):
             if not self._has_tables:
                 self._ensure_tables()
             self._file_identity.require_unchanged()
@@ -521,7 +521,7 @@ class SqliteFileDatabase:
         with self._creation_lock:
             if self._has_tables:
                 return
-            create_private_file(self._path)
+            create_or_restrict_private_file(self._path)
             with (
                 closing(open_wal_connection(self._path)) as connection,
                 table_creation_transaction(connection, DIALECT) as session,

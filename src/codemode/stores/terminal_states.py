@@ -9,16 +9,16 @@ from ..data.json_values import encode_canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, Attribution, truncate_for_audit
 from .errors import RecordExpiredError, StoreError
-from .journal import release_content_of_records
+from .journal import delete_content_holds_of_records
 from .leases import (
-    claim_record,
+    claim_record_or_restore_requests,
     compute_lease_end_columns,
     end_record,
     end_records,
     get_state_if_owned,
     mark_records_lost,
 )
-from .record_writes import EncodedPause, insert_record, require_capacity
+from .record_writes import EncodedPause, insert_record, require_open_record_capacity
 from .records import (
     LastResumed,
     Lease,
@@ -130,14 +130,14 @@ def purge_records(session: Session, older_than_ms: int) -> int:
     )
     if not rows:
         return 0
-    release_content_of_records(session, rows)
+    delete_content_holds_of_records(session, rows)
     for table in ("requests", "labels", "versions", "changes", "notices"):
         session.execute_many(f"DELETE FROM codemode_{table} WHERE record_id = ?", rows)
     session.execute_many("DELETE FROM codemode_records WHERE id = ?", rows)
     return len(rows)
 
 
-def purge_records_and_audit(session: Session, older_than_ms: int) -> int:
+def purge_records_with_audit_line(session: Session, older_than_ms: int) -> int:
     """Purge on a person's request, with a line in the audit."""
     count = purge_records(session, older_than_ms)
     if count:
@@ -197,11 +197,11 @@ def _supersede_requests(session: Session, record_ids: list[str]) -> None:
 # Suspended records do not wait for decisions, and resumers do not find them.
 
 
-def create_suspended_record(
+def create_suspended_record_with_lease(
     session: Session, new: EncodedPause, owner: str, lease_ms: int, max_open: int | None = None
 ) -> Lease:
     """Store a suspended program as a new record. Raises `StoreFullError`."""
-    require_capacity(session, new.tenant, max_open)
+    require_open_record_capacity(session, new.tenant, max_open)
     _, until_ms = compute_lease_end_columns(session, "resting", lease_ms)
     lease_columns = {"owner": owner, "claim": 1, "rests_until_ms": until_ms}
     record_id = insert_record(session, new, "rested", version=0, state="resting", **lease_columns)
@@ -217,7 +217,7 @@ def create_suspended_record(
     )
 
 
-def update_suspended_record(session: Session, lease: Lease, new: EncodedPause) -> Lease | None:
+def update_suspended_record_and_renew(session: Session, lease: Lease, new: EncodedPause) -> Lease | None:
     """Replace the state of a suspended program and renew its lease; None if the lease is lost."""
     state, record_id = get_state_if_owned(session, lease), lease.record.id
     if state is None:
@@ -249,18 +249,20 @@ def update_suspended_record(session: Session, lease: Lease, new: EncodedPause) -
     )
 
 
-def claim_record_by_id(session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int) -> Lease | None:
+def claim_record_if_claimable(
+    session: Session, record_id: str, owner: str, tenant: Tenant, lease_ms: int
+) -> Lease | None:
     """Claim a record by its id; None while it waits for a person or is leased.
 
     Raises `UnknownRequestError`, or the error that says how it ended.
     """
-    if not is_claimable(session, record_id, tenant):
+    if not is_record_claimable_or_raise(session, record_id, tenant):
         return None
-    return claim_record(session, record_id, owner, lease_ms)
+    return claim_record_or_restore_requests(session, record_id, owner, lease_ms)
 
 
-def is_claimable(session: Session, record_id: str, tenant: Tenant) -> bool:
-    """Return whether a record can be claimed now. Raises as `claim_record_by_id` does."""
+def is_record_claimable_or_raise(session: Session, record_id: str, tenant: Tenant) -> bool:
+    """Return whether a record can be claimed now. Raises as `claim_record_if_claimable` does."""
     condition, values = create_tenant_clause(tenant)
     statement = (
         f"SELECT state, ready_at_ms, rests_until_ms, expires_at_ms FROM codemode_records WHERE id = ?{condition}"

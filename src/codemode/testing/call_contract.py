@@ -16,7 +16,7 @@ from .plugin_under_test import (
     Outcome,
     Paused,
     PluginUnderTest,
-    ToolRecorder,
+    RecordingTools,
     resume_run,
     run_program,
     to_program_outcome,
@@ -28,7 +28,7 @@ _TOO_LONG_SECONDS = 31.0  # of 30 that a program may take
 
 async def lets_programs_catch_tool_errors(plugin: PluginUnderTest) -> None:
     """Any number of failures that a program catches neither ends it nor fails the run."""
-    recorder, fails = ToolRecorder(), list[int]()
+    recorder, fails = RecordingTools(), list[int]()
 
     def record_and_raise(n: int) -> int:
         """Fail."""
@@ -172,13 +172,13 @@ _REFUND = "return await tools.refund({ order: 'a' });"
 _ASK = "const said = await tools.ask({}); return ['outer', said];"
 
 
-def _create_agent_tools(plugin: PluginUnderTest, recorder: ToolRecorder, js: str) -> list[ContractTool]:
+def _create_agent_tools(plugin: PluginUnderTest, recorder: RecordingTools, js: str) -> list[ContractTool]:
     return [ContractTool(name="ask", function=plugin.agent_in_a_tool(recorder.tools, js))]
 
 
 async def runs_agents_in_tools(plugin: PluginUnderTest) -> None:
     """A tool may run an agent of its own whose model writes programs too."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     tools = _create_agent_tools(plugin, recorder, "return await tools.stock({ product: 'nut' });")
     outcome = await run_program(plugin, tools, "return 1 + Number(await tools.ask({}));")
     assert outcome == Finished(value=8), outcome
@@ -187,7 +187,7 @@ async def runs_agents_in_tools(plugin: PluginUnderTest) -> None:
 
 async def requires_approval_inside_agent_tools(plugin: PluginUnderTest) -> None:
     """A tool that an agent inside a tool needs approved does not run before, even if the program ends."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     js = "try { return await tools.ask({}); } catch { return 'caught'; }"
     await run_program(plugin, _create_agent_tools(plugin, recorder, _REFUND), js)
     assert recorder.calls == []
@@ -195,7 +195,7 @@ async def requires_approval_inside_agent_tools(plugin: PluginUnderTest) -> None:
 
 async def asks_for_agents_in_tools(plugin: PluginUnderTest) -> None:
     """The outer run asks for the approvals of an agent inside a tool: then it continues, and nothing runs twice."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     inner = f"await tools.stock({{ product: 'nut' }}); {_REFUND}"
     tools = _create_agent_tools(plugin, recorder, inner)
     paused = await run_program(plugin, tools, _ASK)
@@ -236,7 +236,7 @@ async def _invoke_tool(plugin: PluginUnderTest, tools: Sequence[ContractTool], t
     return await plugin.call(tools, _INVOKE, {"tool": tool, "input": arguments})
 
 
-async def _pause_on_refund(plugin: PluginUnderTest, recorder: ToolRecorder) -> Paused:
+async def _pause_on_refund(plugin: PluginUnderTest, recorder: RecordingTools) -> Paused:
     paused = await _invoke_tool(plugin, recorder.tools, "refund", {"order": "a"})
     assert isinstance(paused, Paused), paused
     return paused
@@ -244,7 +244,7 @@ async def _pause_on_refund(plugin: PluginUnderTest, recorder: ToolRecorder) -> P
 
 async def offers_only_meta_tools(plugin: PluginUnderTest) -> None:
     """The model is offered the meta-tools and none of the tools, of which their descriptions say nothing."""
-    shown = await plugin.shown(ToolRecorder().tools)
+    shown = await plugin.shown(RecordingTools().tools)
     assert set(shown) == set(plugin.face.offered)
     assert not any(word in text for text in shown.values() for word in ("stock", "refund"))
 
@@ -260,12 +260,12 @@ async def offers_same_descriptions_for_any_tools(plugin: PluginUnderTest) -> Non
         return ContractTool(name=name, function=tool)
 
     many = [create_tool(f"tool_{number}") for number in range(50)]
-    assert await plugin.shown(many) == await plugin.shown(ToolRecorder().tools)
+    assert await plugin.shown(many) == await plugin.shown(RecordingTools().tools)
 
 
 async def finds_and_describes_tools(plugin: PluginUnderTest) -> None:
     """A search finds a tool by what it does, and its description holds both schemas."""
-    tools = ToolRecorder().tools
+    tools = RecordingTools().tools
     found = await _call_and_get_value(plugin, tools, _SEARCH, {"query": "how many of a product are there"})
     assert found["tools"][0]["name"] == "stock", found
     described = await _call_and_get_value(plugin, tools, _DESCRIBE, {"tools": ["stock", "nowhere"]})
@@ -277,7 +277,7 @@ async def finds_and_describes_tools(plugin: PluginUnderTest) -> None:
 
 async def refuses_direct_and_recursive_calls(plugin: PluginUnderTest) -> None:
     """A hidden tool cannot be called by its own name, and no meta-tool is a tool of a script."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     assert isinstance(await plugin.call(recorder.tools, "refund", {"order": "a"}), Failed)
     assert isinstance(await plugin.call(recorder.tools, "stock", {"product": "nut"}), Failed)
     for name in plugin.face.offered:
@@ -294,7 +294,7 @@ async def refuses_direct_and_recursive_calls(plugin: PluginUnderTest) -> None:
 
 async def returns_status_of_failed_scripts(plugin: PluginUnderTest) -> None:
     """A script that fails in any way is answered with a status: to the framework nothing has failed."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
 
     def raise_secret_error(n: int) -> int:
         """Fail."""
@@ -318,7 +318,7 @@ async def returns_status_of_failed_scripts(plugin: PluginUnderTest) -> None:
 
 async def limits_scripts_to_allowed_tools(plugin: PluginUnderTest) -> None:
     """A script calls only the tools that it is allowed, and cannot see others."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     script = "return [typeof getTool(codecallContext.name), await callTool(codecallContext.name, { product: 'nut' })];"
     arguments = {"script": script, "allowedTools": ["refund"], "context": {"name": "stock"}}
     answer = await _call_and_get_value(plugin, recorder.tools, _EXECUTE, arguments)
@@ -328,7 +328,7 @@ async def limits_scripts_to_allowed_tools(plugin: PluginUnderTest) -> None:
 
 async def invokes_tool_directly(plugin: PluginUnderTest) -> None:
     """A direct call runs once, with the same checks, and answers with a status too."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     assert await _invoke_tool(plugin, recorder.tools, "stock", {"product": "nut"}) == Finished(
         value={"status": "ok", "result": 7}
     )
@@ -341,7 +341,7 @@ async def invokes_tool_directly(plugin: PluginUnderTest) -> None:
 
 async def invokes_tool_after_approval(plugin: PluginUnderTest) -> None:
     """A direct call waits for a person as a script's does, runs as edited, and never when it is denied."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     for edited, cents in ((None, 500), ({"order": "a", "cents": 300}, 300)):
         paused = await _pause_on_refund(plugin, recorder)
         assert [(call.tool_name, call.input) for call in paused.calls] == [("refund", {"order": "a", "cents": 500})]
@@ -360,7 +360,7 @@ async def invokes_tool_after_approval(plugin: PluginUnderTest) -> None:
 
 async def invokes_approved_tool_once(plugin: PluginUnderTest) -> None:
     """The same answer to a direct call that waited repeats its outcome; another one is refused; nothing runs."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await _pause_on_refund(plugin, recorder)
     (call,) = paused.calls
     for _ in range(2):

@@ -31,7 +31,7 @@ from .plugin_under_test import (
     Outcome,
     Paused,
     PluginUnderTest,
-    ToolRecorder,
+    RecordingTools,
     WaitingCall,
     resume_run,
     run_program,
@@ -121,15 +121,15 @@ async def _expect_value_and_get_conversation(value: Any, work: Awaitable[Outcome
 
 async def offers_state_only_if_described(plugin: PluginUnderTest) -> None:
     """Where the model reads of state, programs find their stored values, under any name; others have no state."""
-    mentions_state = any("state.get(key)" in text for text in (await plugin.shown(ToolRecorder().tools)).values())
+    mentions_state = any("state.get(key)" in text for text in (await plugin.shown(RecordingTools().tools)).values())
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
-    outcome = await run_program(plugin, ToolRecorder().tools, js if mentions_state else "return typeof state;")
+    outcome = await run_program(plugin, RecordingTools().tools, js if mentions_state else "return typeof state;")
     assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if mentions_state else "undefined"), outcome
 
 
 async def keeps_state_for_the_conversation(plugin: PluginUnderTest) -> None:
     """A later program of the conversation reads what an earlier one wrote; another conversation does not."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     first = await _expect_value_and_get_conversation(
         1, run_program(plugin, recorder.tools, _COUNT_PROGRAM + _GET_PROGRAM)
     )
@@ -142,7 +142,7 @@ async def keeps_state_for_the_conversation(plugin: PluginUnderTest) -> None:
 
 async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
     """A program's writes persist even if it fails later."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     failed = await run_program(plugin, recorder.tools, _COUNT_PROGRAM + "throw new Error('later');")
     assert isinstance(failed, Failed), failed
     await _expect_value_and_get_conversation(
@@ -152,7 +152,7 @@ async def keeps_the_state_of_a_failed_program(plugin: PluginUnderTest) -> None:
 
 async def writes_state_once_over_a_pause(plugin: PluginUnderTest) -> None:
     """A program that resumes after a pause has written once, and reads the same values as before."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await recorder.run_until_pause(
         plugin, f"{_COUNT_PROGRAM} await tools.refund({{ order: 'a' }}); {_GET_PROGRAM}"
     )
@@ -164,7 +164,7 @@ async def writes_state_once_over_a_pause(plugin: PluginUnderTest) -> None:
 
 async def stores_large_results_in_state(plugin: PluginUnderTest) -> None:
     """The next program finds the whole of an oversized result, under the key that the model reads."""
-    tools = ToolRecorder().tools
+    tools = RecordingTools().tools
     summary = await run_program(plugin, tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));")
     assert isinstance(summary, Finished), summary
     assert 'state.get("result:1")' in summary.value, summary
@@ -330,7 +330,7 @@ _MODEL_CHARACTERS = 20_000
 
 async def offers_only_code_mode(plugin: PluginUnderTest) -> None:
     """The model is offered codeMode alone, and its description declares the tools."""
-    shown = await plugin.shown(ToolRecorder().tools)
+    shown = await plugin.shown(RecordingTools().tools)
     assert list(shown) == ["codeMode"]
     assert "How many of a product there are." in shown["codeMode"]
     assert "Promise<number>" in shown["codeMode"]
@@ -338,13 +338,13 @@ async def offers_only_code_mode(plugin: PluginUnderTest) -> None:
 
 async def provides_tools_namespace(plugin: PluginUnderTest) -> None:
     """The namespace of the tools names itself, even if tools have the names that the language reads."""
-    tools = [ContractTool(name="toString", function=ToolRecorder().stock)]
+    tools = [ContractTool(name="toString", function=RecordingTools().stock)]
     assert await run_program(plugin, tools, "return String(tools);") == Finished(value="[tool]")
 
 
 async def offers_only_exec_and_wait(plugin: PluginUnderTest) -> None:
     """The model is offered exec and wait alone, and the description of exec covers the tools."""
-    shown = await plugin.shown(ToolRecorder().tools)
+    shown = await plugin.shown(RecordingTools().tools)
     assert sorted(shown) == ["exec", "wait"]
     assert "How many of a product there are." in shown["exec"]
 
@@ -352,7 +352,7 @@ async def offers_only_exec_and_wait(plugin: PluginUnderTest) -> None:
 async def returns_program_value(plugin: PluginUnderTest) -> None:
     """A program's return value reaches the model as JSON."""
     js = "return { stock: await tools.stock({ product: 'nut' }), none: null, list: [1.5, 'ü', true] };"
-    outcome = await run_program(plugin, ToolRecorder().tools, js)
+    outcome = await run_program(plugin, RecordingTools().tools, js)
     assert outcome == Finished(value={"stock": 7, "none": None, "list": [1.5, "ü", True]}), outcome
 
 
@@ -406,7 +406,7 @@ async def runs_calls_in_parallel(plugin: PluginUnderTest) -> None:
 
 async def validates_call_inputs(plugin: PluginUnderTest) -> None:
     """A call with wrong input does not run, and the program can catch it."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     wrong = "const product = JSON.parse('{}');"
     js = f"{wrong} try {{ await tools.stock({{ product }}); return 'ran'; }} catch {{ return 'refused'; }}"
     assert await run_program(plugin, recorder.tools, js) == Finished(value="refused")
@@ -416,7 +416,7 @@ async def validates_call_inputs(plugin: PluginUnderTest) -> None:
 async def reports_finished_calls_of_failed_program(plugin: PluginUnderTest) -> None:
     """The model reads why its program failed; on codeMode also which calls are done."""
     js = "await tools.stock({ product: 'nut' }); throw new TypeError('no luck');"
-    outcome = await run_program(plugin, ToolRecorder().tools, js)
+    outcome = await run_program(plugin, RecordingTools().tools, js)
     assert isinstance(outcome, Failed), outcome
     assert "no luck" in outcome.text
     assert "stock" in outcome.text or not plugin.face.tells_what_was_done
@@ -425,7 +425,7 @@ async def reports_finished_calls_of_failed_program(plugin: PluginUnderTest) -> N
 async def reports_console_output_of_failed_program(plugin: PluginUnderTest) -> None:
     """The model of a failed program reads what it had printed."""
     outcome = await run_program(
-        plugin, ToolRecorder().tools, "console.log('half', 'way'); throw new TypeError('no luck');"
+        plugin, RecordingTools().tools, "console.log('half', 'way'); throw new TypeError('no luck');"
     )
     assert isinstance(outcome, Failed), outcome
     assert "half way" in outcome.text, outcome
@@ -434,7 +434,7 @@ async def reports_console_output_of_failed_program(plugin: PluginUnderTest) -> N
 async def reports_console_output_without_value(plugin: PluginUnderTest) -> None:
     """The model of a program that returns nothing reads what it printed, and what may be missing."""
     js = "async function main() { console.log('half', 'way'); } main();"
-    outcome = await run_program(plugin, ToolRecorder().tools, js)
+    outcome = await run_program(plugin, RecordingTools().tools, js)
     assert isinstance(outcome, Finished), outcome
     assert "half way" in str(outcome.value), outcome
     assert "return await main();" in str(outcome.value), outcome
@@ -443,7 +443,7 @@ async def reports_console_output_without_value(plugin: PluginUnderTest) -> None:
 async def summarises_large_results(plugin: PluginUnderTest) -> None:
     """A result that would fill the model's context is told of: its size, its shape, its beginning."""
     outcome = await run_program(
-        plugin, ToolRecorder().tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));"
+        plugin, RecordingTools().tools, "return Array.from({ length: 500 }, (_, n) => n + 'x'.repeat(90));"
     )
     assert isinstance(outcome, Finished), outcome
     assert isinstance(outcome.value, str), outcome

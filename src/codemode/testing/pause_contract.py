@@ -13,7 +13,7 @@ from .plugin_under_test import (
     Outcome,
     Paused,
     PluginUnderTest,
-    ToolRecorder,
+    RecordingTools,
     create_edit_and_deny_answers,
     resume_run,
     run_program,
@@ -22,7 +22,7 @@ from .plugin_under_test import (
 
 async def shows_all_waiting_calls(plugin: PluginUnderTest) -> None:
     """A pause shows every inner call that waits, with its validated input, and an id of its own."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await recorder.run_until_pause(plugin)
     assert [call.tool_name for call in paused.calls] == ["refund", "refund"]
     assert [call.input for call in paused.calls] == [{"order": order, "cents": 500} for order in "ab"]
@@ -33,7 +33,7 @@ async def shows_all_waiting_calls(plugin: PluginUnderTest) -> None:
 
 async def applies_edits_and_denials(plugin: PluginUnderTest) -> None:
     """An edited call runs as edited, a denied one never, a finished one not again."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await recorder.run_until_pause(plugin)
     outcome = await resume_run(plugin, recorder.tools, paused.state, create_edit_and_deny_answers(paused))
     assert outcome == Finished(value=[7, "fulfilled", "rejected"]), outcome
@@ -42,7 +42,7 @@ async def applies_edits_and_denials(plugin: PluginUnderTest) -> None:
 
 async def repeats_outcome_without_running_calls(plugin: PluginUnderTest) -> None:
     """The same answers to the same pause give the same outcome, and nothing runs."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await recorder.run_until_pause(plugin)
     first = await resume_run(plugin, recorder.tools, paused.state, create_edit_and_deny_answers(paused))
     did = list(recorder.calls)
@@ -52,7 +52,7 @@ async def repeats_outcome_without_running_calls(plugin: PluginUnderTest) -> None
 
 async def refuses_different_answers_later(plugin: PluginUnderTest) -> None:
     """Other answers to a pause that was answered are refused: they raise or fail, and nothing runs."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await recorder.run_until_pause(plugin)
     await resume_run(plugin, recorder.tools, paused.state, create_edit_and_deny_answers(paused))
     did = list(recorder.calls)
@@ -80,7 +80,7 @@ _CATCHING_PROGRAMS = (
 
 async def hides_pauses_from_catch_blocks(plugin: PluginUnderTest) -> None:
     """No try, catch or finally of a program sees a pause, and no handler of a promise."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     for js in _CATCHING_PROGRAMS:
         paused = await recorder.run_until_pause(plugin, js)
         assert [call.tool_name for call in paused.calls] == ["refund"]
@@ -89,7 +89,7 @@ async def hides_pauses_from_catch_blocks(plugin: PluginUnderTest) -> None:
 
 async def pauses_resumed_programs_again(plugin: PluginUnderTest) -> None:
     """A resumed program may pause again; approved calls do not run again."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     js = "await tools.refund({ order: 'a' }); await tools.refund({ order: 'b' }); return 'both';"
     outcome: Outcome = await recorder.run_until_pause(plugin, js)
     for _ in range(2):
@@ -102,7 +102,7 @@ async def pauses_resumed_programs_again(plugin: PluginUnderTest) -> None:
 
 async def keeps_waiting_calls_that_lose_a_race(plugin: PluginUnderTest) -> None:
     """A waiting call is not lost when the program continues with a faster one."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     for how in ("race", "any"):
         js = f"return await Promise.{how}([tools.refund({{ order: 'a' }}), tools.stock({{ product: 'nut' }})]);"
         outcome = await run_program(plugin, recorder.tools, js)
@@ -118,7 +118,7 @@ return all.map((one) => one.value ?? one.reason.message);
 
 async def accepts_all_answers_at_once(plugin: PluginUnderTest) -> None:
     """Any number of waiting calls takes a decision each at once: one approved, one edited, one denied."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     paused = await recorder.run_until_pause(plugin, _THREE_REFUNDS_PROGRAM)
     decisions = [
         ContractAnswer(approved=True),
@@ -135,7 +135,7 @@ async def accepts_all_answers_at_once(plugin: PluginUnderTest) -> None:
 
 async def answers_some_first(plugin: PluginUnderTest) -> None:
     """After answers to some of the waiting calls, the rest still waits, under the same ids."""
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     outcome: Outcome = await recorder.run_until_pause(plugin, _THREE_REFUNDS_PROGRAM)
     assert isinstance(outcome, Paused)
     ids = [call.id for call in outcome.calls]
@@ -154,7 +154,7 @@ async def asks_again_after_invalid_edit(plugin: PluginUnderTest) -> None:
 
     The plugin refuses the answers and the pause stays open, or the run pauses again; the program never sees the edit.
     """
-    recorder = ToolRecorder()
+    recorder = RecordingTools()
     program = """
     try { return await tools.refund({ order: "a" }); }
     catch (error) { await tools.stock({ product: "caught" }); return String(error.message); }
@@ -176,7 +176,7 @@ async def asks_again_after_invalid_edit(plugin: PluginUnderTest) -> None:
 
 
 async def _resume_with_invalid_edit(
-    plugin: PluginUnderTest, recorder: ToolRecorder, paused: Paused, edit: dict[str, Any]
+    plugin: PluginUnderTest, recorder: RecordingTools, paused: Paused, edit: dict[str, Any]
 ) -> str | Paused:
     answers = {paused.calls[0].id: ContractAnswer(approved=True, input=edit)}
     try:

@@ -264,7 +264,7 @@ return [stock, ...refunds.map((one) => one.status)];
 """
 
 
-class ToolRecorder:
+class RecordingTools:
     """A tool that runs at once and one that needs approval; ``calls`` are their calls in order."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..host.forks import forkable_lock, forkable_rlock
 from ..host.imports import delay_forks_for
-from ..schemas.patterns import foreign_patterns
+from ..schemas.patterns import treat_patterns_as_foreign
 
 if TYPE_CHECKING:
     from .tool import Tool
@@ -45,7 +45,7 @@ class AdapterRegistry:
             found = self._find_converter(value)
         if found is None:
             return None
-        with foreign_patterns():
+        with treat_patterns_as_foreign():
             return found(value)
 
     @property

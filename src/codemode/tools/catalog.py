@@ -181,11 +181,13 @@ class Catalog(Generic[ToolT]):
 
     def search(self, query: str, limit: int = 10) -> list[dict[str, str]]:
         """Name and first sentence of the tools that fit any word of ``query``, best first; at most 50."""
-        from ..signatures.declarations import extract_first_sentence, summarize_tool
+        from ..signatures.declarations import extract_first_sentence, find_tool_description
 
         positions = self._get_or_create_index().search(query, min(max(limit, 0), MAX_RESULTS))
         matches = [(self._names[position], self._tools[self._names[position]]) for position, _score in positions]
-        return [{"name": name, "description": extract_first_sentence(summarize_tool(tool))} for name, tool in matches]
+        return [
+            {"name": name, "description": extract_first_sentence(find_tool_description(tool))} for name, tool in matches
+        ]
 
     def describe(self, name: str) -> str:
         """Return the declaration of a tool as TypeScript. Raises `CodeModeToolError` for an unknown name."""

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from ..data.narrowing import is_iterable, is_mapping
+from ..data.narrowing import is_mapping, is_non_text_iterable
 from ..options.checked_fields import WrongTypeError
 from ..trace.failures import log_omitted_tool
 from .adapters import ADAPTERS
@@ -46,7 +46,7 @@ def collect_plain_tools(
     if is_mapping(tools):
         checked_items = [(check(name), value) for name, value in tools.items()]
         return {name: _as_tool(value, name) for name, value in checked_items}
-    if not is_iterable(tools):
+    if not is_non_text_iterable(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}
     for value in tools:
@@ -68,7 +68,7 @@ def _collect_usable_tools(
     tools: Mapping[str, Any] | Iterable[Any], check: Callable[[Any], str], left_out: OmittedEntries
 ) -> dict[str, Tool]:
     """Collect the tools that can be used. Raises `ValueError` for what is no collection."""
-    if not is_mapping(tools) and not is_iterable(tools):
+    if not is_mapping(tools) and not is_non_text_iterable(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     items = tools.items() if is_mapping(tools) else ((None, value) for value in tools)
     collected: dict[str, Tool] = {}
@@ -110,7 +110,7 @@ def _as_tool(value: Any, name: str | None) -> Tool:
             )
         return converted.with_name(name or converted.name)
     if callable(value) and not inspect.isclass(value):
-        refuse_framework_tool(value)
+        refuse_framework_tool_without_adapter(value)
         return Tool.from_function(value, name=name)
     raise WrongTypeError(
         f"Expected a Tool, a function or a tool object of a framework with an installed plugin;"
@@ -131,7 +131,9 @@ class _NamedTool(Protocol):
 NamedT = TypeVar("NamedT", bound=_NamedTool)
 
 
-def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] = require_callable_name) -> list[NamedT]:
+def select_tools_with_callable_names(
+    tools: Iterable[NamedT], check: Callable[[str], str] = require_callable_name
+) -> list[NamedT]:
     """Return a framework's tools without those that no program could call, which are logged.
 
     ``check`` raises `ImpossibleNameError` for such a name. Raises `ValueError` for two tools with the same name.
@@ -147,13 +149,13 @@ def select_callable_tools(tools: Iterable[NamedT], check: Callable[[str], str] =
     return list(found.values())
 
 
-def refuse_framework_tool(value: Any) -> None:
+def refuse_framework_tool_without_adapter(value: Any) -> None:
     """Refuse a callable object that describes itself as a tool and takes any arguments.
 
     Its ``__call__`` does not describe the tool's input. Raises `ValueError`; functions and callable objects with their
     own parameters are accepted.
     """
-    if _is_function(value) or inspect.isclass(value) or not _describes_tool(value):
+    if _is_function(value) or inspect.isclass(value) or not _looks_like_framework_tool(value):
         return
     raise WrongTypeError(
         f"{_get_type_name(value)} is a tool object of a framework that has no adapter here. Give a function that calls"
@@ -162,7 +164,7 @@ def refuse_framework_tool(value: Any) -> None:
     )
 
 
-def _describes_tool(value: Any) -> bool:
+def _looks_like_framework_tool(value: Any) -> bool:
     try:
         metadata = getattr(value, "metadata", None)
         is_named = any(

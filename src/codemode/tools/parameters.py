@@ -271,7 +271,7 @@ def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
     if isinstance(parameter.default, list | dict):
         return False  # a mutable default: copied for each call
     try:
-        plain.copy_value(parameter.default)
+        plain.validate_and_copy(parameter.default)
     except NotPlainValueError:
         return False
     return True
@@ -312,7 +312,7 @@ class _PlainParametersSchema(PlainSchema):
             raise NotPlainValueError
         copied: dict[str, Any] = {}
         for name, plain in self._plain_types.items():  # hot path: a loop is faster than a comprehension
-            copied[name] = plain.copy_value(keywords[name])
+            copied[name] = plain.validate_and_copy(keywords[name])
         return copied
 
     def _to_validated_json(self, keywords: dict[str, Any], value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from ..data.narrowing import mapping_or_empty
 from ..schemas.compiled import Conversion, JsonSchema, ValidatedInput
-from ..schemas.patterns import to_pattern_error
+from ..schemas.patterns import to_validator_build_error
 from ..schemas.python_types import TypeSchema
 from .parameters import NO_VALUE, Parameter, Parameters
 
@@ -30,7 +30,7 @@ class ParametersSchema:
         try:
             model = create_model("Input", __config__=ConfigDict(extra=extra), **fields)
         except SchemaError as error:
-            raise to_pattern_error(error) from error
+            raise to_validator_build_error(error) from error
         except (RuntimeError, NameError, TypeError) as error:
             reason = (
                 str(error).partition("\n")[0].partition(". Set `")[0]

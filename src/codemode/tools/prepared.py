@@ -21,10 +21,10 @@ from ..schemas.compiled import (
     SchemaMismatchError,
     SchemaProblem,
     ValidatedInput,
-    accepts_object,
     copy_json,
     declares_container,
     deduplicate_problems,
+    is_object_schema,
     wrap_unvalidated_input,
 )
 from ..schemas.json_schema.walk import iterate_subschemas
@@ -76,7 +76,7 @@ class PreparedTool:
         return resolve_reference(schema, root)
 
     @staticmethod
-    def of(tool: Tool) -> PreparedTool:
+    def from_tool(tool: Tool) -> PreparedTool:
         """Return the prepared tool of a `Tool`, created once. Nothing is compiled before it is needed."""
         return prepare_tool(tool)
 
@@ -100,7 +100,7 @@ class PreparedTool:
     def __repr__(self) -> str:
         return f"<PreparedTool {self.name!r}>"
 
-    def compile(self) -> None:
+    def compile_schemas(self) -> None:
         """Compile both schemas now, unless they are late. Raises `ValueError` naming the tool of a broken one."""
         if not self.is_late:
             _ = self._input, self._output
@@ -162,9 +162,9 @@ class PreparedTool:
             return self._parameters.context_name is not None
         return self.execute is not None and count_positional_arguments(self.execute) >= 2
 
-    def asks_approval(self, value: Any, context: ToolCallContext) -> Any:
+    def evaluate_needs_approval(self, value: Any, context: ToolCallContext) -> Any:
         """Evaluate ``needs_approval`` for a validated value: a bool, or the function's result (maybe awaitable)."""
-        return self._asks(value, context)
+        return self._approval_function(value, context)
 
     def validate_input(self, value: Any) -> ValidatedInput:
         """Validate, coerce and complete plain JSON from a guest, or `MISSING`.
@@ -173,7 +173,7 @@ class PreparedTool:
         """
         schema = self._input
         if value is MISSING:
-            value = {} if schema is not None and accepts_object(schema.json_schema) else None
+            value = {} if schema is not None and is_object_schema(schema.json_schema) else None
         try:
             if is_rich.get() and not getattr(schema, "takes_tags", False):
                 return _validate_tagged_json(schema, value)
@@ -263,7 +263,7 @@ class PreparedTool:
         return lambda value, context: function(**value, **{context_name: context})
 
     @cached_property
-    def _asks(self) -> Callable[[Any, ToolCallContext], Any]:
+    def _approval_function(self) -> Callable[[Any, ToolCallContext], Any]:
         rule = self.needs_approval
         return (lambda _value, _context: rule) if isinstance(rule, bool) else _adapt_to_two_arguments(rule)
 
@@ -339,14 +339,14 @@ _MAX_LISTED_NAMES = 20
 _logged_names: set[str] = set()
 
 
-def compile_tools(tools: Iterable[tuple[str, PreparedTool]]) -> None:
+def compile_tools_and_log_missing_outputs(tools: Iterable[tuple[str, PreparedTool]]) -> None:
     """Compile tools by their names, and log once which of them have no declared output.
 
     Raises `ValueError` for a schema that cannot be used.
     """
     unknown: list[str] = []
     for name, tool in tools:
-        tool.compile()
+        tool.compile_schemas()
         if tool.is_late:
             continue
         if tool.output_json_schema is None and name not in _logged_names and len(_logged_names) < _MAX_LOGGED_NAMES:
@@ -380,13 +380,13 @@ def redact_error_values(error: Exception, tool: PreparedTool, side: Mode) -> Cod
     """Return an error without values, for programs and the host, for an invalid input or output."""
     if isinstance(error, CodeModeSerializationError) and _SIZE_DETAILS & error.details.keys():
         return error
-    redacted = _redact_error(error, tool, side)
+    redacted = _create_error_without_values(error, tool, side)
     if isinstance(error, CodeModeError):
         redacted.reason = error.reason
     return redacted
 
 
-def _redact_error(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
+def _create_error_without_values(error: Exception, tool: PreparedTool, side: Mode) -> CodeModeError:
     if isinstance(error, CodeModeSerializationError):
         return CodeModeSerializationError(f"the {side} of tool {tool.name!r} is not JSON")
     problems: Any = error.details.get("problems") if isinstance(error, CodeModeToolError) else None

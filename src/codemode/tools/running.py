@@ -104,24 +104,26 @@ class _IteratorReader:
                 details={"max_bytes": self._max_bytes},
             )
 
-    def _find_replacements(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
+    def _replace_and_select_changed(self, items: Mapping[Any, Any]) -> dict[Any, Any]:
         replaced = {name: self.replace_iterators(item) for name, item in items.items()}
         return {name: item for name, item in replaced.items() if item is not items[name]}
 
     def _replace_in_mapping(self, value: Mapping[Any, Any]) -> Any:
-        changed = self._find_replacements(value)
+        changed = self._replace_and_select_changed(value)
         return {**value, **changed} if changed else value
 
     def _replace_in_sequence(self, value: Collection[Any]) -> Any:
-        changed = self._find_replacements(dict(enumerate(value)))
+        changed = self._replace_and_select_changed(dict(enumerate(value)))
         return [changed.get(index, item) for index, item in enumerate(value)] if changed else value
 
     def _replace_in_model(self, value: Any) -> Any:
-        changed = self._find_replacements({**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})})
+        changed = self._replace_and_select_changed(
+            {**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})}
+        )
         return value.model_copy(update=changed) if changed and hasattr(value, "model_copy") else value
 
     def _replace_in_dataclass(self, value: Any) -> Any:
-        changed = self._find_replacements(
+        changed = self._replace_and_select_changed(
             {dataclass_field.name: getattr(value, dataclass_field.name, None) for dataclass_field in fields(value)}
         )
         if changed:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, cast
 
 from ..data.similar_names import find_nearest_names, format_suggestion
-from .collecting import refuse_framework_tool
+from .collecting import refuse_framework_tool_without_adapter
 
 ALL = "all"
 _ACCEPTED_FORMS = "a list of names, a mapping that a tool's metadata must contain, or a predicate function"
@@ -113,7 +113,7 @@ class ToolSelection:
 
         Functions and callable objects with their own parameters are accepted.
         """
-        refuse_framework_tool(value)
+        refuse_framework_tool_without_adapter(value)
 
     @staticmethod
     def describe_missing_name(path: str, name: str, tool_names: Collection[str]) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
-from ..data.narrowing import is_iterable
+from ..data.narrowing import is_non_text_iterable
 from ..options.checked_fields import WrongTypeError, make_choice_check, require_mapping_or_none, require_string_or_none
-from ..schemas.patterns import are_patterns_foreign, foreign_patterns
+from ..schemas.patterns import are_new_patterns_foreign, treat_patterns_as_foreign
 from .context import ToolCallContext
 from .parameters import NO_VALUE, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, check_or_repair_schema
@@ -134,9 +134,9 @@ class Tool:
         _check_summary(name, summary)
         require_mapping_or_none(annotations, f"annotations of tool {name!r}")
         require_mapping_or_none(metadata, f"metadata of tool {name!r}")
-        if isinstance(input_examples, Mapping) or not is_iterable(input_examples):
+        if isinstance(input_examples, Mapping) or not is_non_text_iterable(input_examples):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
-        is_foreign = self.is_foreign or are_patterns_foreign()
+        is_foreign = self.is_foreign or are_new_patterns_foreign()
         values = {
             "name": name,
             "execute": execute,
@@ -194,7 +194,7 @@ class Tool:
         """Give the same tool under another name."""
         if name == self.name:
             return self
-        with foreign_patterns(are_foreign=self.schemas.is_foreign):
+        with treat_patterns_as_foreign(are_foreign=self.schemas.is_foreign):
             return replace(self, name=name)
 
 

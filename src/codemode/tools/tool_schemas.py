@@ -142,7 +142,7 @@ def check_or_repair_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreig
     Raises `ValueError` for a JSON Schema with an unusable pattern, and for a value that is not a schema.
     """
     if not is_foreign:
-        return _require_valid_schema(schema, mode, tool_name)
+        return _require_bounded_linear_schema(schema, mode, tool_name)
     try:
         return _repair_foreign_schema(schema, mode, tool_name)
     except Exception as error:  # noqa: BLE001 - a stranger's values may do anything when they are looked at
@@ -150,7 +150,7 @@ def check_or_repair_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreig
         return None
 
 
-def _require_valid_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
+def _require_bounded_linear_schema(schema: Any, mode: Mode, tool_name: str) -> Any:
     if not is_mapping(schema):
         return _require_type(schema, mode, tool_name)
     try:
@@ -197,14 +197,14 @@ def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool)
     if plain := _compile_plain_type(schema, mode):
         return plain
 
-    def refuse_pattern(error: PatternRefusedError) -> None:
+    def refuse_or_log_pattern(error: PatternRefusedError) -> None:
         if not is_foreign:
             raise error
         _log_pattern_warning(mode, tool_name, str(error))
 
     if isinstance(schema, InferredOutput):
         try:
-            return _compile_type(schema.annotation, mode, refuse_pattern)
+            return _compile_type(schema.annotation, mode, refuse_or_log_pattern)
         except ValueError:
             # The annotation may be for readers only: a type that is not JSON is no error.
             return None
@@ -220,7 +220,7 @@ def compile_schema(schema: Any, mode: Mode, tool_name: str, *, is_foreign: bool)
                 mode,
                 tool_name,
             )
-        return _compile_type(schema, mode, refuse_pattern)
+        return _compile_type(schema, mode, refuse_or_log_pattern)
     except ValueError as error:
         if is_foreign and isinstance(schema, Mapping):
             log_unusable_schema(mode, tool_name, error)

@@ -98,7 +98,7 @@ def _describe_failure(error: BaseException) -> str:
     return clip_to_visible_line(f"{class_name}: {get_exception_text(error)}{cause}", _MAX_TEXT_CHARACTERS) + location
 
 
-def _format_input(request: NestedToolResultEvent | FetchResultEvent, max_characters: int) -> str:
+def _format_redacted_input(request: NestedToolResultEvent | FetchResultEvent, max_characters: int) -> str:
     """Return the input of a call on one line, shortened, without secrets. The label of a fetch says its URL."""
     if isinstance(request, FetchResultEvent):
         return ""
@@ -122,7 +122,7 @@ def _create_timeline_row(
     label = clip_to_visible_line(request.label, _MAX_LABEL_CHARACTERS)
     failure = f": {format_failure_line(request.error)}" if request.status == "rejected" and request.error else ""
     status_text = f"{request.status}{size}{replayed}{failure}"
-    call = f"{label} {_format_input(request, _MAX_INPUT_CHARACTERS)}".rstrip()
+    call = f"{label} {_format_redacted_input(request, _MAX_INPUT_CHARACTERS)}".rstrip()
     return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", call, status_text
 
 
@@ -179,7 +179,7 @@ def _render_row(request: NestedToolResultEvent | FetchResultEvent, trace: Trace,
 
 
 def _render_input(request: NestedToolResultEvent | FetchResultEvent) -> str:
-    if not (text := _format_input(request, _MAX_SHOWN_INPUT_CHARACTERS)):
+    if not (text := _format_redacted_input(request, _MAX_SHOWN_INPUT_CHARACTERS)):
         return ""
     style = f"{_DETAIL_LINE_STYLE};{_MONOSPACE_STYLE};font-size:12px;{_FAINT_STYLE};overflow-wrap:anywhere"
     return f'<span style="{style}">{_escape_html(text)}</span>'

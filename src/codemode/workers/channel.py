@@ -125,7 +125,7 @@ class WorkerChannel:
         if self._is_open:
             self._loop.add_reader(self._descriptor, self._on_readable)
             if not self._send_queue.is_empty:
-                self._flush()
+                self._start_flushing()
 
     def take_unread_frame(self) -> bytes | None:
         """Return the one received frame that was not delivered, or b"" without one.
@@ -150,10 +150,10 @@ class WorkerChannel:
             self._send_queue.append(message)
         elif hold:
             self._send_queue.append(message)
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._start_flushing)
         elif type(message) is DeliverValue and len(message.value_json or "") > CHUNK_CHARACTERS:
             self._send_queue.append(message)
-            self._flush()
+            self._start_flushing()
         elif self._is_open:
             frame, count = message.to_frame(), 0
             try:
@@ -223,7 +223,7 @@ class WorkerChannel:
                     return
                 frame = self._frames.popleft()
                 if len(frame) >= _MIN_LARGE_FRAME_BYTES:
-                    self._decode_in_thread(frame)
+                    self._pause_and_start_decoding(frame)
                     return
                 self._decoded_messages = map(decode_message, split_messages(frame))
         except CodeModeProtocolError as error:
@@ -231,11 +231,11 @@ class WorkerChannel:
         except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
             self._on_failure(error)
 
-    def _decode_in_thread(self, frame: bytes) -> None:
+    def _pause_and_start_decoding(self, frame: bytes) -> None:
         self._pause_reading()
-        self._decoding_task = self._loop.create_task(self._decode_large_frame(frame))
+        self._decoding_task = self._loop.create_task(self._decode_and_deliver_large_frame(frame))
 
-    async def _decode_large_frame(self, frame: bytes) -> None:
+    async def _decode_and_deliver_large_frame(self, frame: bytes) -> None:
         try:
             messages = await run_check(len(frame), lambda: [*map(decode_message, split_messages(frame))])
             self._decoded_messages = iter(messages)
@@ -256,7 +256,7 @@ class WorkerChannel:
         self._is_paused = False
         self._loop.add_reader(self._descriptor, self._on_readable)
 
-    def _flush(self) -> None:
+    def _start_flushing(self) -> None:
         if self._is_open and not self._send_queue.is_empty:
             self._send_next_chunk()
             if not self._send_queue.is_empty:

@@ -91,7 +91,7 @@ class SlotQueue:
         with self._lock:
             if any(self._waiting[min(depth, MAX_EXTRA_SLOTS) :]):
                 return False
-            return self._try_take_slot(memory_limit_bytes, depth)
+            return self._try_take_slot_locked(memory_limit_bytes, depth)
 
     def has_free_slot(self, memory_limit_bytes: int) -> bool:
         """Return whether a slot is free and the queue is empty."""
@@ -135,10 +135,10 @@ class SlotQueue:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await waiter.admitted.wait()
         except TimeoutError:
-            if self._leave_queue(waiter):
+            if self._leave_queue_and_admit_others(waiter):
                 raise self.create_busy_error(memory_limit_bytes, timeout_ms, depth) from None
         except BaseException:  # cancelled, or the loop was closed with this still waiting
-            if not self._leave_queue(waiter):
+            if not self._leave_queue_and_admit_others(waiter):
                 self.release()
             raise
 
@@ -149,7 +149,7 @@ class SlotQueue:
             if any(self._waiting):
                 self._admit_waiters()
 
-    def _try_take_slot(self, memory_limit_bytes: int, depth: int) -> bool:
+    def _try_take_slot_locked(self, memory_limit_bytes: int, depth: int) -> bool:
         if self.active >= self._max_active(self.active, memory_limit_bytes):
             if self._extra_slots >= min(depth, MAX_EXTRA_SLOTS):
                 return False
@@ -161,7 +161,7 @@ class SlotQueue:
         self.active -= 1
         self._extra_slots = max(0, self._extra_slots - 1)
 
-    def _leave_queue(self, waiter: _SlotWaiter) -> bool:
+    def _leave_queue_and_admit_others(self, waiter: _SlotWaiter) -> bool:
         """Leave the queue; False when the slot has been given meanwhile."""
         with self._lock:
             was_waiting = waiter in self._waiting[waiter.depth]
@@ -176,7 +176,7 @@ class SlotQueue:
     def _admit_waiters(self) -> None:
         while deepest_waiters := next(filter(None, reversed(self._waiting)), None):
             waiter = next(iter(deepest_waiters))
-            if not self._try_take_slot(waiter.memory_limit_bytes, waiter.depth):
+            if not self._try_take_slot_locked(waiter.memory_limit_bytes, waiter.depth):
                 return
             del deepest_waiters[waiter]
             if not waiter.notify_admitted():

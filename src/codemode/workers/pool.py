@@ -261,7 +261,7 @@ class WorkerPool:
     async def start_in_thread(self) -> None:
         """Do what `start` does, in a thread. Afterwards the engine's version is known too, if there is an engine."""
         if not self._is_closed:
-            await self.supply.start_first_spare_in_thread()
+            await self.supply.start_spare_and_find_engine_in_thread()
 
     async def run_in_start_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Do something that may take a while in the thread that starts workers."""
@@ -333,12 +333,12 @@ class WorkerPool:
         self._reset()
 
     def _reset(self) -> None:
-        self._reset_slots()
+        self._reset_except_supply()
         slot_queue = self._slot_queue
         self._supply = WorkerSupply(self.options, lambda: slot_queue.active <= 1, self._make_source)
         self._finalizer = register_pool_finalizer(self, self._supply)
 
-    def _reset_slots(self) -> None:
+    def _reset_except_supply(self) -> None:
         self._lock = forkable_lock()
         scope_text = f" of the share {self.share_path[-1]!r}" if self.share_path else ""
         self._slot_queue = SlotQueue(partial(_compute_max_workers, self.options, AvailableMemoryReader()), scope_text)
@@ -404,10 +404,10 @@ class PoolShare(WorkerPool):
 
     def reset_after_fork(self) -> None:
         """Reset in a forked child of the host. The whole pool forgets its workers itself."""
-        self._reset_slots()
+        self._reset_except_supply()
 
     def _reset(self) -> None:
-        self._reset_slots()
+        self._reset_except_supply()
 
     def _count_spares(self) -> int:
         return 0  # they are the whole pool's

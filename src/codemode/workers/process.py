@@ -482,14 +482,16 @@ def spawn_worker_process(
             programs_per_worker=programs_per_worker,
         )
         try:
-            child = call_in_starter_thread(lambda: _start_worker_process(image, configuration, worker_end.fileno()))
+            child = call_in_starter_thread(
+                lambda: _start_pidfd_or_popen_process(image, configuration, worker_end.fileno())
+            )
         except BaseException:
             host_end.close()
             raise
     return WorkerProcess(host_end, child)
 
 
-def _start_worker_process(image: WorkerImage, configuration: str, channel_fd: int) -> ProcessHandle:
+def _start_pidfd_or_popen_process(image: WorkerImage, configuration: str, channel_fd: int) -> ProcessHandle:
     start = start_isolated_python if hasattr(os, "pidfd_open") else _start_popen_process
     return start(image.command, _WORKER_PATH, configuration, [channel_fd])
 

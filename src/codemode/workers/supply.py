@@ -155,11 +155,11 @@ class HelloValidator:
         self.is_loaded = False
 
     def load_expected_identity(self) -> None:
-        """Read and import what `check_hello` needs; it would do so itself, on the event loop."""
+        """Read and import what `check_and_record_hello` needs; it would do so itself, on the event loop."""
         _ = self._expected_identity
         self.is_loaded = True
 
-    def check_hello(self, kind: bytes, payload: bytes) -> None:
+    def check_and_record_hello(self, kind: bytes, payload: bytes) -> None:
         """Raise `CodeModeWorkerError` for a worker that may not run programs, `CodeModeProtocolError` for no hello."""
         if kind == b"H" and payload == self._accepted_payload:
             return
@@ -215,7 +215,9 @@ class WorkerSupply:
         self._hello_validator: HelloValidator | None = None
         self._has_started = False
         max_idle = options.max_workers or HARD_MAX_WORKERS
-        self.inventory = WorkerInventory(make_source or self._create_source, options.spare_workers, is_quiet, max_idle)
+        self.inventory = WorkerInventory(
+            make_source or self._create_source_and_hello_validator, options.spare_workers, is_quiet, max_idle
+        )
 
     @property
     def isolation(self) -> IsolationReport | None:
@@ -226,7 +228,7 @@ class WorkerSupply:
         """Start a first spare, unless there was one before. May wait. Failures show when a worker is needed."""
         self.inventory.start_first_spare()
 
-    async def start_first_spare_in_thread(self) -> None:
+    async def start_spare_and_find_engine_in_thread(self) -> None:
         """Start a first spare in a thread. Afterwards the engine's version is known too, if there is an engine."""
         if not (self.inventory.has_started and is_engine_version_known()):
             await self.run_in_start_thread(self._start_spare_and_find_engine)
@@ -246,7 +248,7 @@ class WorkerSupply:
         A worker that ends before its hello is replaced for ``seconds``, where one of this pool has started before.
         """
         reuses_workers = self._programs_per_worker != 1
-        if reuses_workers and (idle_worker := await self._take_idle_worker(share)) is not None:
+        if reuses_workers and (idle_worker := await self._take_ready_idle_worker(share)) is not None:
             return idle_worker
         started_at = time.monotonic()
         for attempt in count(1):
@@ -255,11 +257,11 @@ class WorkerSupply:
                 hello_validator = self._hello_validator
                 if hello_validator is None or not hello_validator.is_loaded:
                     hello_validator = await self._load_hello_validator()
-                hello_validator.check_hello(
+                hello_validator.check_and_record_hello(
                     *await read_hello(worker.process.channel, worker.retirable_source.hello_seconds)
                 )
             except (TimeoutError, OSError, CodeModeError) as error:
-                await self._discard_failed_worker_or_raise(worker, error, attempt, started_at, seconds)
+                await self._discard_worker_and_pause_or_raise(worker, error, attempt, started_at, seconds)
             except BaseException:
                 self.close_worker(worker)
                 raise
@@ -273,12 +275,12 @@ class WorkerSupply:
                 return worker
         raise AssertionError("unreachable")
 
-    async def _discard_failed_worker_or_raise(
+    async def _discard_worker_and_pause_or_raise(
         self, worker: PooledWorker, error: Exception, attempt: int, started_at: float, seconds: float
     ) -> None:
         """Give up a worker that did not become ready. Raises `CodeModeError` where no further one is tried."""
         has_ended = isinstance(error, (WorkerEndedEarlyError, ConnectionError))
-        self.inventory.close_failed_worker(worker, has_ended=has_ended)
+        self.inventory.close_failed_worker_and_retire_source(worker, has_ended=has_ended)
         reason = worker.retirable_source.source.describe_failure()  # it may have come behind the end of the worker
         waited_seconds = time.monotonic() - started_at
         max_attempts = _MAX_ENDED_ATTEMPTS if self._has_started else _MAX_FIRST_ENDED_ATTEMPTS
@@ -299,12 +301,12 @@ class WorkerSupply:
 
         The host must confirm the end, and measure the remaining memory. ``frame`` is what it has sent since.
         """
-        if worker.reuse is None or not worker.reuse.end_program(frame, worker.process.read_memory()):
+        if worker.reuse is None or not worker.reuse.record_program_end(frame, worker.process.read_memory()):
             self.inventory.finished.append(worker)
         else:
             self.inventory.keep_idle_worker(worker)
 
-    async def _take_idle_worker(self, share: SharePath) -> PooledWorker | None:
+    async def _take_ready_idle_worker(self, share: SharePath) -> PooledWorker | None:
         """Return a worker that has a fresh engine, as it says itself, and has said nothing else."""
         while (worker := self.inventory.take_idle_worker(share)) is not None and (reuse := worker.reuse) is not None:
             try:
@@ -318,7 +320,7 @@ class WorkerSupply:
                 self.close_worker(worker)
                 raise
             # Whatever else there is to read is its end, or what no worker says between two programs.
-            if reuse.begin_program() and not wait_until_readable(worker.process.channel.fileno(), 0):
+            if reuse.try_begin_program() and not wait_until_readable(worker.process.channel.fileno(), 0):
                 return worker
             self.close_worker(worker)
         return None
@@ -358,7 +360,7 @@ class WorkerSupply:
             )
         return self._hello_validator
 
-    def _create_source(self) -> WorkerSource:
+    def _create_source_and_hello_validator(self) -> WorkerSource:
         image = self._create_image()
         self._get_or_create_hello_validator(image)
         source_class = Zygote if self._uses_fork() else ExecWorkerSource

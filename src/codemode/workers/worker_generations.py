@@ -41,13 +41,13 @@ class WorkerReuse:
         self._seconds = 0.0
         self._program_started_at = time.monotonic()
 
-    def begin_program(self) -> bool:
+    def try_begin_program(self) -> bool:
         """Prepare the worker for another program; False if it has not reported a fresh engine."""
         frame, self.frame = self.frame, b""
         self._program_started_at = time.monotonic()
         return frame == b"N%d" % self.program_count
 
-    def end_program(self, frame: bytes, memory: MemoryInUse | None) -> bool:
+    def record_program_end(self, frame: bytes, memory: MemoryInUse | None) -> bool:
         """Record a successful program, and return whether the worker may run another one.
 
         ``frame`` is what it has sent since; ``memory`` that of its process, None if the platform cannot report it.
@@ -179,7 +179,7 @@ class RetirableWorkerSource:
                 self.hello_seconds = _FORKED_HELLO_SECONDS
         self.early_exits_in_a_row = 0
 
-    def record_early_exit(self) -> bool:
+    def record_early_exit_and_check_source(self) -> bool:
         """Count a worker that ended before it was ready; return False if the source seems broken."""
         self.early_exits_in_a_row += 1
         return self.source.is_alive() and self.early_exits_in_a_row <= _MAX_EARLY_EXITS_IN_A_ROW

@@ -179,7 +179,7 @@ class WorkerInventory:
                 self._being_closed.add(worker)
             self._close_threads.submit(partial(self._close_and_remove_worker, worker))
 
-    def close_failed_worker(self, worker: PooledWorker, *, has_ended: bool) -> None:
+    def close_failed_worker_and_retire_source(self, worker: PooledWorker, *, has_ended: bool) -> None:
         """Close a worker that never became ready, and retire its source.
 
         ``has_ended``: it ended on its own or was killed. Its source is then retired only after several.
@@ -188,9 +188,9 @@ class WorkerInventory:
             # Neither its sibling spares nor what made them can be trusted to work. Another invocation may
             # have found out before and have replaced them.
             if worker.retirable_source is self._current_source and not (
-                has_ended and worker.retirable_source.record_early_exit()
+                has_ended and worker.retirable_source.record_early_exit_and_check_source()
             ):
-                self._retire_current_source()
+                self._retire_source_and_close_unused()
         self.close_worker(worker)
 
     def refill_spares(self, wanted: int) -> None:
@@ -213,7 +213,7 @@ class WorkerInventory:
         with self._lock:
             self.is_closed = True
         with self._start_lock:
-            self._retire_current_source()
+            self._retire_source_and_close_unused()
         for generation in list(self._retired_sources):
             generation.kill_source()
         self._close_finished_workers()
@@ -265,7 +265,7 @@ class WorkerInventory:
     def _retire_dead_source(self) -> None:
         if self._current_source is not None and not self._current_source.source.is_alive():
             # Those that wait are about to die with it.
-            self._retire_current_source()
+            self._retire_source_and_close_unused()
 
     def _spawn_worker_nowait(self) -> PooledWorker | None:
         generation = self._current_source
@@ -289,7 +289,7 @@ class WorkerInventory:
                 return
             self.close_worker(worker)
 
-    def _retire_current_source(self) -> None:
+    def _retire_source_and_close_unused(self) -> None:
         """Drop the spares and take no more from their source; workers in use continue."""
         with self._lock:
             spares, generation = [*self.spares, *self.idle.remove_all()], self._current_source
@@ -324,19 +324,19 @@ class WorkerInventory:
 
     def _spawn_worker_with_retry(self) -> PooledWorker:
         try:
-            return self._spawn_worker()
+            return self._spawn_worker_creating_source()
         except CodeModeWorkerError:
-            self._retire_current_source()
-            return self._spawn_worker()
+            self._retire_source_and_close_unused()
+            return self._spawn_worker_creating_source()
 
     def _spawn_missing_spares(self, wanted: int) -> None:
         with self._start_lock:
             try:
                 while self.lacks_spares(wanted):
                     with importing:  # as above
-                        self._add_or_close_spare(self._spawn_worker(), wanted)
+                        self._add_or_close_spare(self._spawn_worker_creating_source(), wanted)
             except CodeModeWorkerError:
-                self._retire_current_source()
+                self._retire_source_and_close_unused()
 
     def _add_or_close_spare(self, worker: PooledWorker, wanted: int) -> None:
         with self._lock:
@@ -345,15 +345,15 @@ class WorkerInventory:
                 return
         self.close_worker(worker)
 
-    def _spawn_worker(self) -> PooledWorker:
+    def _spawn_worker_creating_source(self) -> PooledWorker:
         generation = self._current_source
         if generation is None or not generation.is_usable:
-            self._retire_current_source()
+            self._retire_source_and_close_unused()
             generation = RetirableWorkerSource(self._make_source())
             with self._lock:
                 self._current_source = generation
         if self.is_closed:
-            self._retire_current_source()
+            self._retire_source_and_close_unused()
             raise CodeModeWorkerError("the worker pool is closed")
         return generation.spawn(warm_up=self._should_warm_up(generation))
 

@@ -138,7 +138,7 @@ class Zygote:
         self._control.close()
         self._process.close_descriptors()
 
-    def wait_for_pidfd(self, handle: _ForkedProcess) -> None:
+    def wait_for_pidfd_or_kill_zygote(self, handle: _ForkedProcess) -> None:
         """Wait until the zygote has told about this worker; a zygote that does not is killed."""
         # Counted from the request, with a moment for a host that was itself paused meanwhile.
         deadline = max(handle.requested_at + _PIDFD_TIMEOUT_MS / 1000, time.monotonic() + _PIDFD_GRACE_MS / 1000)
@@ -252,7 +252,7 @@ class _ForkedProcess:
     def kill(self) -> None:
         """Kill it; waits for the pidfd when it has not come yet."""
         if not self.is_start_known:
-            self._zygote.wait_for_pidfd(self)
+            self._zygote.wait_for_pidfd_or_kill_zygote(self)
         if self.pidfd >= 0:
             send_sigkill(self.pidfd)
 

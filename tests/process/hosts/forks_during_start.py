@@ -9,7 +9,7 @@ from codemode.workers import process
 
 LONGEST_SECONDS = 0.3
 inside, has_forked = threading.Event(), threading.Event()
-start_worker = process._start_worker_process  # type: ignore[attr-defined]
+start_worker = process._start_pidfd_or_popen_process  # type: ignore[attr-defined]
 
 
 def started_slowly(*arguments: object) -> object:
@@ -23,7 +23,7 @@ def handles() -> list[str]:
     return [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
 
 
-process._start_worker_process = started_slowly  # type: ignore[attr-defined]
+process._start_pidfd_or_popen_process = started_slowly  # type: ignore[attr-defined]
 pool = codemode.WorkerPool({"start_method": "exec", "spare_workers": 1})
 results: list[object] = []
 thread = threading.Thread(target=lambda: results.append(codemode.run_code_mode_sync("return 4", {}, pool=pool)))

@@ -29,7 +29,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, waits: bool, en
 
     async def work() -> None:
         is_due = asyncio.Event()
-        with exits.show_progress("starting 1 server: files ...") as end_progress:
+        with exits.show_text_if_slow("starting 1 server: files ...") as end_progress:
             if ends:
                 end_progress()
             if waits:

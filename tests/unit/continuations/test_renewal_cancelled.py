@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from waiting import within
 
-from codemode.continuations.guard import keep_claim
+from codemode.continuations.guard import keep_claim_renewed
 from codemode.host.clock import monotonic_seconds
 from codemode.stores import resume_outcome
 
@@ -22,7 +22,7 @@ class Guard:
 
 
 RENEWALS = {
-    "claim": lambda: keep_claim(Guard(), "key", monotonic_seconds()),
+    "claim": lambda: keep_claim_renewed(Guard(), "key", monotonic_seconds()),
     "lease": lambda: resume_outcome.keep_lease_renewed(Guard().renew, SimpleNamespace(lease_ms=30_000)),  # type: ignore[arg-type]
 }
 

@@ -14,10 +14,10 @@ import codemode
 from codemode import CodeModeProtocolError, ContinuationOptions, set_continuation_signing_key
 from codemode.continuations import sealing
 from codemode.continuations.sealing import (
+    encode_and_sign_continuation,
     seal_content_part,
-    sign_continuation,
     unseal_content_part,
-    verify_continuation,
+    verify_and_decode_continuation,
 )
 from codemode.continuations.signing import KeyRing
 
@@ -37,12 +37,12 @@ def options(form="json", keys="key", **settings):
 
 
 def packed(form="json", **settings):
-    return json.loads(json.dumps(sign_continuation(BODY, options(form, **settings), NOW_MS)))
+    return json.loads(json.dumps(encode_and_sign_continuation(BODY, options(form, **settings), NOW_MS)))
 
 
 def refused(value, given, match=None):
     with pytest.raises(CodeModeProtocolError, match=match):
-        verify_continuation(value, given, NOW_MS)
+        verify_and_decode_continuation(value, given, NOW_MS)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def process_key():
 def test_the_body_comes_back(form):
     value = packed(form)
     assert value["encoding"] == form
-    assert verify_continuation(value, options(form), NOW_MS)[0] == BODY
+    assert verify_and_decode_continuation(value, options(form), NOW_MS)[0] == BODY
 
 
 @every_form
@@ -85,7 +85,7 @@ def test_two_seals_of_one_body_differ():
 @every_form
 def test_other_keys_and_tenants_are_refused(form):
     value = packed(form, conversation_id="tenant a")
-    assert verify_continuation(value, options(form, conversation_id="tenant a"), NOW_MS)[0] == BODY
+    assert verify_and_decode_continuation(value, options(form, conversation_id="tenant a"), NOW_MS)[0] == BODY
     refused(value, options(form, conversation_id="tenant b"), "another conversation")
     refused(value, options(form), "no conversation_id was given")
     refused(value, options(form, keys="other", conversation_id="tenant a"), "not known")
@@ -94,7 +94,7 @@ def test_other_keys_and_tenants_are_refused(form):
 @every_form
 def test_keys_rotate(form):
     value = packed(form, keys=["old"])
-    assert verify_continuation(value, options(form, keys=["old", "new"]), NOW_MS)[0] == BODY
+    assert verify_and_decode_continuation(value, options(form, keys=["old", "new"]), NOW_MS)[0] == BODY
     refused(packed(form, keys=["old", "new"]), options(form, keys=["old"]), "not known")
     refused(value, options(form, keys=["new"]), "not known")
 
@@ -103,7 +103,7 @@ def test_a_host_that_seals_takes_only_sealed_ones():
     for form in ("json", "deflate"):
         refused(packed(form), options("sealed"), "not sealed")
     for form in ("sealed", "sealed-deflate"):
-        assert verify_continuation(packed(form), options(), NOW_MS)[0] == BODY
+        assert verify_and_decode_continuation(packed(form), options(), NOW_MS)[0] == BODY
 
 
 @every_form
@@ -204,10 +204,10 @@ def test_without_cryptography_sealing_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"codemode-toolkit\[sealed\]"):
-        sign_continuation(BODY, options("sealed"), NOW_MS)
+        encode_and_sign_continuation(BODY, options("sealed"), NOW_MS)
     with pytest.raises(ImportError, match=r"codemode-toolkit\[sealed\]"):
-        verify_continuation(value, options(), NOW_MS)
-    assert verify_continuation(packed("deflate"), options(), NOW_MS)[0] == BODY
+        verify_and_decode_continuation(value, options(), NOW_MS)
+    assert verify_and_decode_continuation(packed("deflate"), options(), NOW_MS)[0] == BODY
     wrong = {"continuation": {"seal": True}}
     with pytest.raises(ValueError, match=r"continuation\.seal.*codemode-toolkit\[sealed\]"):
         codemode.create_code_mode_tool([], wrong)
@@ -220,8 +220,8 @@ def test_without_cryptography_sealing_says_what_to_install(monkeypatch):
 
 def test_the_process_has_a_key_of_its_own_until_one_is_set():
     own = ContinuationOptions()
-    value = sign_continuation(BODY, own, NOW_MS)
-    assert verify_continuation(value, own, NOW_MS)[0] == BODY
+    value = encode_and_sign_continuation(BODY, own, NOW_MS)
+    assert verify_and_decode_continuation(value, own, NOW_MS)[0] == BODY
     set_continuation_signing_key()
     refused(value, own, "not known")
 
@@ -229,12 +229,15 @@ def test_the_process_has_a_key_of_its_own_until_one_is_set():
 def test_the_process_key_and_the_age_can_be_set():
     own = ContinuationOptions()
     set_continuation_signing_key(["old", b"new"], max_age_ms=5)
-    value = sign_continuation(BODY, own, NOW_MS)
+    value = encode_and_sign_continuation(BODY, own, NOW_MS)
     assert value["auth"]["expiresAtMs"] == NOW_MS + 5
-    assert verify_continuation(value, options(keys="new"), NOW_MS)[0] == BODY
+    assert verify_and_decode_continuation(value, options(keys="new"), NOW_MS)[0] == BODY
     set_continuation_signing_key("new")
-    assert sign_continuation(BODY, own, NOW_MS)["auth"]["expiresAtMs"] == NOW_MS + 3_600_000
-    assert sign_continuation(BODY, ContinuationOptions(max_age_ms=7), NOW_MS)["auth"]["expiresAtMs"] == NOW_MS + 7
+    assert encode_and_sign_continuation(BODY, own, NOW_MS)["auth"]["expiresAtMs"] == NOW_MS + 3_600_000
+    assert (
+        encode_and_sign_continuation(BODY, ContinuationOptions(max_age_ms=7), NOW_MS)["auth"]["expiresAtMs"]
+        == NOW_MS + 7
+    )
 
 
 @each_row("keys", ["", b"", [], [""], ["a", ""], 5, ["a", None]])

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode import MediaContent
-from codemode.data.content import may_hold_content, replace_references, replace_with_references, split_content
+from codemode.data.content import (
+    may_hold_content,
+    replace_content_with_references,
+    resolve_content_references,
+    split_content,
+)
 from codemode.errors import CodeModeSerializationError
 from codemode.host.steps import run_with_step_budget
 from codemode.protocol.references import ContentRegistry
@@ -77,28 +82,28 @@ def test_places_stand_for_parts_and_come_back():
     given = contents()
     found = Found([PICTURE])
     value = {"a": [PICTURE, 1], "b": (PICTURE,), "c": found, "d": {"e": None}}
-    plain = replace_with_references(value, given)
+    plain = replace_content_with_references(value, given)
     place = {"$content:1": PICTURE.id, "kind": "image", "mimeType": "image/png", "bytes": 4, "name": "a.png"}
     assert plain == {"a": [place, 1], "b": [place], "c": Found([place]), "d": {"e": None}}
     assert found.pictures == [PICTURE]  # what a tool keeps is its own
     assert plain["d"] is value["d"]
-    assert replace_references(plain["a"], given) == [PICTURE, 1]
+    assert resolve_content_references(plain["a"], given) == [PICTURE, 1]
 
 
 def test_only_what_was_given_comes_back():
     given, other = contents(), contents()
     place = other.register(PICTURE)
     with pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
-        replace_references([place], given)
+        resolve_content_references([place], given)
     given.register(PICTURE)
     for forged in ({**place, "$content:1": 1}, {**place, "$content:1": [PICTURE.id]}, {"$content:1": "f" * 32}):
         with pytest.raises(CodeModeSerializationError):
-            replace_references({"x": forged}, given)
+            resolve_content_references({"x": forged}, given)
     # The tag of another run, and what has none, are data.
     data = [{"$content:2": PICTURE.id}, PICTURE.description]
-    assert replace_references(data, given) is data
+    assert resolve_content_references(data, given) is data
     # Whatever else stands in a place, the host's own words count.
-    assert replace_references([{**place, "name": "b.png", "bytes": 1}], given, given.register) == [place]
+    assert resolve_content_references([{**place, "name": "b.png", "bytes": 1}], given, given.register) == [place]
 
 
 def test_each_part_is_told_once_by_its_number():
@@ -117,13 +122,13 @@ def test_a_handle_is_a_part_however_deep_it_lies():
     value = made.register(PICTURE)
     for _ in range(500):
         value = [{"x": value, "y": 1}]
-    found = replace_references(value, made)
+    found = resolve_content_references(value, made)
     while isinstance(found, list):
         assert [*found[0]] == ["x", "y"]
         found = found[0]["x"]
     assert found is PICTURE
     plain = [{"x": (1, [2])}]
-    assert replace_references(plain, made) is plain
+    assert resolve_content_references(plain, made) is plain
 
 
 LISTS: list[Any] = [[] for _ in range(4000)]
@@ -164,6 +169,6 @@ def test_what_is_there_many_times_over_is_looked_through_all_the_same():
 def test_a_part_from_another_process_is_one_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     text = pickle.dumps(PICTURE)
     for copied in (lambda: pickle.loads(text), lambda: copy.deepcopy(PICTURE), lambda: copy.copy(PICTURE)):
-        monkeypatch.setattr(MediaContent, "exist", False)
+        monkeypatch.setattr(MediaContent, "has_instances", False)
         assert copied() == PICTURE
-        assert MediaContent.exist
+        assert MediaContent.has_instances

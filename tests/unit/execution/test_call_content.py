@@ -9,7 +9,7 @@ import pytest
 from suite import each_row
 
 from codemode import CodeModeProtocolError, MediaContent, Tool
-from codemode.data.content import replace_references
+from codemode.data.content import resolve_content_references
 from codemode.errors import CodeModeSerializationError
 from codemode.execution.call_content import (
     InvocationContent,
@@ -84,9 +84,9 @@ def test_a_handle_that_a_journal_has_outlived_its_part_is_no_other_parts():
     before, after = (ContentRegistry().assign_to_invocation(ExecutionPolicy(), "salt") for _ in range(2))
     lost = asyncio.run(InvocationContent(before, options).save_and_replace_parts(SHOWN))
     other = asyncio.run(InvocationContent(after, options).save_and_replace_parts(OTHER))
-    assert replace_references(other, after) is OTHER
+    assert resolve_content_references(other, after) is OTHER
     with pytest.raises(CodeModeSerializationError, match="that this program did not receive"):
-        replace_references(lost, after)
+        resolve_content_references(lost, after)
 
 
 def test_an_output_in_a_circle_or_of_too_many_values_is_left_to_whoever_writes_it():

@@ -36,7 +36,7 @@ def test_the_nearest_kind_counts():
         found = (
             find_error_kind(error),
             find_nearest_error_kind(MODULE_WORDING, error),
-            outcome_texts.find_exec_code(error),
+            outcome_texts.find_exec_error_code(error),
         )
         assert found == (kind, of_modules, code), error
 

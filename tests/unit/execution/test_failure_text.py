@@ -22,7 +22,7 @@ from codemode.errors import (
 )
 from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_ended_program, failure_text
 from codemode.protocol.call_status import make_detached_call_error
-from codemode.protocol.ending_errors import syntax_error
+from codemode.protocol.ending_errors import make_syntax_error
 
 JS = "const a = 1;\nreturn a.b.c;\nlast"
 CLASSES = sorted(
@@ -246,7 +246,7 @@ def test_calls_that_nobody_awaited_keep_their_names_and_another_status():
 
 def test_each_problem_has_a_line_of_its_own():
     problems = [{"message": f"m{line}", "line": line, "column": 1} for line in (1, 2)]
-    text = failure_text(syntax_error(problems), JS)
+    text = failure_text(make_syntax_error(problems), JS)
     assert text.startswith("CodeModeSyntaxError:\nline 1, column 1: m1\nline 2, column 1: m2\n  at line 1")
 
 

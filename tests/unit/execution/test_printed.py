@@ -9,7 +9,11 @@ from suite import each_row
 
 from codemode import CodeModeError, ModelOutput
 from codemode.errors import CodeModeDetachedBridgeRequestError
-from codemode.execution.large_results import MAX_CONSOLE_CHARACTERS, format_console, suggest_return_statement
+from codemode.execution.large_results import (
+    MAX_CONSOLE_CHARACTERS,
+    escape_and_shorten_console,
+    suggest_awaiting_last_call,
+)
 from codemode.execution.outcome import RunOutcome
 from codemode.execution.outcome_texts import (
     MAX_FAILURE_CHARACTERS,
@@ -31,21 +35,21 @@ def lines(*texts, level="log"):
 
 
 def test_lines_stand_as_they_were_printed_with_their_level():
-    assert format_console([*lines("a", "b\tc"), *lines("d", level="error")]) == "a\nb\tc\n[error] d"
-    assert format_console(()) == ""
+    assert escape_and_shorten_console([*lines("a", "b\tc"), *lines("d", level="error")]) == "a\nb\tc\n[error] d"
+    assert escape_and_shorten_console(()) == ""
 
 
 def test_what_cannot_be_seen_is_shown_as_an_escape():
-    assert format_console(lines("\x1b[2Ja\u202eb")) == "\\u001b[2Ja\\u202eb"
+    assert escape_and_shorten_console(lines("\x1b[2Ja\u202eb")) == "\\u001b[2Ja\\u202eb"
 
 
 @given(st.lists(st.text(), max_size=20), st.integers(0, 20_000))
 def test_a_console_has_at_most_4000_characters(texts, more):
-    assert len(format_console(lines(*texts, "\x00" * more))) <= MAX_CONSOLE_CHARACTERS
+    assert len(escape_and_shorten_console(lines(*texts, "\x00" * more))) <= MAX_CONSOLE_CHARACTERS
 
 
 def test_of_a_long_console_beginning_and_end_are_kept():
-    text = format_console(lines("first", "x" * 100_000, "last"))
+    text = escape_and_shorten_console(lines("first", "x" * 100_000, "last"))
     assert text.startswith("first\nxxx")
     assert text.endswith("xxx\nlast")
     assert "characters left out" in text
@@ -72,7 +76,7 @@ def test_of_a_long_console_beginning_and_end_are_kept():
     ],
 )
 def test_a_last_call_whose_value_nobody_gets(js, instead):
-    assert suggest_return_statement(js) == instead
+    assert suggest_awaiting_last_call(js) == instead
 
 
 def test_who_fails_is_told_what_was_printed_after_the_rest():

@@ -16,7 +16,7 @@ from codemode import CodeModeToolError as ToolError
 from codemode.data.content import current_registry
 from codemode.errors import CodeModeSerializationError
 from codemode.execution import program_state
-from codemode.execution.call_context import LatePlace, MappingBackend, TextPlace, to_state_backend
+from codemode.execution.call_context import BufferedStateBackend, MappingBackend, TextStateBackend, to_state_backend
 from codemode.execution.outcome import RunOutcome
 from codemode.execution.program_state import (
     MAX_KEY_CHARACTERS,
@@ -42,7 +42,7 @@ def perform(state, name, *arguments, **more):
     return None if answer is None else json.loads(answer)
 
 
-@pytest.mark.parametrize("make", [dict, TextPlace, LatePlace], ids=["mapping", "texts", "late"])
+@pytest.mark.parametrize("make", [dict, TextStateBackend, BufferedStateBackend], ids=["mapping", "texts", "late"])
 def test_what_one_writes_the_next_reads(make):
     made = make()
     place = to_state_backend(made, None)
@@ -58,7 +58,7 @@ def test_what_one_writes_the_next_reads(make):
 
 
 def test_null_is_a_value_and_nothing_is_none():
-    state = ProgramState(TextPlace())
+    state = ProgramState(TextStateBackend())
     perform(state, "set", "k", None)
     assert asyncio.run(perform_state_request(state, entry("get", "k"), POLICY)) == "null"
     assert asyncio.run(perform_state_request(state, entry("get", "other"), POLICY)) is None
@@ -76,19 +76,19 @@ def test_a_mapping_has_plain_json_that_no_program_shares():
 @each_row("name", ["get", "set", "delete"])
 def test_keys_that_a_store_may_not_take_are_refused(key, name):
     with pytest.raises(ToolError, match="a key has"):
-        perform(ProgramState(TextPlace()), name, key, *([1] if name == "set" else []))
+        perform(ProgramState(TextStateBackend()), name, key, *([1] if name == "set" else []))
 
 
 @pytest.mark.parametrize("name", ["set", "delete"])
 def test_results_are_read_and_never_written(name):
-    place = TextPlace({"result:1": "[1]"})
+    place = TextStateBackend({"result:1": "[1]"})
     with pytest.raises(ToolError, match="which programs only read"):
         perform(ProgramState(place), name, "result:1", *([2] if name == "set" else []))
     assert perform(ProgramState(place), "get", "result:1") == [1]
 
 
 def test_all_values_together_are_bounded_before_one_is_kept():
-    place = TextPlace({"before": json.dumps("x" * 400_000), "result:1": json.dumps("x" * 5_000_000)})
+    place = TextStateBackend({"before": json.dumps("x" * 400_000), "result:1": json.dumps("x" * 5_000_000)})
     state = ProgramState(place)
     perform(state, "set", "a", "y" * 500_000)
     with pytest.raises(ToolError, match="of at most 1048576; delete some keys"):
@@ -100,7 +100,7 @@ def test_all_values_together_are_bounded_before_one_is_kept():
     perform(state, "set", "c", "y" * 400_000)
 
 
-class SlowPlace(TextPlace):
+class SlowPlace(TextStateBackend):
     """Keeps what it is given once it is let, which others see only then."""
 
     def __init__(self, texts=None):
@@ -181,7 +181,7 @@ def test_content_is_refused_with_what_to_do():
 
     async def run():
         current_registry.set(contents)
-        state = ProgramState(TextPlace())
+        state = ProgramState(TextStateBackend())
         await perform_state_request(state, entry("set", "a", quoted), POLICY)
         for value in (place, {"deep": [place]}, {"a": 1} | place):
             with pytest.raises(ToolError, match="cannot be kept in state"):
@@ -192,7 +192,7 @@ def test_content_is_refused_with_what_to_do():
 
 def test_keys_are_bounded(monkeypatch):
     monkeypatch.setattr(program_state, "MAX_STATE_KEYS", 2)
-    state = ProgramState(TextPlace({"result:7": "1"}))
+    state = ProgramState(TextStateBackend({"result:7": "1"}))
     perform(state, "set", "a", 1)
     perform(state, "set", "b", 1)
     with pytest.raises(ToolError, match="2 keys already"):
@@ -203,25 +203,25 @@ def test_keys_are_bounded(monkeypatch):
 @each_row("text", ["[]", "{}", "null", '["a",1,2]', "[1,2]", "[null,1]"])
 def test_what_no_kernel_sends_ends_the_run(text):
     with pytest.raises(CodeModeProtocolError):
-        perform(ProgramState(TextPlace()), "set", text=text)
+        perform(ProgramState(TextStateBackend()), "set", text=text)
 
 
 @pytest.mark.parametrize("name", ["clear", "__class__", ""])
 def test_requests_of_other_names_end_the_run(name):
     with pytest.raises(CodeModeProtocolError):
-        perform(ProgramState(TextPlace()), name, "a")
+        perform(ProgramState(TextStateBackend()), name, "a")
 
 
 @given(st.text())
 def test_no_text_breaks_the_reader(text):
     with contextlib.suppress(CodeModeError):
-        perform(ProgramState(TextPlace()), "set", text=text)
+        perform(ProgramState(TextStateBackend()), "set", text=text)
 
 
 def test_a_value_that_was_too_large_to_be_sent_is_refused():
     large = LedgerEntry(1, "state", "state.set", None, input_bytes=2_000_000)
     with pytest.raises(CodeModeSerializationError, match="2000000 bytes"):
-        asyncio.run(perform_state_request(ProgramState(TextPlace()), large, POLICY))
+        asyncio.run(perform_state_request(ProgramState(TextStateBackend()), large, POLICY))
 
 
 def test_without_a_place_a_program_is_told_so():
@@ -230,7 +230,7 @@ def test_without_a_place_a_program_is_told_so():
 
 
 def test_requests_are_performed_in_the_order_in_which_they_were_made():
-    state = ProgramState(TextPlace())
+    state = ProgramState(TextStateBackend())
 
     async def both():
         asked = [entry("set", "a", "x" * 100_000), entry("set", "a", 2), entry("get", "a"), entry("keys")]
@@ -240,7 +240,7 @@ def test_requests_are_performed_in_the_order_in_which_they_were_made():
 
 
 def test_what_is_kept_late_is_read_at_once_and_told_of_in_the_end():
-    place = LatePlace({"old": "1", "gone": "2"})
+    place = BufferedStateBackend({"old": "1", "gone": "2"})
     state = ProgramState(place)
     perform(state, "set", "new", {"a": 1})
     perform(state, "delete", "gone")
@@ -257,7 +257,7 @@ def test_a_replay_writes_again_only_where_nothing_was_kept():
         entry("set", "refused", 1, outcome=Rejected("Error", "no", "CODE")),
         entry("set", text='["\\ud800",1]', outcome=Fulfilled(None)),
     ]
-    late, kept = LatePlace({"old": "1"}), TextPlace()
+    late, kept = BufferedStateBackend({"old": "1"}), TextStateBackend()
     for place in (late, kept):
         state = ProgramState(place)
         for one in written:
@@ -268,7 +268,7 @@ def test_a_replay_writes_again_only_where_nothing_was_kept():
 
 def test_the_newest_results_are_kept(monkeypatch):
     monkeypatch.setattr(program_state, "MAX_RESULTS", 3)
-    place = TextPlace({"result:x": "1", "resulted": "2", "result:": "3"})
+    place = TextStateBackend({"result:x": "1", "resulted": "2", "result:": "3"})
 
     async def keep():
         return [await save_large_result(place, [n]) for n in range(5)]
@@ -279,7 +279,7 @@ def test_the_newest_results_are_kept(monkeypatch):
 
 def test_results_are_bounded_together_and_alone(monkeypatch):
     monkeypatch.setattr(program_state, "MAX_RESULT_BYTES", 1000)
-    place = TextPlace()
+    place = TextStateBackend()
 
     async def keep(*sizes):
         return [await save_large_result(place, "x" * size) for size in sizes]
@@ -290,12 +290,12 @@ def test_results_are_bounded_together_and_alone(monkeypatch):
 
 
 def test_a_result_that_comes_again_keeps_its_key():
-    place = TextPlace()
+    place = TextStateBackend()
     assert [asyncio.run(save_large_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
 
 
 def test_a_place_that_fails_costs_the_key_alone(caplog):
-    class Broken(TextPlace):
+    class Broken(TextStateBackend):
         async def set(self, key, value):
             raise OSError("the disk is gone")
 
@@ -308,7 +308,7 @@ def test_a_place_that_fails_costs_the_key_alone(caplog):
 
 def test_what_stands_for_a_place():
     assert isinstance(to_state_backend({}, None), MappingBackend)
-    assert to_state_backend(place := TextPlace(), None) is place
+    assert to_state_backend(place := TextStateBackend(), None) is place
     by_conversation = {"a": {}, "b": {}}
     made = to_state_backend(by_conversation.get, "a")
     asyncio.run(made.set("k", "1"))
@@ -326,7 +326,7 @@ def test_options_take_no_other_place(state):
 
 @each_row("text", ['["k",[1,"]"]]', '[ "k",[1,"]"]]', '["k" ,[1,"]"]]', '["k",\t[1,"]"]\n]', '["\\u006b", [1, "]"] ]'])
 def test_a_replay_takes_what_was_written_however_a_worker_spelled_it(text):
-    live, late = LatePlace(), LatePlace()
+    live, late = BufferedStateBackend(), BufferedStateBackend()
     asyncio.run(perform_state_request(ProgramState(live), entry("set", text=text), POLICY))
     ProgramState(late).apply_replayed_request(entry("set", text=text, outcome=Fulfilled(None)))
     assert {key: json.loads(value) for key, value in late.updates.items()} == {"k": [1, "]"]}

@@ -135,7 +135,7 @@ def test_what_begins_anew_finds_its_locks_free():
     class Begins:
         def __init__(self) -> None:
             self.lock, self.begun = forkable_lock(), 0
-            forks.reset_in_forks(self)
+            forks.register_fork_reset(self)
 
         def after_fork(self) -> None:
             self.begun += self.lock.acquire(blocking=False)

@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 from tests.support.waiting import until, within
 
-from codemode.host.http_timeouts import create_header_timeout_protocol
+from codemode.host.http_timeouts import create_header_and_send_timeout_protocol
 
 _REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 _PIPELINED = {"whose answers fill the buffers": 1_000, "whose connection is then closed": 300}
@@ -22,7 +22,7 @@ async def _answer(_scope: Any, _receive: Any, send: Any) -> None:
 
 
 def test_a_client_that_never_reads_its_answers_loses_the_connection() -> None:
-    protocol = create_header_timeout_protocol(0.2, write_seconds=0.2)
+    protocol = create_header_and_send_timeout_protocol(0.2, write_seconds=0.2)
     options: dict[str, Any] = {"http": protocol, "lifespan": "off", "ws": "none", "log_level": "critical"}
     server = uvicorn.Server(uvicorn.Config(_answer, timeout_keep_alive=1, **options))
 

@@ -21,8 +21,8 @@ from codemode import (
     is_interrupt,
     request_interrupt,
 )
-from codemode.execution.resume import verify_unexpired_interrupt
-from codemode.interrupts.interrupt import InterruptRequested, find_interrupt_request, same_json
+from codemode.execution.resume import open_unexpired_interrupt
+from codemode.interrupts.interrupt import InterruptRequested, find_interrupt_request, is_same_json
 from codemode.protocol.ledger import Rejected
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 
@@ -44,7 +44,7 @@ def plain(**settings):
 
 def refused(value, match=None, options=CHECKED):
     with pytest.raises(CodeModeProtocolError, match=match):
-        verify_unexpired_interrupt(value, CODE_MODE, options)
+        open_unexpired_interrupt(value, CODE_MODE, options)
     assert not is_interrupt(value, options=options)
 
 
@@ -104,8 +104,8 @@ def test_a_browser_may_write_whole_numbers_its_own_way():
     (2**53 + 1, 2.0**53, False), (float("nan"), float("nan"), False), (float("inf"), 1, False), ({}, [], False),
 ])  # fmt: skip
 def test_json_is_compared_as_json(left, right, same):
-    assert same_json(left, right) is same
-    assert same_json(right, left) is same
+    assert is_same_json(left, right) is same
+    assert is_same_json(right, left) is same
 
 
 @pytest.mark.parametrize("form", [{"seal": True, "compress": True}, *full_only({})])
@@ -124,7 +124,7 @@ def test_no_flipped_byte_is_taken(form):
                 continue
             flipped += 1
             try:
-                verify_unexpired_interrupt(value, CODE_MODE, CHECKED)
+                open_unexpired_interrupt(value, CODE_MODE, CHECKED)
             except CodeModeProtocolError:
                 continue
             taken += 1
@@ -166,7 +166,7 @@ def test_nothing_else_is_an_interrupt(value):
 
 @given(st.sampled_from(sorted(plain())), json_values)
 def test_no_field_can_be_put_in_the_place_of_another(key, value):
-    if not same_json(plain()[key], value):
+    if not is_same_json(plain()[key], value):
         refused({**plain(), key: value})
 
 

@@ -73,7 +73,7 @@ class Run:
         self.clock_paused = False
         self._answer = answer
         self._steps = steps if steps is not None else Random(0)
-        self._asks = asks
+        self._approval_function = asks
         self._asked: set[int] = set()
         self._timers: set[int] = set()  # of those that run
         self._running: dict[int, LedgerEntry] = {}
@@ -115,7 +115,7 @@ class Run:
             choices.append(self._host_reads_a_message)
         if self._running:
             choices.append(self._call_settles)
-            if self._asks and self._running.keys() - self._timers:
+            if self._approval_function and self._running.keys() - self._timers:
                 choices.append(self._person_acts)
         if not choices or self.ending is not None:
             return False

@@ -23,7 +23,7 @@ from codemode.protocol.journal_entries import (
     make_outcome_step,
     make_resume_step,
     make_snapshot_step,
-    make_start_step,
+    make_tool_start_step,
     make_undelivered_outcome_step,
 )
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
@@ -46,7 +46,7 @@ class Journaled(Run):
         request_id = self._steps.choice(sorted(self._running))
         steps = self._news()
         if self._steps.random() < 0.5:
-            steps.append(make_start_step(request_id, None, is_approved=False))
+            steps.append(make_tool_start_step(request_id, None, is_approved=False))
             self.lines.append(encode_journal_line(steps))
             steps = self._news()
             self._run_listing(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
@@ -104,7 +104,7 @@ def test_what_is_written_is_read_back(calls, seed):
         steps.append(make_issue_step(entry))
         if how and kind == "tool":
             ledger.record_tool_start(number, value, is_approved=how == 1)
-            steps.append(make_start_step(number, value, is_approved=how == 1))
+            steps.append(make_tool_start_step(number, value, is_approved=how == 1))
         outcome = [None, Fulfilled(value), Rejected("N", "a\nb\x00", "C"), Waiting(f"i{number}", "{}", value, 1)][
             how % 4
         ]
@@ -162,11 +162,11 @@ DONE = make_outcome_step(CallSettled(1, Fulfilled("1"), 7))
         pytest.param([encode_journal_line([DONE])], id="an outcome of nothing"),
         pytest.param([encode_journal_line([make_issue_step(CALL), DONE, DONE])], id="two outcomes"),
         pytest.param(
-            [encode_journal_line([make_issue_step(CALL), DONE, make_start_step(1, None, is_approved=False)])],
+            [encode_journal_line([make_issue_step(CALL), DONE, make_tool_start_step(1, None, is_approved=False)])],
             id="begun after its end",
         ),
         pytest.param(
-            [encode_journal_line([make_start_step(1, None, is_approved=True)])], id="begun before it was issued"
+            [encode_journal_line([make_tool_start_step(1, None, is_approved=True)])], id="begun before it was issued"
         ),
         pytest.param([encode_journal_line([make_issue_step(CALL._replace(kind="other"))])], id="another kind"),
         pytest.param(

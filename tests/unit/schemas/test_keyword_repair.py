@@ -104,7 +104,7 @@ def test_one_log_line_names_the_tool_the_keyword_and_the_place(caplog: pytest.Lo
     schema = object_with(city={"type": "any", "description": 5}, n={"items": None})
     tool = Tool("look", execute=None, input_schema=schema, output_schema={"required": None})
     with caplog.at_level(logging.WARNING, "codemode"):
-        prepare_tool(tool).compile()
+        prepare_tool(tool).compile_schemas()
     told, of_output = caplog.messages
     assert "input schema of tool 'look'" in told
     assert '"type": "any" at properties.city; "description": 5 at properties.city' in told

@@ -259,5 +259,5 @@ def test_whatever_it_is_a_tool_comes_of_it(schema: Any):
     assert warning is None or warning
     if isinstance(found, dict):
         tool = prepare_tool(Tool("t", execute=None, input_schema=found, output_schema=found))
-        tool.compile()
+        tool.compile_schemas()
         assert tool.input_json_schema is not None

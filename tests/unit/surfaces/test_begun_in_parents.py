@@ -94,9 +94,11 @@ def test_texts_that_are_being_embedded_in_a_thread_are_embedded_in_the_child():
     meanings = Embeddings(embed)
 
     async def made() -> None:
-        await until(lambda: meanings.start_embedding(texts) or meanings.get_vectors([*texts]))
+        await until(
+            lambda: meanings.start_embedding_and_get_problem(texts) or meanings.get_vectors_if_complete([*texts])
+        )
 
-    meanings.start_embedding(texts)
+    meanings.start_embedding_and_get_problem(texts)
     assert begun.wait(60)
     try:
         in_a_child(lambda: within(made(), 30))
@@ -115,11 +117,13 @@ def test_texts_that_are_being_embedded_on_a_loop_are_embedded_in_the_child():
     meanings = Embeddings(embed)
 
     async def begin() -> None:
-        meanings.start_embedding(texts)
+        meanings.start_embedding_and_get_problem(texts)
         await asyncio.Event().wait()
 
     async def made() -> None:
-        await until(lambda: meanings.start_embedding(texts) or meanings.get_vectors([*texts]))
+        await until(
+            lambda: meanings.start_embedding_and_get_problem(texts) or meanings.get_vectors_if_complete([*texts])
+        )
 
     with under_way(begin(), hangs.begun):
         in_a_child(lambda: within(made(), 30))

@@ -153,4 +153,4 @@ def test_a_framework_has_no_schema_or_a_broken_one():
     assert prepare_tool(Tool("any", execute=None, input_schema=Schema(None))).input_json_schema is None
     broken = Tool("broken", execute=None, input_schema=Schema({"pattern": "("}))
     with pytest.raises(ValueError, match="input_schema of tool 'broken'"):
-        prepare_tool(broken).compile()
+        prepare_tool(broken).compile_schemas()

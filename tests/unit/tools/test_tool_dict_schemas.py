@@ -160,9 +160,9 @@ def deep_schema():
 )
 def test_a_broken_schema_is_a_value_error_naming_the_tool(make_schema):
     with pytest.raises(ValueError, match="input_schema of tool 'orders'"):
-        make(input_schema=make_schema()).compile()
+        make(input_schema=make_schema()).compile_schemas()
     with pytest.raises(ValueError, match="output_schema of tool 'orders'"):
-        make(output_schema=make_schema()).compile()
+        make(output_schema=make_schema()).compile_schemas()
 
 
 @pytest.mark.parametrize("schema", [{"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}])
@@ -189,7 +189,7 @@ def test_false_takes_nothing():
 
 def test_no_schema_takes_anything():
     one = make()
-    one.compile()
+    one.compile_schemas()
     assert (one.input_json_schema, one.output_json_schema) == (None, None)
     assert one.validate_input({"a": [1]}).json_value == {"a": [1]}
     assert one.validate_input(MISSING).value is None

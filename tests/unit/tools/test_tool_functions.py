@@ -168,7 +168,7 @@ def test_a_parameter_that_pydantic_cannot_describe_is_refused_when_prepared():
         return 1
 
     with pytest.raises(ValueError, match="input_schema of tool 'f'") as raised:
-        prepare_tool(tool(f)).compile()
+        prepare_tool(tool(f)).compile_schemas()
     assert "Opaque'>. Annotate it with" in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -180,8 +180,8 @@ def test_the_decorator_takes_settings():
 
     assert (pay_back.name, pay_back.description) == ("refund", "Pay back.")
     assert pay_back.annotations == {"destructiveHint": True}
-    assert prepare_tool(pay_back).asks_approval({"amount": 11}, CONTEXT) is True
-    assert prepare_tool(pay_back).asks_approval({"amount": 10}, CONTEXT) is False
+    assert prepare_tool(pay_back).evaluate_needs_approval({"amount": 11}, CONTEXT) is True
+    assert prepare_tool(pay_back).evaluate_needs_approval({"amount": 10}, CONTEXT) is False
     assert prepare_tool(pay_back).output_json_schema == {"type": "null"}
 
 

@@ -134,7 +134,7 @@ def test_type_problems_name_the_path():
 @pytest.mark.parametrize("schema", [lambda: asyncio.Event, lambda: "Nowhere"])
 def test_a_type_that_pydantic_cannot_describe_is_a_value_error(schema):
     with pytest.raises(ValueError, match="input_schema of tool 'orders'"):
-        make(input_schema=schema()).compile()
+        make(input_schema=schema()).compile_schemas()
 
 
 @each_row(

@@ -161,7 +161,7 @@ def test_what_is_not_callable(settings, said):
 
 def test_schemas_are_compiled_once():
     one = make(input_schema=ORDER_SCHEMA, output_schema=Order)
-    one.compile()
+    one.compile_schemas()
     assert one.input_json_schema is one.input_json_schema
     assert one.output_json_schema is one.output_json_schema
 

@@ -21,7 +21,7 @@ from codemode.stores import InterruptStore
 
 from .auth import Auth, ProxyHeaderAuth, TokenAuth, call_auth_function, validate_auth
 from .errors import Problem, to_problem
-from .principals import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal
+from .principals import PRINCIPAL_SCOPE_KEY, SEQUENCE_SCOPE_KEY, Principal, audit_refusal_within_quota
 from .rendering import problem_response, wants_json
 from .sessions import (
     COOKIE_NAME,
@@ -44,7 +44,7 @@ from .web import (
     create_security_headers,
     format_address,
     get_route_path,
-    get_throttled_network,
+    get_throttling_key,
     parse_origin,
     resolve_client_address,
 )
@@ -153,11 +153,11 @@ class AccessMiddleware:
         principal, cookie = await self._authenticate(request, client)
         # A user set by an outer application is not trusted; only `auth` decides.
         scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, principal
-        await self._require_same_origin(request, principal, client)
+        await self._require_same_origin_or_audit(request, principal, client)
         if self._sign_in is not None and path == SIGN_IN:
             return await self._sign_in(request, client, is_secure=self._is_secure(request)), None
         if principal is None:
-            return self._redirect_to_sign_in(request, path), None
+            return self._create_sign_in_redirect_or_raise(request, path), None
         scope["user"] = principal.user
         if not wants_json(request):
             # Read before the page's data, so that the event stream misses no change.
@@ -179,7 +179,7 @@ class AccessMiddleware:
         if user is None or session is None:
             return None, None
         reauthenticate = partial(self._reauthenticate, request, client)
-        consume_audit_quota = partial(self._consume_audit_quota, f"{user.name}\0{get_throttled_network(client)}")
+        consume_audit_quota = partial(self._consume_audit_quota, f"{user.name}\0{get_throttling_key(client)}")
         address, signs_in = format_address(client), self._sign_in is not None
         return Principal(
             user, session, address, self._form_tokens, signs_in, reauthenticate, consume_audit_quota
@@ -201,19 +201,21 @@ class AccessMiddleware:
             _log_and_convert_to_problem(error)
             return None
 
-    async def _require_same_origin(self, request: Request, principal: Principal | None, client: Address | None) -> None:
+    async def _require_same_origin_or_audit(
+        self, request: Request, principal: Principal | None, client: Address | None
+    ) -> None:
         reason = find_cross_origin_reason(request, self._base_origin)
         if reason is None:
             return
         _log.warning("a %s from %s was refused: %s", request.method, client, reason)
         # Other sites can make a visitor send any number of these.
-        network, now = get_throttled_network(client), self._clock()
+        network, now = get_throttling_key(client), self._clock()
         if principal is not None and not self._origin_throttle.compute_wait_seconds(network, now):
             self._origin_throttle.count_failure(network, now)
-            await audit_refusal(self._store, principal, request, reason)
+            await audit_refusal_within_quota(self._store, principal, request, reason)
         raise Problem(403, "This was not sent from a page of the console", f"It was refused: {reason}.")
 
-    def _redirect_to_sign_in(self, request: Request, path: str) -> Response:
+    def _create_sign_in_redirect_or_raise(self, request: Request, path: str) -> Response:
         is_page = request.method in ("GET", "HEAD") and not wants_json(request)
         if self._sign_in is None or not is_page or request.headers.get("accept") == "text/event-stream":
             raise self._sign_in_problem(request)

@@ -34,7 +34,7 @@ from .pages.console_context import ConsoleContext, InspectPause, create_health_r
 from .principals import Policy, StandingApprovals
 from .rendering import problem_response
 from .sessions import Clock, Secret
-from .web import SignalSafeServer, get_socket_url, open_server_socket, parse_address
+from .web import WebServer, get_socket_url, open_server_socket, parse_address
 
 _log = logging.getLogger("codemode.console")
 _ROUTE_FACTORIES = (
@@ -307,9 +307,7 @@ def require_loopback(host: str) -> None:
 async def _serve_on_socket(
     store: InterruptStore, console: Console, server_socket: socket.socket, on_ready: Callable[[], None]
 ) -> None:
-    server = SignalSafeServer(
-        console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning"
-    )
+    server = WebServer(console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning")
     async with contextlib.aclosing(store), console.running():
         await store.list(tenant=ALL_TENANTS, limit=1)  # fails early without a usable database
         on_ready()

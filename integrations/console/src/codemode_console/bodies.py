@@ -182,7 +182,7 @@ async def read_form_items(request: Request) -> FormItems:
     """Return the fields of a form in order, with repeated ones. Raises `Problem` 400 and 413."""
     content_type = request.headers.get("content-type", "")
     try:
-        body = await _read_bounded_body(request)
+        body = await _read_body_or_drain(request)
         return await run_check(len(body), lambda: parse_form(content_type, body))
     except BodyTooLargeError as error:
         raise _too_large_problem(error) from None
@@ -193,7 +193,7 @@ async def read_form_items(request: Request) -> FormItems:
 async def read_json(request: Request) -> Any:
     """Return the value of a JSON body. Raises `Problem` 400 and 413."""
     try:
-        body = await _read_bounded_body(request)
+        body = await _read_body_or_drain(request)
         return await run_check(len(body), lambda: parse_json_body(body))
     except BodyTooLargeError as error:
         raise _too_large_problem(error) from None
@@ -231,7 +231,7 @@ async def read_small_form(request: Request) -> dict[str, str]:
     return dict(reversed(items))
 
 
-async def _read_bounded_body(request: Request) -> bytes:
+async def _read_body_or_drain(request: Request) -> bytes:
     try:
         return await read_body(request.headers, request.stream())
     except BodyTooLargeError:

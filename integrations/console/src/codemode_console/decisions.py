@@ -392,7 +392,7 @@ def record_actions_to_json(record: Record, record_actions: Iterable[RecordAction
 _FINAL_STATES = ("completed", "failed", "withdrawn")
 
 
-def not_pending_problem(record: Record, call: StoredRequest) -> Problem | None:
+def find_not_pending_problem(record: Record, call: StoredRequest) -> Problem | None:
     """Return why a call can no longer be decided; None while it is pending."""
     facts: dict[str, Any] = {}
     decided_by = ""

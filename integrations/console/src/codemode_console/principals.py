@@ -72,7 +72,9 @@ def select_visible_tenants(user: User, tenant: str) -> Tenants:
     return ALL_TENANTS if user.tenants is ALL_TENANTS else frozenset(user.tenants)
 
 
-async def audit_refusal(store: InterruptStore, principal: Principal, request: Request, reason: str) -> None:
+async def audit_refusal_within_quota(
+    store: InterruptStore, principal: Principal, request: Request, reason: str
+) -> None:
     """Add a refused request to the audit, at most ten a minute per user and network."""
     if not principal.consume_audit_quota():
         return

@@ -350,7 +350,7 @@ class CallEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedRequestView:
+class EarlierRequestView:
     """A request of an earlier version. ``decision`` is None where it was still open."""
 
     request: StoredRequest
@@ -366,7 +366,7 @@ class RecordVersionView:
     """An earlier version with its requests; ``requests_omitted`` are not shown."""
 
     version: RecordVersion
-    requests: tuple[DecidedRequestView, ...]
+    requests: tuple[EarlierRequestView, ...]
     requests_omitted: int
 
 
@@ -530,32 +530,32 @@ def _list_earlier_versions(
     for version in listed:
         names = [name for name in version.interrupt_ids if name in request_numbers]
         requests = [
-            _create_decided_view(request_numbers[name], record, is_last=last_versions[name] == version.version)
+            _create_earlier_request_view(request_numbers[name], record, is_last=last_versions[name] == version.version)
             for name in names[:_MAX_REQUESTS_PER_VERSION]
         ]
         views.append(RecordVersionView(version, tuple(requests), len(names) - len(requests)))
     return tuple(views), listed[-1].version if len(earlier) > len(listed) else None
 
 
-def _create_decided_view(number: int, record: Record, *, is_last: bool) -> DecidedRequestView:
+def _create_earlier_request_view(number: int, record: Record, *, is_last: bool) -> EarlierRequestView:
     request = record.requests[number - 1]
     path = f"requests/{number}"
     # Only its card expands it.
     question = create_value_view(f"{path}/asked", combine_question_and_input(request), None)
     if not is_last:
-        return DecidedRequestView(request, question, "asked on", "", None, ())
+        return EarlierRequestView(request, question, "asked on", "", None, ())
     if request.decision is None:
         decision_text = "no longer asked" if request.state == "superseded" else "not decided"
-        return DecidedRequestView(request, question, decision_text, "", None, ())
+        return EarlierRequestView(request, question, decision_text, "", None, ())
     decision_text, reason, decision = describe_decision(request), find_decision_reason(request), request.decision
     if request.kind != APPROVAL_KIND:
-        return DecidedRequestView(
+        return EarlierRequestView(
             request, question, decision_text, reason, create_value_view(f"{path}/decision", decision, None), ()
         )
     changes = (
         diff_values(request.input, decision["input"]) if isinstance(decision, dict) and "input" in decision else ()
     )
-    return DecidedRequestView(request, question, decision_text, reason, None, tuple(changes))
+    return EarlierRequestView(request, question, decision_text, reason, None, tuple(changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -628,7 +628,7 @@ def _version_to_json(view: RecordVersionView) -> dict[str, Any]:
     return {"version": version.version, "createdAtMs": version.created_at_ms, "requests": requests}
 
 
-def _request_to_json(view: DecidedRequestView) -> dict[str, Any]:
+def _request_to_json(view: EarlierRequestView) -> dict[str, Any]:
     request = view.request
     attribution = {"actor": request.actor, "decidedAtMs": request.decided_at_ms, "reason": view.reason or None}
     return {"id": request.interrupt_id, "tool": request.tool_name, "said": view.decision_text, **attribution}

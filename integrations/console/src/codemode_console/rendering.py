@@ -25,9 +25,9 @@ from .visible_text import (
     create_age_element,
     create_expandable_excerpt,
     create_time_element,
+    to_truncated_visible_json,
     to_visible_html,
     to_visible_json,
-    truncate_json,
 )
 
 _MAX_NAME_CHARACTERS = 200
@@ -49,13 +49,13 @@ def _create_environment() -> Environment:
     environment.filters["headline"] = create_headline
     environment.filters["link_host"] = find_link_host
     environment.filters["change_pairs"] = cast("Any", pair_changes)
-    environment.filters["name"] = truncate_name
+    environment.filters["name"] = to_short_visible_name_html
     environment.filters["preview"] = preview_value
     environment.filters["expandable_excerpt"] = create_expandable_excerpt
     return environment
 
 
-def truncate_name(text: str) -> Markup:
+def to_short_visible_name_html(text: str) -> Markup:
     """Return an untrusted name as one short line."""
     more = "\N{HORIZONTAL ELLIPSIS}" if len(text) > _MAX_NAME_CHARACTERS else ""
     return to_visible_html(text[:_MAX_NAME_CHARACTERS], one_line=True) + more
@@ -63,7 +63,7 @@ def truncate_name(text: str) -> Markup:
 
 def preview_value(value: Any) -> Markup:
     """Return the beginning of a value as one line."""
-    text, is_whole = truncate_json(value, _MAX_PREVIEW_CHARACTERS, indent=None)
+    text, is_whole = to_truncated_visible_json(value, _MAX_PREVIEW_CHARACTERS, indent=None)
     return escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}")
 
 
@@ -123,7 +123,7 @@ def _format_value(value: Any, number_format: str) -> Markup | str:
         return beginning + ("" if len(value) <= _MAX_HEADLINE_VALUE_CHARACTERS else "\N{HORIZONTAL ELLIPSIS}")
     if value is None:
         return "\N{EM DASH}"
-    text, is_whole = truncate_json(value, _MAX_HEADLINE_VALUE_CHARACTERS, indent=None)
+    text, is_whole = to_truncated_visible_json(value, _MAX_HEADLINE_VALUE_CHARACTERS, indent=None)
     return escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}")
 
 
@@ -150,22 +150,24 @@ def format_input_line(call: StoredRequest) -> InputLine:
     """Return an input as one line of at most `MAX_ROW_INPUT_CHARACTERS`, or the beginning of a longer one."""
     if call.input in (None, {}):
         return InputLine(Markup("no input"), is_whole=True)
-    line = _format_input(call, MAX_ROW_INPUT_CHARACTERS)
-    return line if line.is_whole else _format_input(call, _MAX_PREVIEW_CHARACTERS)
+    line = _format_input_line_within(call, MAX_ROW_INPUT_CHARACTERS)
+    return line if line.is_whole else _format_input_line_within(call, _MAX_PREVIEW_CHARACTERS)
 
 
-def _format_input(call: StoredRequest, max_characters: int) -> InputLine:
+def _format_input_line_within(call: StoredRequest, max_characters: int) -> InputLine:
     members = _sort_input_fields(call)
     if not members:
-        text, is_whole = truncate_json(call.input, max_characters, indent=None)
+        text, is_whole = to_truncated_visible_json(call.input, max_characters, indent=None)
         return InputLine(escape(text) + ("" if is_whole else "\N{HORIZONTAL ELLIPSIS}"), is_whole)
     pieces, characters_left = list[Markup](), max_characters
     for name, value in members:
         # Other names are quoted, since they could look like several fields.
         displayed_name = (
-            name if name.isidentifier() and name.isascii() else truncate_json(name, characters_left, indent=None)[0]
+            name
+            if name.isidentifier() and name.isascii()
+            else to_truncated_visible_json(name, characters_left, indent=None)[0]
         )
-        text, is_whole = truncate_json(value, max(0, characters_left - len(displayed_name)), indent=None)
+        text, is_whole = to_truncated_visible_json(value, max(0, characters_left - len(displayed_name)), indent=None)
         characters_left -= len(displayed_name) + len(text) + 2
         if characters_left < 0 or not is_whole:
             pieces.append(Markup("<i>{}</i>: {}\N{HORIZONTAL ELLIPSIS}").format(displayed_name[:max_characters], text))

@@ -17,7 +17,7 @@ from .errors import Problem
 from .principals import PRINCIPAL_SCOPE_KEY, Principal, get_audit_tenant
 from .rendering import render_page, wants_json
 from .sessions import COOKIE_NAME, ROOTS_KEY, TOKEN_FIELD, Clock, Sessions, delete_cookie, set_cookie
-from .web import Address, format_address, get_throttled_network
+from .web import Address, format_address, get_throttling_key
 
 MAX_FAILURES = 10
 FAILURE_WINDOW_SECONDS = 60.0
@@ -39,19 +39,19 @@ class FailureThrottle:
 
     def compute_wait_seconds(self, key: str, now: float) -> int:
         """Return how long a key has to wait; 0 if it may fail now."""
-        failures = self._drop_old_failures(key, now)
+        failures = self._drop_old_and_get_failures(key, now)
         return max(1, math.ceil(failures[0] + FAILURE_WINDOW_SECONDS - now)) if len(failures) >= MAX_FAILURES else 0
 
     def count_failure(self, key: str, now: float) -> None:
         """Count a failure of a key."""
-        failures = self._drop_old_failures(key, now)
+        failures = self._drop_old_and_get_failures(key, now)
         failures.append(now)
         self._failures.pop(key, None)  # keeps the dict in order of the last failure
         self._failures[key] = failures
         while len(self._failures) > self._max_keys:
             del self._failures[next(iter(self._failures))]
 
-    def _drop_old_failures(self, key: str, now: float) -> deque[float]:
+    def _drop_old_and_get_failures(self, key: str, now: float) -> deque[float]:
         failures = self._failures.get(key)
         if failures is None:
             return deque(maxlen=MAX_FAILURES)
@@ -81,7 +81,7 @@ class SignInHandler:
         if request.method != "POST":
             raise Problem(405, "Method not allowed", headers={"Allow": "GET, HEAD, POST"})
         fields = await read_small_form(request)
-        network, address = get_throttled_network(client), format_address(client)
+        network, address = get_throttling_key(client), format_address(client)
         authenticated = await self._auth.authenticate(_extract_token(fields.get("token", "")), request)
         if authenticated is None:
             # Random tokens cannot be guessed; the wait only keeps failures from filling the audit. A valid token is
@@ -100,7 +100,7 @@ class SignInHandler:
         _, cookie = self._sessions.start(key)
         await self._end_previous_session(request, address)
         response = _sign_in_response(request, _resolve_next_path(request, fields.get("next", "")))
-        set_cookie(response, request, cookie, is_secure=is_secure, root=_get_root_paths(request)[1])
+        set_cookie(response, request, cookie, is_secure=is_secure, root=_get_public_and_caller_root(request)[1])
         return response
 
     def _render_sign_in_page(self, request: Request, target: str, *, status: int = 200, problem: str = "") -> Response:
@@ -112,8 +112,8 @@ class SignInHandler:
             "problem": problem,
             "user": principal.user.name if isinstance(principal, Principal) else None,
             # The cookie of a private path is not sent here; the page's script looks for that session.
-            "public_root": _get_root_paths(request)[0]
-            if _get_root_path(request) != _get_root_paths(request)[1]
+            "public_root": _get_public_and_caller_root(request)[0]
+            if _get_root_path(request) != _get_public_and_caller_root(request)[1]
             else None,
             "is_automatic": principal is None and self._can_sign_in_automatically(request),
         }
@@ -161,7 +161,7 @@ def sanitize_next_path(text: str, root: str) -> str:
     return text if is_unambiguous and is_own and len(text) <= MAX_NEXT_CHARACTERS else start
 
 
-def _get_root_paths(request: Request) -> tuple[str, str]:
+def _get_public_and_caller_root(request: Request) -> tuple[str, str]:
     """Return the console's public path, and the path its caller uses: the private one for browsers."""
     root = _get_root_path(request)
     public, private = request.scope.get(ROOTS_KEY, (root, root))
@@ -170,7 +170,7 @@ def _get_root_paths(request: Request) -> tuple[str, str]:
 
 
 def _resolve_next_path(request: Request, text: str) -> str:
-    public, private = _get_root_paths(request)
+    public, private = _get_public_and_caller_root(request)
     if text.startswith(f"{private}/"):
         return sanitize_next_path(text, private)
     return private + sanitize_next_path(text, public).removeprefix(public)

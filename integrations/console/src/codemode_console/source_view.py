@@ -153,7 +153,7 @@ def _highlight_lines(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tu
     return ((number, Markup().join(line_pieces)) for number, line_pieces in enumerate(pieces_by_line, 1))
 
 
-def start_lexer_deadline() -> Callable[[], bool]:
+def create_lexer_deadline_check() -> Callable[[], bool]:
     """Return a function that tells whether this thread has computed for `LEXER_SECONDS`."""
     deadline = time.thread_time() + LEXER_SECONDS
     return lambda: time.thread_time() > deadline
@@ -161,7 +161,7 @@ def start_lexer_deadline() -> Callable[[], bool]:
 
 def _iterate_styles(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield style, start and end of the program's parts; the rest is unstyled after the deadline."""
-    offset, is_over_deadline = 0, start_lexer_deadline()
+    offset, is_over_deadline = 0, create_lexer_deadline_check()
     for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_TO_NEWLINES)):
         offset = start + len(piece)
         yield next((style for token_type, style in _STYLES if kind in token_type), ""), start, offset
@@ -231,7 +231,7 @@ class CallSites:
     @cached_property
     def _tokens(self) -> list[_Token]:
         tokens: list[_Token] = []
-        is_over_deadline = start_lexer_deadline()
+        is_over_deadline = create_lexer_deadline_check()
         for start, kind, piece in LEXER.get_tokens_unprocessed(self._text):
             if kind in Keyword.Type:  # see `_STYLES`
                 parts = _NAME_PART.finditer(piece)

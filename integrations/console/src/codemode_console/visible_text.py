@@ -92,7 +92,7 @@ def create_excerpt(value: Any, max_characters: int = MAX_EXCERPT_CHARACTERS) -> 
     """Return the first characters of a text, or of another value's JSON."""
     if isinstance(value, str):
         return Excerpt(to_visible_html(value[:max_characters]), len(value) <= max_characters)
-    text, is_whole = truncate_json(value, max_characters)
+    text, is_whole = to_truncated_visible_json(value, max_characters)
     return Excerpt(escape(text), is_whole)
 
 
@@ -104,7 +104,7 @@ def create_expandable_excerpt(value: Any, *, has_room: bool = True) -> Expandabl
     )
 
 
-def truncate_json(value: Any, max_characters: int, *, indent: int | None = 2) -> tuple[str, bool]:
+def to_truncated_visible_json(value: Any, max_characters: int, *, indent: int | None = 2) -> tuple[str, bool]:
     """Return the first characters of `to_visible_json`, and whether that is all. Not escaped for HTML."""
     pieces: list[str] = []
     length = 0

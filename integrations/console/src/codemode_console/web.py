@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from codemode.host.http_timeouts import create_header_timeout_protocol
+from codemode.host.http_timeouts import create_header_and_send_timeout_protocol
 from codemode.options.checked_fields import WrongTypeError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def resolve_client_address(connection: HTTPConnection, trusted: TrustedProxies) 
     return address
 
 
-def get_throttled_network(address: Address | None) -> str:
+def get_throttling_key(address: Address | None) -> str:
     """Return the network that is throttled as one client: the /64 of an IPv6 address."""
     if isinstance(address, IPv6Address):
         return str(IPv6Network((address, 64), strict=False))
@@ -211,7 +211,7 @@ async def drain_body(receive: Receive, max_bytes: int, max_seconds: float) -> No
                 max_bytes -= len(message.get("body", b""))
 
 
-class SignalSafeServer(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """uvicorn server without access log and server header.
 
     SIGINT and SIGTERM only call `handle_signal`: uvicorn would raise them again and end the process too early.
@@ -228,7 +228,7 @@ class SignalSafeServer(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=create_header_timeout_protocol(header_seconds),
+            http=create_header_and_send_timeout_protocol(header_seconds),
             lifespan="off",
             ws="none",
             access_log=False,

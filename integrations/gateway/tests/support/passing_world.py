@@ -10,7 +10,11 @@ from typing import Any
 import mcp_types as types
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.gateway.principals import CallOrigin
-from codemode_gateway.passthrough.handlers import add_log_level_handler, create_capability_middleware, create_handlers
+from codemode_gateway.passthrough.handlers import (
+    add_log_level_handler,
+    create_capability_and_log_middleware,
+    create_handlers,
+)
 from codemode_gateway.passthrough.logs import Hide, identity
 from codemode_gateway.passthrough.proxy import PassthroughProxy
 from codemode_gateway.upstreams.connection import UpstreamLogLevel
@@ -134,7 +138,7 @@ async def gateway(
     tools = {"on_list_tools": listed, "on_call_tool": called} if call else {}
     server = Server("gateway", **tools, **create_handlers(passed_of))
     add_log_level_handler(server, passed_of)
-    server.middleware.append(create_capability_middleware(passed_of))
+    server.middleware.append(create_capability_and_log_middleware(passed_of))
     own = server.create_initialization_options
     server.create_initialization_options = lambda *_: own(NotificationOptions(True, True))  # type: ignore[method-assign]
     try:

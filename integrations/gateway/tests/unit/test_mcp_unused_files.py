@@ -81,7 +81,7 @@ def test_a_folder_is_looked_through_once_a_day_in_a_process(tmp_path: Path, monk
 
 
 def test_a_folder_that_cannot_be_looked_through_costs_nothing_else(tmp_path: Path):
-    schedule_cleanup(tmp_path / "nowhere", token_store.remove_unused_files)
+    schedule_cleanup(tmp_path / "nowhere", token_store.remove_unused_lock_and_sign_in_files)
     schedule_cleanup(tmp_path / "nowhere else", tool_listing.remove_unused_lists)
 
 
@@ -102,14 +102,14 @@ def test_a_lock_that_somebody_holds_or_has_just_had_is_not_removed(tmp_path: Pat
     give_back = try_lock(path)
     assert give_back is not None
     unused(path)
-    token_store.remove_unused_files(tmp_path)
+    token_store.remove_unused_lock_and_sign_in_files(tmp_path)
     assert path.exists()
     assert try_lock(path) is None
     give_back()
     give_back = try_lock(path)  # which is a use of it
     assert give_back is not None
     give_back()
-    token_store.remove_unused_files(tmp_path)
+    token_store.remove_unused_lock_and_sign_in_files(tmp_path)
     assert path.exists()
 
 
@@ -133,7 +133,7 @@ def test_a_lock_that_is_removed_while_somebody_takes_it_is_taken_once(tmp_path: 
     others: list[Any] = []
 
     def remove_and_take() -> None:
-        token_store.remove_unused_files(tmp_path)
+        token_store.remove_unused_lock_and_sign_in_files(tmp_path)
         others.append(try_lock(path))
 
     before_the_first_lock(monkeypatch, remove_and_take)
@@ -160,7 +160,7 @@ def test_a_lock_that_somebody_takes_while_it_is_being_removed_stays(
         unused(path)
 
     before_the_first_lock(monkeypatch, take)
-    token_store.remove_unused_files(tmp_path)
+    token_store.remove_unused_lock_and_sign_in_files(tmp_path)
     assert taken[0] is not None
     assert path.exists()
     assert try_lock(path) is None

@@ -202,7 +202,7 @@ class RunningOuterCall:
     ) -> None:
         self._unregister()
 
-    async def wait_for_other_calls(self) -> None:
+    async def unregister_and_wait_for_others(self) -> None:
         """Stop counting this call as running, and wait for the other calls of the node."""
         self._unregister()
         while other_calls := _running_calls.get(id(self._scratchpad)):

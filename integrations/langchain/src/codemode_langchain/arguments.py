@@ -61,7 +61,9 @@ class ArgumentsSchema:
         schema = _get_validation_model(tool)
         # Only the whole model has validators and settings. A tool's own _parse_input still runs, and must produce the
         # same arguments.
-        self._model_schema: Any = None if schema is None else compile_schema(self._injected.exclude_from(schema))
+        self._model_schema: Any = (
+            None if schema is None else compile_schema(self._injected.make_model_without_injected(schema))
+        )
         self._defaults = SchemaDefaults(tool) if schema is None else None
         self._parses_itself = _overrides_parse_input(tool)
         fields = {} if schema is None else schema.model_fields
@@ -96,7 +98,9 @@ class ArgumentsSchema:
             validated = self._compiled_schema.validate_input(value).value
             displayed = cast("dict[str, Any]", to_displayed_value(validated, source)) or {}
             return ValidatedArguments(
-                self, displayed if self._defaults is None else self._defaults.fill_in(displayed), source
+                self,
+                displayed if self._defaults is None else self._defaults.fill_in_factory_defaults(displayed),
+                source,
             )
         model: BaseModel = self._model_schema.create_instance(value)
         names = [name for name in self._names if name not in _VARIADIC_FIELDS or name in model.model_fields_set]
@@ -113,7 +117,7 @@ class ArgumentsSchema:
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
         all_arguments = cast("dict[str, Any]", tool_input)
-        model_arguments = self._injected.remove_from(all_arguments)
+        model_arguments = self._injected.select_not_injected(all_arguments)
         if self._model_schema is None:
             # Before the tool's code can change it in place.
             displayed_before = to_displayed_value(model_arguments) if self._parses_itself else model_arguments
@@ -124,13 +128,13 @@ class ArgumentsSchema:
         # Middleware may have changed the arguments.
         is_unchanged = model_arguments == arguments.displayed
         values = (
-            self._take_values(arguments)
+            self._take_or_revalidate_values(arguments)
             if is_unchanged
             else self._revalidate_changed_arguments(model_arguments, all_arguments, tool_call_id, parse)
         )
         return {**restore_media(values), **self._injected.collect_from(all_arguments, tool_call_id)}
 
-    def _take_values(self, arguments: ValidatedArguments) -> dict[str, Any]:
+    def _take_or_revalidate_values(self, arguments: ValidatedArguments) -> dict[str, Any]:
         """Return the validated values; a repeated call gets new ones, because the tool may have changed them."""
         if (values := arguments.values) is not None:
             arguments.values = None
@@ -157,7 +161,7 @@ class ArgumentsSchema:
         """Raise if the tool's parser changes or adds arguments, except defaults."""
         if not isinstance(result, dict):
             raise self._make_changed_input_error("its arguments are parsed to another type")
-        displayed_after = to_displayed_value(self._injected.remove_from(cast("dict[str, Any]", result)))
+        displayed_after = to_displayed_value(self._injected.select_not_injected(cast("dict[str, Any]", result)))
         self._require_same_arguments(displayed_before, displayed_after)
         self._require_same_arguments({key: displayed_after[key] for key in displayed_before}, displayed_before)
         for key in displayed_after.keys() - displayed_before.keys():
@@ -208,7 +212,7 @@ class SchemaDefaults:
         )
         self._fields: dict[str, Any] = self._v1_fields or getattr(schema, "model_fields", {})
 
-    def fill_in(self, plain: dict[str, Any]) -> dict[str, Any]:
+    def fill_in_factory_defaults(self, plain: dict[str, Any]) -> dict[str, Any]:
         """Return arguments with the defaults of factories, which a JSON Schema cannot express."""
         defaults = {
             name: value
@@ -254,7 +258,7 @@ class InjectedArguments:
             model_fields: Any = {name: (field.annotation, field) for name, field in self._fields.items()}
             self._model = create_model("Injected", __config__=model_config, **model_fields)
 
-    def exclude_from(self, schema: type[BaseModel]) -> type[BaseModel]:
+    def make_model_without_injected(self, schema: type[BaseModel]) -> type[BaseModel]:
         """Return a schema without injected arguments that accepts names and aliases."""
         has_aliases = any(field.validation_alias is not None for field in schema.model_fields.values())
         if not self._fields and not has_aliases:
@@ -264,7 +268,7 @@ class InjectedArguments:
             schema.__name__, __base__=(schema, _PopulateByNameModel), __module__=schema.__module__, **missing
         )
 
-    def remove_from(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def select_not_injected(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments that are not injected."""
         return {name: value for name, value in values.items() if name not in self.names}
 

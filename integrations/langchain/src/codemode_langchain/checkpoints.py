@@ -194,7 +194,7 @@ _OUTER_CALL_KEY = "codemode"
 
 
 @dataclass(kw_only=True)
-class CallOutput:
+class CallSideOutput:
     """Output of one nested call besides its value: state commands, an artifact, its pending questions.
 
     ``counted``: the tool's name, if limits apply and the call ran. Field names are stored.
@@ -215,7 +215,7 @@ class SavedCallOutputs:
     def __init__(self, config: RunnableConfig, outer_tool_call_id: str) -> None:
         self._config = config
         self._outer_id = outer_tool_call_id
-        self._outputs: dict[int, dict[str, CallOutput]] = {}
+        self._outputs: dict[int, dict[str, CallSideOutput]] = {}
         self._answers: dict[int, Mapping[str, Any]] = {}
         self._order = itertools.count()
 
@@ -227,7 +227,7 @@ class SavedCallOutputs:
         """Do what `load` does without blocking."""
         self._add_loaded_entries(await read_saved_values_async(self._config))
 
-    def get_outputs(self, step: int) -> dict[str, CallOutput]:
+    def get_outputs(self, step: int) -> dict[str, CallSideOutput]:
         """Return the loaded outputs of a segment by call id, oldest first."""
         return dict(self._outputs.get(step, {}))
 
@@ -235,11 +235,11 @@ class SavedCallOutputs:
         """Return the saved answers of a segment by question key; None if it has not started."""
         return self._answers.get(step)
 
-    def save(self, step: int, call_id: str, output: CallOutput) -> None:
+    def save(self, step: int, call_id: str, output: CallSideOutput) -> None:
         """Save the output of a call."""
         save_extra_value(self._config, _generate_write_name(), self._make_output_entry(step, call_id, output))
 
-    async def asave(self, step: int, call_id: str, output: CallOutput) -> None:
+    async def asave(self, step: int, call_id: str, output: CallSideOutput) -> None:
         """Do what `save` does without blocking."""
         await save_extra_value_async(
             self._config, _generate_write_name(), self._make_output_entry(step, call_id, output)
@@ -255,7 +255,7 @@ class SavedCallOutputs:
         if answers and step not in self._answers:
             await save_extra_value_async(self._config, _generate_write_name(), self._make_answers_entry(step, answers))
 
-    def _make_output_entry(self, step: int, call_id: str, output: CallOutput) -> dict[str, Any]:
+    def _make_output_entry(self, step: int, call_id: str, output: CallSideOutput) -> dict[str, Any]:
         output_fields = {
             "commands": output.commands,
             "artifact": output.artifact,
@@ -282,7 +282,7 @@ class SavedCallOutputs:
                 continue
             outputs = self._outputs.setdefault(entry["step"], {})
             outputs.pop(entry["call"], None)
-            outputs[entry["call"]] = CallOutput(**entry["left"])
+            outputs[entry["call"]] = CallSideOutput(**entry["left"])
         self._order = itertools.count(1 + max((entry["order"] for entry in call_entries), default=-1))
 
 

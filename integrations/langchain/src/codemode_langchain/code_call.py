@@ -26,7 +26,7 @@ from codemode.stores import StoreLike
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
 from .conversion import get_annotations
 from .segments import ProgramOutcome, make_failure_fields, to_message_text
-from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_callable_tools
+from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Returns ``codecallContext`` for scripts from a tool's configuration or an agent's ``ToolRuntime``."""
@@ -43,7 +43,7 @@ class CodeCallSurface(Surface):
         previous: CodeCallSurface | None = None,
     ) -> None:
         super().__init__(tools, approvals, previous)
-        self.async_core = (core if previous is None else previous.async_core).over(self._async_tools)
+        self.async_core = (core if previous is None else previous.async_core).with_tools(self._async_tools)
         self._visible_names = frozenset(tool.name for tool in self.async_core.list_tools()) & self.tools.keys()
         self._sync_core: CodeCallToolset | None = None
         self._tools_by_name = {tool.name: tool for tool in self._async_tools}
@@ -52,7 +52,7 @@ class CodeCallSurface(Surface):
     def sync_core(self) -> CodeCallToolset:
         """The toolset for synchronous callers."""
         if self._sync_core is None:
-            self._sync_core = self.async_core.over(self._sync_tools)
+            self._sync_core = self.async_core.with_tools(self._sync_tools)
         return self._sync_core
 
     @property
@@ -71,7 +71,7 @@ class CodeCallSurface(Surface):
     def find_tool(self, name: str) -> PreparedTool | None:
         """Return a prepared tool by name, or None."""
         tool = self._tools_by_name.get(name)
-        return None if tool is None else PreparedTool.of(tool)
+        return None if tool is None else PreparedTool.from_tool(tool)
 
     def make_meta_tool(
         self, name: str, caller: ToolCaller, script_context: Callable[[], Mapping[str, Any]] | None
@@ -200,7 +200,7 @@ def create_code_call_tools(
     rule about a tool that stays visible.
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
-    langchain_tools = to_callable_tools(tools, approvals, "CodeCallMiddleware")
+    langchain_tools = to_tools_with_callable_names(tools, approvals, "CodeCallMiddleware")
     surface = CodeCallSurface(langchain_tools, create_empty_code_call_toolset(options, pool, store, library), approvals)
     if ungated_names := sorted(
         tool
@@ -227,7 +227,7 @@ def create_empty_code_call_toolset(
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     call_options = call_options.with_defaults(names="underscore")
     settings = make_agent_options(call_options.settings, pool=pool, store=store)
-    return codemode.create_code_call_tools([], call_options.replaced(settings=settings), pool=pool, library=library)
+    return codemode.create_code_call_tools([], call_options.with_changes(settings=settings), pool=pool, library=library)
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -64,7 +64,7 @@ def _make_media_content(
 ) -> MediaContent | None:
     is_url = str(_get_at_path(block, data_path)).startswith(_DATA_URL_PREFIX)
     origin_fields = {
-        "block": _set_at_path(block, data_path, None),
+        "block": _replace_at_path(block, data_path, None),
         "at": [*data_path],
         **({"url": True} if is_url else {}),
     }
@@ -85,10 +85,10 @@ def from_media_content(part: MediaContent) -> dict[str, Any]:
         return {"type": part.kind, "base64": text, "mime_type": part.mime_type, **name_field}
     origin_fields: dict[str, Any] = json.loads(part.origin)
     text = f"{_DATA_URL_PREFIX}{part.mime_type}{_BASE64_MARKER}{text}" if origin_fields.get("url") else text
-    return _set_at_path(origin_fields["block"], tuple(origin_fields["at"]), text)
+    return _replace_at_path(origin_fields["block"], tuple(origin_fields["at"]), text)
 
 
-def convert_media_blocks(value: Any) -> Any:
+def replace_blocks_with_media_content(value: Any) -> Any:
     """Replace blocks with bytes in an output by `MediaContent`."""
     return replace_content(value, to_media_content)
 
@@ -124,9 +124,9 @@ def _get_at_path(block: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def _set_at_path(block: Mapping[str, Any], path: tuple[str, ...], text: str | None) -> dict[str, Any]:
+def _replace_at_path(block: Mapping[str, Any], path: tuple[str, ...], text: str | None) -> dict[str, Any]:
     key, *rest = path
-    return {**block, key: text if not rest else _set_at_path(block[key], tuple(rest), text)}
+    return {**block, key: text if not rest else _replace_at_path(block[key], tuple(rest), text)}
 
 
 # Approvers see everything that runs, including fields that a model excludes. A secret is displayed if the program
@@ -137,7 +137,7 @@ HIDDEN_SECRET: Any = object()
 _JSON_TYPES = (str, bool, int, type(None))
 
 
-class _EnclosingListSource:
+class _EnclosingListInput:
     """The source of a value of which only the enclosing list is known."""
 
     def __init__(self, source: Any) -> None:
@@ -148,32 +148,32 @@ class _EnclosingListSource:
     def scalar_texts(self) -> set[str]:
         """All scalar values of the list as texts."""
         if self._texts is None:
-            self._texts = set(_iter_texts(self._source))
+            self._texts = set(_iterate_scalars_as_text(self._source))
         return self._texts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _ListItemSource:
+class _ListItemInput:
     """The source of a list item by position, and the enclosing list in case a validator moved it."""
 
     source: Any
-    surrounding_list: _EnclosingListSource
+    surrounding_list: _EnclosingListInput
 
 
-def _unwrap_source(source: Any) -> Any:
-    return source.source if isinstance(source, _ListItemSource) else source
+def _unwrap_raw_input(source: Any) -> Any:
+    return source.source if isinstance(source, _ListItemInput) else source
 
 
-def _make_part_source(source: Any, part: Any) -> Any:
+def _wrap_part_input(source: Any, part: Any) -> Any:
     """Return a part of a source, with the same enclosing list."""
-    return _ListItemSource(part, source.surrounding_list) if isinstance(source, _ListItemSource) else part
+    return _ListItemInput(part, source.surrounding_list) if isinstance(source, _ListItemInput) else part
 
 
-def _get_fallback_source(source: Any) -> Any:
+def _get_enclosing_list_or_no_input(source: Any) -> Any:
     """Return what is known of a value whose path has no source: the enclosing list, or `NO_SOURCE`."""
-    if isinstance(source, _ListItemSource):
+    if isinstance(source, _ListItemInput):
         return source.surrounding_list
-    return source if isinstance(source, _EnclosingListSource) else NO_SOURCE
+    return source if isinstance(source, _EnclosingListInput) else NO_SOURCE
 
 
 def to_displayed_value(value: Any, source: Any = NO_SOURCE) -> Any:
@@ -194,13 +194,13 @@ def to_displayed_value(value: Any, source: Any = NO_SOURCE) -> Any:
         return placeholder
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         field_values = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return _to_displayed_items(field_values.items(), source)
-    return _to_displayed_container(value, source)
+        return _to_displayed_mapping(field_values.items(), source)
+    return _to_displayed_container_or_leaf(value, source)
 
 
 def _to_displayed_secret(value: Any, source: Any) -> Any:
-    source = _unwrap_source(source)
-    if isinstance(source, _EnclosingListSource):
+    source = _unwrap_raw_input(source)
+    if isinstance(source, _EnclosingListInput):
         text = str(to_displayed_value(value.get_secret_value()))
         return text if text in source.scalar_texts else HIDDEN_SECRET
     # A validator may have replaced it with a host's secret, which must not be displayed.
@@ -217,20 +217,20 @@ def to_displayed_fields(model: BaseModel, names: Iterable[str], source: Any) -> 
     """Return fields of a model, and its extra fields, as an approver sees them."""
     return {
         **_to_displayed_declared_fields(model, names, source),
-        **_to_displayed_items((model.model_extra or {}).items(), source),
+        **_to_displayed_mapping((model.model_extra or {}).items(), source),
     }
 
 
 def _to_displayed_declared_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
     displayed = {
-        name: to_displayed_value(_validate_and_read_field(model, name), find_field_source(source, name, fields[name]))
+        name: to_displayed_value(_materialize_and_read_field(model, name), find_field_input(source, name, fields[name]))
         for name in names
     }
     return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
 
-def _validate_and_read_field(model: BaseModel, name: str) -> Any:
+def _materialize_and_read_field(model: BaseModel, name: str) -> Any:
     """Return a field; lazily validated items are validated now."""
     value = getattr(model, name)
     if isinstance(value, Iterator):
@@ -248,19 +248,17 @@ def _to_displayed_model(model: BaseModel, source: Any) -> dict[str, Any]:
         for name, value in _to_displayed_declared_fields(model, fields, source).items()
     }
     # An extra field may have the name of a field with an alias.
-    return {**_to_displayed_items((model.model_extra or {}).items(), source), **displayed_fields}
+    return {**_to_displayed_mapping((model.model_extra or {}).items(), source), **displayed_fields}
 
 
-def find_field_source(source: Any, name: str, field: FieldInfo) -> Any:
+def find_field_input(source: Any, name: str, field: FieldInfo) -> Any:
     """Return the source of a model's field in a JSON object."""
-    source_value = _unwrap_source(source)
+    source_value = _unwrap_raw_input(source)
     if not isinstance(source_value, dict):
-        return _get_fallback_source(source)
+        return _get_enclosing_list_or_no_input(source)
     values = cast("dict[str, Any]", source_value)
-    matches = (
-        _make_part_source(source, values[key]) for key in (*_list_input_keys(name, field), name) if key in values
-    )
-    return next(matches, _get_fallback_source(source))
+    matches = (_wrap_part_input(source, values[key]) for key in (*_list_input_keys(name, field), name) if key in values)
+    return next(matches, _get_enclosing_list_or_no_input(source))
 
 
 def _list_input_keys(name: str, field: FieldInfo) -> list[str]:
@@ -270,17 +268,17 @@ def _list_input_keys(name: str, field: FieldInfo) -> list[str]:
     return [alias for alias in aliases if isinstance(alias, str)] or [name]
 
 
-def _to_displayed_items(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
-    source_value = _unwrap_source(source)
+def _to_displayed_mapping(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
+    source_value = _unwrap_raw_input(source)
     values = cast("dict[str, Any]", source_value) if isinstance(source_value, dict) else {}
-    unplaced_source = _get_fallback_source(source)
+    unplaced_source = _get_enclosing_list_or_no_input(source)
     displayed: dict[str, Any] = {}
     for key, value in items:
         name = _key_to_text(key)
         if name in displayed:
             raise _make_display_error(f"two keys are both written {name!r}")
         displayed[name] = to_displayed_value(
-            value, _make_part_source(source, values[name]) if name in values else unplaced_source
+            value, _wrap_part_input(source, values[name]) if name in values else unplaced_source
         )
     return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
@@ -291,16 +289,16 @@ def _key_to_text(key: Any) -> str:
     return next(iter(cast("dict[str, Any]", to_jsonable_python({key: None}, fallback=repr))))
 
 
-def _to_displayed_container(value: Any, source: Any) -> Any:
+def _to_displayed_container_or_leaf(value: Any, source: Any) -> Any:
     if isinstance(value, Mapping):
-        return _to_displayed_items(cast("Mapping[Any, Any]", value).items(), source)
+        return _to_displayed_mapping(cast("Mapping[Any, Any]", value).items(), source)
     if isinstance(value, AbstractSet):
         return sorted((_to_displayed_list_item(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
     if isinstance(value, list | tuple | deque):
         items = list(cast("Iterable[Any]", value))
         return [
             _to_displayed_list_item(item, item_source)
-            for item, item_source in zip(items, _make_item_sources(source, len(items)), strict=True)
+            for item, item_source in zip(items, _make_item_inputs(source, len(items)), strict=True)
         ]
     return _to_displayed_leaf(value, source)
 
@@ -309,22 +307,22 @@ def _sort_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _make_item_sources(source: Any, count: int) -> Iterable[Any]:
+def _make_item_inputs(source: Any, count: int) -> Iterable[Any]:
     """Return the source of each of ``count`` items."""
-    source_value = _unwrap_source(source)
+    source_value = _unwrap_raw_input(source)
     if not isinstance(source_value, list):
-        return [_get_fallback_source(source)] * count
+        return [_get_enclosing_list_or_no_input(source)] * count
     source_items = cast("list[Any]", source_value)
     # A validator may drop, repeat or move items: a text anywhere in the program's list is no host secret.
-    surrounding = source.surrounding_list if isinstance(source, _ListItemSource) else _EnclosingListSource(source_items)
+    surrounding = source.surrounding_list if isinstance(source, _ListItemInput) else _EnclosingListInput(source_items)
     return (
-        [_ListItemSource(item, surrounding) for item in source_items]
+        [_ListItemInput(item, surrounding) for item in source_items]
         if len(source_items) == count
         else [surrounding] * count
     )
 
 
-def _iter_texts(source: Any) -> Iterator[str]:
+def _iterate_scalars_as_text(source: Any) -> Iterator[str]:
     pending = [source]
     while pending:
         current = pending.pop()
@@ -351,9 +349,9 @@ def _to_displayed_leaf(value: Any, source: Any) -> Any:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of an unknown class: its source describes it best.
-        source = _unwrap_source(source)
+        source = _unwrap_raw_input(source)
         return (
             f"<{type(value).__qualname__}>"
-            if source is NO_SOURCE or isinstance(source, _EnclosingListSource)
+            if source is NO_SOURCE or isinstance(source, _EnclosingListInput)
             else source
         )

@@ -20,7 +20,7 @@ from codemode import CodeModeToolError, Tool, ToolCallContext, ToolResult
 from codemode.plugins import CompiledSchema, FrameworkSchema, InferredOutput
 
 from .arguments import ArgumentsSchema, ValidatedArguments, make_input_schema
-from .content import convert_media_blocks
+from .content import replace_blocks_with_media_content
 
 # MCP tools are recognized by shape: no adapter or SDK is imported. Their data comes from a server.
 
@@ -77,7 +77,7 @@ def get_server_output_schema(tool: BaseTool) -> dict[str, Any] | None:
     return None
 
 
-def convert_server_output(content: Any, artifact: Any = None) -> Any:
+def unwrap_server_output(content: Any, artifact: Any = None) -> Any:
     """Convert a server's output: structured content, else the text of a single block, else all blocks.
 
     Blocks with bytes stay unchanged and become media later. Other values are returned unchanged.
@@ -191,7 +191,7 @@ def _is_tool(value: Any) -> bool:
 
 def _convert_standalone_tool(tool: BaseTool) -> Tool:
     async def execute(arguments: ValidatedArguments, context: ToolCallContext) -> Any:
-        capture = OutputCapturingTool(tool, ensure_config(), arguments)
+        capture = OutputCapture(tool, ensure_config(), arguments)
         call = make_tool_call(tool.name, arguments.copy(), context.tool_call_id)
         try:
             return to_program_value(await capture.tool.ainvoke(call), capture)
@@ -207,7 +207,7 @@ def make_tool_call(name: str, args: dict[str, Any], tool_call_id: str) -> ToolCa
 
 
 @dataclass
-class OutputCapturingTool:
+class OutputCapture:
     """A copy of a tool that runs with one configuration and records outputs before they become text."""
 
     original: BaseTool
@@ -259,7 +259,7 @@ class OutputCapturingTool:
         return self._to_value(cast("Any", message).content)
 
     def _to_value(self, content: Any, artifact: Any = None) -> Any:
-        return convert_server_output(content, artifact) if is_mcp_tool(self.original) else content
+        return unwrap_server_output(content, artifact) if is_mcp_tool(self.original) else content
 
     def _record_output(self, output: Any) -> Any:
         """Record an output. Raises `TypeError` for a coroutine, which LangChain would convert to text."""
@@ -270,13 +270,13 @@ class OutputCapturingTool:
         return output
 
 
-def to_program_value(result: Any, capture: OutputCapturingTool) -> Any:
+def to_program_value(result: Any, capture: OutputCapture) -> Any:
     """Convert a tool's result to a value for programs. Raises `CodeModeToolError` for a failed call."""
     if not isinstance(result, ToolMessage):
         return result
     if result.status == "error":
         raise CodeModeToolError(_content_to_text(result.content), details={"tool_name": capture.original.name})
-    value: Any = convert_media_blocks(capture.find_output(result))
+    value: Any = replace_blocks_with_media_content(capture.find_output(result))
     return (
         value
         if isinstance(value, str | int | float | bool | None | ToolResult)

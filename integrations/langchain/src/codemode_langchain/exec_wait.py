@@ -27,7 +27,7 @@ from codemode import (
     WorkerPool,
 )
 from codemode.errors import CodeModeConcurrencyError
-from codemode.plugins import PreparedTool, copy_json, same_json, split_content
+from codemode.plugins import PreparedTool, copy_json, is_same_json, split_content
 from codemode.stores import StoreLike, open_store
 
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
@@ -35,7 +35,7 @@ from .conversion import FrameworkTool, convert_tool
 from .langgraph_internals import NAMESPACE, is_in_node
 from .nested import NestedCalls
 from .node_tasks import compute_digest
-from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_callable_tools
+from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
 from .waiting_programs import ExecProgram, WaitingPrograms, find_scope, get_or_create_graph_run, get_or_create_program
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class NonLangChainArguments:
 
     def parse_input(self, _arguments: Any, tool_input: Any, _tool_call_id: str | None, _parse: Any) -> Any:
         """Return the tool's input, which middleware may have changed. Raises `CodeModeToolError`."""
-        if not same_json(tool_input, self.displayed):
+        if not is_same_json(tool_input, self.displayed):
             is_object = isinstance(self.value, Mapping) or INPUT_KEY not in self.displayed
             validated = self.tool.validate_input(tool_input if is_object else tool_input.get(INPUT_KEY))
             self.value = validated.value
@@ -123,7 +123,7 @@ _PARK_APPROVALS = "park"
 _LIVE_STATES = ("running", "waiting")
 
 
-class ExecWaitConfig:
+class ExecWaitEnvironment:
     """Options, further sources and waiting programs that all sets of tools share."""
 
     def __init__(
@@ -178,7 +178,7 @@ class ExecWaitSurface(Surface):
     def __init__(
         self,
         tools: Iterable[BaseTool],
-        rules: ExecWaitConfig,
+        rules: ExecWaitEnvironment,
         approvals: ApprovalPolicy,
         previous: ExecWaitSurface | None = None,
     ) -> None:
@@ -266,8 +266,8 @@ class ExecWaitSurface(Surface):
         is_langchain_tool = isinstance(tool, FrameworkTool)
         name = tool_id if tool_id.startswith(f"{_MCP_SOURCE}:") else tool.name
         rule_name = self.approvals.find_rule_name(tool_id, name)
-        prepared = PreparedTool.of(tool)
-        prepared.compile()
+        prepared = PreparedTool.from_tool(tool)
+        prepared.compile_schemas()
         approval_check = self.approvals.make_approval_check(rule_name, lambda: tool.annotations or {})
 
         async def execute(value: Any, context: Any) -> Any:
@@ -281,7 +281,7 @@ class ExecWaitSurface(Surface):
 
         async def needs_approval(value: Any, context: Any) -> bool:
             get_or_create_program(context).set_display_name(context.tool_call_id, rule_name)
-            tool_answer = prepared.asks_approval(value, context)
+            tool_answer = prepared.evaluate_needs_approval(value, context)
             if await tool_answer if inspect.isawaitable(tool_answer) else tool_answer:
                 return True
             displayed_arguments = value if is_langchain_tool else cast("Any", NonLangChainArguments.of(prepared, value))
@@ -469,8 +469,8 @@ def create_exec_wait_tools(
     thread. Raises `ValueError` as both do, and for tools that need injected state: use `ExecWaitMiddleware` for those.
     """
     create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
-    rules = ExecWaitConfig(options, sources, settings=settings, pool=pool, **create_options)
+    rules = ExecWaitEnvironment(options, sources, settings=settings, pool=pool, **create_options)
     approvals = ApprovalPolicy(approve, interrupt_mode)
-    surface = ExecWaitSurface(to_callable_tools(tools, None, "ExecWaitMiddleware", str), rules, approvals)
+    surface = ExecWaitSurface(to_tools_with_callable_names(tools, None, "ExecWaitMiddleware", str), rules, approvals)
     approvals.require_known_rule_names(surface.list_rule_names(), surface.may_have_tool)
     return [*surface.build_tools()]

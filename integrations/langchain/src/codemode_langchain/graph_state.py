@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 
-from codemode.plugins import LatePlace
+from codemode.plugins import BufferedStateBackend
 
 from .langgraph_internals import (
     INTERNAL_CHANNEL_PREFIXES,
@@ -46,13 +46,13 @@ def use_graph_state(_conversation_id: str | None) -> None:
     """Value of the option ``state`` for state kept in the graph. Returns None: each call passes its own backend."""
 
 
-def make_state_backend(state: Any, tool_call_id: str) -> LatePlace:
+def make_state_backend(state: Any, tool_call_id: str) -> BufferedStateBackend:
     """Return the state backend of an outer call's program, from the graph's state."""
     values: dict[str, Any] = {**cast("Mapping[str, Any]", state)} if isinstance(state, Mapping) else {}
     stored_values = cast("Mapping[str, Any]", values.get(_STATE_CHANNEL) or {})
     texts = {key: value for key, value in stored_values.items() if isinstance(value, str)}
     # Calls of one step start with the same state: their additions need different numbers.
-    return LatePlace(texts, number_offset=_find_call_index(values.get("messages"), tool_call_id))
+    return BufferedStateBackend(texts, number_offset=_find_call_index(values.get("messages"), tool_call_id))
 
 
 def _find_call_index(messages: Any, tool_call_id: str) -> int:
@@ -66,7 +66,7 @@ def _find_call_index(messages: Any, tool_call_id: str) -> int:
 def make_state_commands(call: Any) -> tuple[Any, ...]:
     """Return a command with the state that a call's program wrote; none without a state backend."""
     backend = getattr(call, "backend", None)
-    if not isinstance(backend, LatePlace) or not backend.updates:
+    if not isinstance(backend, BufferedStateBackend) or not backend.updates:
         return ()
     from langgraph.types import Command  # LangGraph is installed if there is a backend
 
@@ -99,7 +99,7 @@ def readdress_answer(command: Any, tool_call_id: str, outer_tool_call_id: str) -
     return command, answer_messages[-1] if answer_messages else None
 
 
-def readdress_commands(command: Any, tool_call_id: str, new_tool_call_id: str) -> Any:
+def readdress_messages(command: Any, tool_call_id: str, new_tool_call_id: str) -> Any:
     """Return a command whose messages to one outer call are readdressed to another."""
 
     def readdress_message(item: Any) -> Any:

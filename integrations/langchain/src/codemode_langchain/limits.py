@@ -67,7 +67,7 @@ class NestedCallLimits:
         with _lock:
             step = self._get_or_create_step_calls()
             if step.stop_payload is None and call_id not in (counted_calls := self._list_counted_calls(step)):
-                step.stop_payload = self._enforce_limits(tool, counted_calls)
+                step.stop_payload = self._find_stop_payload_or_raise(tool, counted_calls)
             if step.stop_payload is None:
                 self._counted_calls[call_id] = step.calls[call_id] = tool
         if step.stop_payload is not None:
@@ -106,7 +106,7 @@ class NestedCallLimits:
         calls = {key: tool for record in records for key, tool in record.get(_COUNTED_KEY, {}).items()}
         return [Command(update={CALLS_CHANNEL: {tool_call_id: dict(Counter(calls.values()))}})] if calls else []
 
-    def _enforce_limits(self, tool: str, counted_calls: Mapping[str, str]) -> dict[str, Any] | None:
+    def _find_stop_payload_or_raise(self, tool: str, counted_calls: Mapping[str, str]) -> dict[str, Any] | None:
         for limit in self._limits:
             if limit.tool_name not in (None, tool):
                 continue

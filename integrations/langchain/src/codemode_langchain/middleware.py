@@ -18,7 +18,7 @@ from codemode.types import InvalidConfigError
 
 from .approvals import ApprovalRules, InterruptMode, ToolCaller
 from .code_call import CodeCallSurface, ScriptContext, create_empty_code_call_toolset
-from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitConfig, ExecWaitSurface, ExecWaitTool
+from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitEnvironment, ExecWaitSurface, ExecWaitTool
 from .graph_state import get_graph_state, make_state_backend, use_graph_state
 from .surface_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
 from .surfaces import Surface, make_agent_options, select_client_tools
@@ -247,7 +247,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         exec_wait_options = ExecWaitOptions.from_config(options, agent)
         self.is_enabled = exec_wait_options.enabled or not exec_wait_options.is_set_explicitly("enabled")
         create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
-        self._config = ExecWaitConfig(exec_wait_options, sources, settings=settings, pool=pool, **create_options)
+        self._config = ExecWaitEnvironment(exec_wait_options, sources, settings=settings, pool=pool, **create_options)
         self._latest_surface: ExecWaitSurface | None = None
         super().__init__(_EXEC_WAIT_SETTINGS, _to_tool_names(direct), approve, interrupt_mode)
         if not self.is_enabled:

@@ -23,10 +23,10 @@ from codemode.plugins import forkable_lock, protect_integers
 from .answer_matching import NestedAnswers, compute_interrupt_id
 from .approvals import ToolCaller
 from .arguments import ValidatedArguments
-from .checkpoints import CallOutput, SegmentStartMarker
+from .checkpoints import CallSideOutput, SegmentStartMarker
 from .conversion import (
     ASYNC_ONLY_MESSAGE,
-    OutputCapturingTool,
+    OutputCapture,
     convert_tool_exception,
     is_async_only,
     make_tool_call,
@@ -38,7 +38,7 @@ from .graph_state import (
     list_writes,
     make_state_access_config,
     readdress_answer,
-    readdress_commands,
+    readdress_messages,
 )
 from .langgraph_internals import (
     NAMESPACE,
@@ -221,9 +221,9 @@ class NestedCalls:
     earlier_commands: Sequence[Any] = ()
     start_marker: SegmentStartMarker | None = None
     is_rerun_rejected: bool = False
-    outputs: dict[str, CallOutput] = field(default_factory=dict[str, CallOutput])
-    save_output: Callable[[str, CallOutput], None] | None = None
-    asave_output: Callable[[str, CallOutput], Awaitable[None]] | None = None
+    outputs: dict[str, CallSideOutput] = field(default_factory=dict[str, CallSideOutput])
+    save_output: Callable[[str, CallSideOutput], None] | None = None
+    asave_output: Callable[[str, CallSideOutput], Awaitable[None]] | None = None
     display_names: dict[str, str] = field(default_factory=dict[str, str])
     outer_tool_call_id: str | None = None
     can_ask: bool = True
@@ -236,7 +236,7 @@ class NestedCalls:
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
-            self._require_first_start(is_first=self.start_marker.claim_start())
+            self._ask_unless_first_start(is_first=self.start_marker.claim_start())
         self._count_against_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
@@ -252,7 +252,7 @@ class NestedCalls:
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
-            self._require_first_start(is_first=await self.start_marker.aclaim_start())
+            self._ask_unless_first_start(is_first=await self.start_marker.aclaim_start())
         self._count_against_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
@@ -263,7 +263,7 @@ class NestedCalls:
             if self.asave_output is not None and (output := self.outputs.get(context.tool_call_id)):
                 await self.asave_output(context.tool_call_id, output)
 
-    def take_finished_outputs(self, waiting_ids: Collection[str]) -> list[CallOutput]:
+    def take_finished_outputs(self, waiting_ids: Collection[str]) -> list[CallSideOutput]:
         """Take the outputs of calls that do not wait, oldest first; a waiting call runs again and adds its own."""
         with self._lock:
             finished = {
@@ -326,7 +326,7 @@ class NestedCalls:
         if self.caller.limits is not None:
             self.caller.limits.count_call(tool.name, context.tool_call_id)
 
-    def _require_first_start(self, *, is_first: bool) -> None:
+    def _ask_unless_first_start(self, *, is_first: bool) -> None:
         if self.is_rerun_rejected:
             raise CodeModeToolError(_STOPPED_MESSAGE)
         if not is_first:
@@ -347,7 +347,7 @@ class NestedCalls:
             except Exception as error:  # noqa: BLE001 - as above
                 return attempt.on_error(error)
 
-    def add_output(self, call_id: str, output: CallOutput) -> None:
+    def add_output(self, call_id: str, output: CallSideOutput) -> None:
         """Store the output of a call, for later calls and for the graph."""
         with self._lock:
             successor = self._successor
@@ -358,12 +358,12 @@ class NestedCalls:
         if successor is not None:
             successor.add_output(call_id, self._readdress_output(output, successor))
 
-    def _readdress_output(self, output: CallOutput, other: NestedCalls) -> CallOutput:
+    def _readdress_output(self, output: CallSideOutput, other: NestedCalls) -> CallSideOutput:
         outer_id, other_outer_id = self.outer_tool_call_id, other.outer_tool_call_id
         if not output.commands or outer_id is None or other_outer_id is None:
             return output
         return replace(
-            output, commands=[readdress_commands(command, outer_id, other_outer_id) for command in output.commands]
+            output, commands=[readdress_messages(command, outer_id, other_outer_id) for command in output.commands]
         )
 
     def list_commands(self) -> list[Any]:
@@ -398,7 +398,7 @@ class _CallAttempt:
         writes = NestedWrites(add_command=self._commands.append, get_pairs=self._list_writes)
         self._scratchpad = NestedScratchpad(self._id, writes, answers, is_newly_answered)
         self.config = self._scratchpad.apply_to(calls.config)
-        self.capture = OutputCapturingTool(tool, self.config, arguments)
+        self.capture = OutputCapture(tool, self.config, arguments)
         self.call = make_tool_call(tool.name, arguments.copy(), self._id)
 
     def without_latest_answers(self) -> _CallAttempt:
@@ -417,7 +417,7 @@ class _CallAttempt:
                 message = answer_message or message
         artifact = None if message is None else message.artifact
         artifact_fields = {"tool": self._tool.name, "tool_call_id": self._id, "artifact": artifact}
-        output = CallOutput(
+        output = CallSideOutput(
             commands=self._commands,
             artifact=artifact_fields if artifact is not None else None,
             counted=self._tool_name_for_limits,
@@ -437,7 +437,9 @@ class _CallAttempt:
         interrupts = get_interrupts(error)
         if interrupts is None:
             # Earlier writes are kept; a paused call runs again.
-            self._calls.add_output(self._id, CallOutput(commands=self._commands, counted=self._tool_name_for_limits))
+            self._calls.add_output(
+                self._id, CallSideOutput(commands=self._commands, counted=self._tool_name_for_limits)
+            )
             if isinstance(error, ToolException):
                 raise convert_tool_exception(error, self._tool.name) from error.__cause__
             if isinstance(error, NotImplementedError) and is_async_only(self._tool):
@@ -455,7 +457,7 @@ class _CallAttempt:
             "answers": len(self._answers),
             "given": [[asdict(item) for item in batch] for batch in self._answers],
         }
-        self._calls.add_output(self._id, CallOutput(asked=asked_fields))
+        self._calls.add_output(self._id, CallSideOutput(asked=asked_fields))
         return request_interrupt({"kind": INTERRUPT_KIND})
 
     @property

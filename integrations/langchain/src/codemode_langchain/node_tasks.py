@@ -109,7 +109,11 @@ def _with_dedicated_threads(call_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     if "submit" not in call_kwargs or "loop" in call_kwargs:
         return {**call_kwargs}
     futures: Callable[[], Any] = call_kwargs["futures"]
-    return {**call_kwargs, "submit": lambda: run_in_dedicated_thread, "futures": lambda: _ThreadSafeFutures(futures())}
+    return {
+        **call_kwargs,
+        "submit": lambda: start_in_dedicated_thread,
+        "futures": lambda: _ThreadSafeFutures(futures()),
+    }
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class _ThreadSafeFutures:
         self.futures[future] = task
 
 
-def run_in_dedicated_thread(function: Callable[..., Any], *args: Any, **all_kwargs: Any) -> Future[Any]:
+def start_in_dedicated_thread(function: Callable[..., Any], *args: Any, **all_kwargs: Any) -> Future[Any]:
     """Run a function in a new thread with the caller's context."""
     future: Future[Any] = Future()
     context = copy_context()

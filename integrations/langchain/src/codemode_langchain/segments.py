@@ -117,12 +117,12 @@ def make_failure_fields(error: CodeModeError, program: str) -> dict[str, str]:
     return {"name": type(error).__name__, "code": error.code, "text": failure_text(error, program)}
 
 
-def annotate_refusal(error: CodeModeError) -> CodeModeError | None:
+def annotate_if_refusal(error: CodeModeError) -> CodeModeError | None:
     """Return an error raised before the program ran, with a note on what to do; None for any other."""
     is_refusal = isinstance(error, CodeModeProtocolError) and not error.calls
     if not is_refusal and not isinstance(error, CodeModeConcurrencyError):
         return None
-    is_late = isinstance(error, CodeModeProtocolError) and error.was_answered
+    is_late = isinstance(error, CodeModeProtocolError) and error.is_pause_already_answered
     error.add_note(f"codemode-langchain: {_ALREADY_ANSWERED_NOTE if is_late else _SIGNING_KEY_NOTE}")
     return error
 
@@ -201,7 +201,7 @@ class SegmentRunner:
                 return await self._arun_work_items()
             except Exception as error:
                 if get_interrupts(error) is not None:
-                    await sibling.wait_for_other_calls()
+                    await sibling.unregister_and_wait_for_others()
                 raise
 
     async def _arun_work_items(self) -> ProgramOutcome:
@@ -469,7 +469,7 @@ class SegmentRunner:
         )
 
     def _make_failure_record(self, segment: SegmentToRun, error: CodeModeError) -> SegmentRecord:
-        if segment.interrupt is not None and (refusal := annotate_refusal(error)) is not None:
+        if segment.interrupt is not None and (refusal := annotate_if_refusal(error)) is not None:
             raise refusal  # not recorded: the run can be retried with the same answers
         if self._saved_outputs is not None and error.details.get("origin") == "journal":
             raise error  # not recorded: the next run of the graph continues

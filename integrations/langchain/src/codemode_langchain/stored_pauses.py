@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from codemode import CodeModeError, CodeModeProtocolError, PendingRequest
-from codemode.plugins import protect_integers, restore_integers, same_json
+from codemode.plugins import is_same_json, protect_integers, restore_integers
 from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
 from .langgraph_internals import NAMESPACE, find_tool_nodes
@@ -40,12 +40,12 @@ class InterruptAction:
 
     @classmethod
     def from_stored(cls, stored: Sequence[Any]) -> InterruptAction:
-        """Read the result of `to_stored`."""
+        """Read the result of `stored_form`."""
         interrupt, action, allowed = stored
         return cls(interrupt, action, tuple(allowed))
 
     @property
-    def to_stored(self) -> list[Any]:
+    def stored_form(self) -> list[Any]:
         """The stored form, as plain JSON."""
         return [self.interrupt_id, self.action_index, list(self.allowed_decisions)]
 
@@ -66,7 +66,9 @@ def collect_requests(interrupts: Iterable[Any]) -> PauseRequests:
     catalog: dict[str, ToolForm] = {}
     for interrupt in interrupts:
         displayed = to_plain_json(interrupt.value)
-        for part, request in _make_requests(interrupt.id, displayed, to_plain_json(interrupt.response_schema)):
+        for part, request in _iter_interrupt_requests(
+            interrupt.id, displayed, to_plain_json(interrupt.response_schema)
+        ):
             requests.append(request)
             parts[request.interrupt_id] = part
             if request.payload["kind"] == PendingRequest.APPROVAL and "edit" in part.allowed_decisions:
@@ -80,7 +82,9 @@ def to_plain_json(value: Any) -> Any:
     return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="null")
 
 
-def _make_requests(interrupt_id: str, displayed: Any, schema: Any) -> Iterable[tuple[InterruptAction, PendingRequest]]:
+def _iter_interrupt_requests(
+    interrupt_id: str, displayed: Any, schema: Any
+) -> Iterable[tuple[InterruptAction, PendingRequest]]:
     # The digest distinguishes another question with the same interrupt id.
     request_prefix = f"{interrupt_id}:{hashlib.sha256(json.dumps(displayed, sort_keys=True).encode()).hexdigest()[:16]}"
     actions = _parse_actions(displayed)
@@ -201,7 +205,7 @@ def _to_decision(request: StoredRequest, answer: Mapping[str, Any]) -> dict[str,
         reason = answer.get("reason")
         return {"type": "reject", **({"message": reason} if reason else {})}
     edited_input = request.read_edited_input(answer) if "input" in answer else request.input
-    if same_json(edited_input, request.input):
+    if is_same_json(edited_input, request.input):
         return {"type": "approve"}
     # Resume values are stored in the checkpoint, which loses large integers.
     args = {key: value for key, value in protect_integers({"args": edited_input}).items() if key == "args"}
@@ -422,7 +426,7 @@ class StoredPauses:
                 "thread_id": thread_id,
                 NAMESPACE: namespace,
                 "checkpoint_id": checkpoint,
-                "parts": {name: part.to_stored for name, part in pause_requests.parts.items()},
+                "parts": {name: part.stored_form for name, part in pause_requests.parts.items()},
             },
             key=hashlib.sha256(json.dumps(key_fields).encode()).hexdigest(),
             expires_at_ms=int(time.time() * 1000) + self._max_age_ms,

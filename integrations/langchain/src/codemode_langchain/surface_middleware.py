@@ -32,7 +32,7 @@ from codemode import Tool as ProgramTool
 from codemode.plugins import PreparedTool, forkable_lock
 
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
-from .conversion import OutputCapturingTool, convert_tool, get_annotations, make_tool_call
+from .conversion import OutputCapture, convert_tool, get_annotations, make_tool_call
 from .graph_state import get_graph_state, get_state_with_nested_writes
 from .langgraph_internals import AgentParts, NodeContext, get_node_context
 from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_run_end_message, make_call_count_update
@@ -266,11 +266,11 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
                 self._rule_names.require_known_names(
                     list_tool_names(agent_tools), self._select_program_tools(select_client_tools(agent_tools))
                 )
-            self._list_direct_only_names(agent_tools)
+            self._check_rules_and_list_direct_only_names(agent_tools)
             self._list_visible_only_names(agent_tools)
         return [*self._surface_tools.values()]
 
-    def _inspect_agent(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
+    def _inspect_agent_and_adopt_reviews(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
         """Inspect the running agent once: adopt reviews, and check that other middleware sees nested calls.
 
         Returns its tools and call limits, none outside an agent. Raises `ValueError` for middleware that would not see
@@ -295,7 +295,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         )
         direct_names = {
             *self._surface_tools,
-            *self._list_direct_only_names(agent.tools),
+            *self._check_rules_and_list_direct_only_names(agent.tools),
             *self._list_visible_only_names(agent.tools),
         }
         direct_names.difference_update(self._list_names_shared_with_surface(agent.tools))
@@ -307,7 +307,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             agent.middleware, self._approvals.may_need_approval, self.settings, SurfaceMiddleware
         )
 
-    def _list_direct_only_names(self, tools: Sequence[Any]) -> Collection[str]:
+    def _check_rules_and_list_direct_only_names(self, tools: Sequence[Any]) -> Collection[str]:
         """Return the names that only the model calls. Raises `ValueError` for rules about direct tools."""
         places_by_name = {
             tool.name: self._selection.find_tool_routes(tool)
@@ -367,7 +367,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> tuple[ModelRequest[Any], dict[str, Any], AIMessage | None]:
         """Return the model request, a state update, and the final message if a limit ended the run."""
         config = ensure_config()
-        registered, limits = self._inspect_agent(config)
+        registered, limits = self._inspect_agent_and_adopt_reviews(config)
         model_request, update = self._make_model_request(request, registered)
         state = get_graph_state(config, request.state)
         update = {**update, **make_call_count_update(state, limits)}
@@ -395,7 +395,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         registered, program_tools = self._find_step_tools(request)
         self._rule_names.require_known_names({*registered, *(tool.name for tool in program_tools)}, program_tools)
         surface, config = self._get_or_create_surface(program_tools), _get_config(request)
-        (_, limit_middleware), node_context = self._inspect_agent(config), get_node_context(config)
+        (_, limit_middleware), node_context = self._inspect_agent_and_adopt_reviews(config), get_node_context(config)
         limits = (
             NestedCallLimits(limit_middleware, node_context, get_graph_state(config, request.state))
             if node_context is not None and limit_middleware
@@ -465,7 +465,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _prepare_or_refuse_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the request to run, or the message for a call that is not allowed."""
-        self._inspect_agent(_get_config(request))
+        self._inspect_agent_and_adopt_reviews(_get_config(request))
         name, tool = request.tool_call["name"], request.tool
         if name in self._surface_tools:
             return self._bind_surface_tool(request, handler)
@@ -494,9 +494,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             except CodeModeToolError as error:
                 return self._make_error_message(request, error.message)
             args = validated.json_value
-            stand_in = OutputCapturingTool(
-                cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value
-            ).tool
+            stand_in = OutputCapture(cast("BaseTool", tool), cast("Any", request).runtime.config, validated.value).tool
             request = request.override(tool=stand_in, tool_call=make_tool_call(call["name"], args, call["id"] or ""))
         annotations = {} if tool is None else get_annotations(tool)
         if not any(self._approvals.call_needs_approval(name, dict(args), annotations) for name in names):
@@ -515,7 +513,10 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         with self._lock:
             entry = self._prepared_tools.get(id(tool))
             if entry is None or entry[0] is not tool:
-                entry = self._prepared_tools[id(tool)] = tool, PreparedTool.of(convert_tool(tool, _never_execute))
+                entry = self._prepared_tools[id(tool)] = (
+                    tool,
+                    PreparedTool.from_tool(convert_tool(tool, _never_execute)),
+                )
                 while len(self._prepared_tools) > _MAX_PREPARED_TOOLS:
                     self._prepared_tools.popitem(last=False)
             return entry[1]

@@ -25,7 +25,7 @@ from codemode.plugins import (
     ToolSelection,
     configure_agent_options,
     forkable_lock,
-    select_callable_tools,
+    select_tools_with_callable_names,
 )
 from codemode.stores import StoreLike
 
@@ -234,7 +234,7 @@ def select_client_tools(tools: Iterable[Any]) -> list[BaseTool]:
     return [item for item in converted if isinstance(item, BaseTool)]
 
 
-def to_callable_tools(
+def to_tools_with_callable_names(
     tools: Iterable[Any] | Toolkit,
     approvals: ApprovalPolicy | None,
     middleware: str,
@@ -250,7 +250,11 @@ def to_callable_tools(
         _reject_injected_arguments(langchain_tool, middleware)
     if approvals is not None:
         approvals.require_known_rule_names([langchain_tool.name for langchain_tool in collected])
-    return select_callable_tools(collected) if check is None else select_callable_tools(collected, check)
+    return (
+        select_tools_with_callable_names(collected)
+        if check is None
+        else select_tools_with_callable_names(collected, check)
+    )
 
 
 def make_agent_options(

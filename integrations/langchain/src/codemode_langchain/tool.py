@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from codemode import CallContext, CodeModeOptions, Interrupt, MediaContent, ProgramLibrary, WorkerPool
 from codemode import CodeModeTool as Core
-from codemode.plugins import LatePlace, Listing, PreparedTool
+from codemode.plugins import BufferedStateBackend, Listing, PreparedTool
 from codemode.stores import StoreLike
 
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
-from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_callable_tools
+from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
 
 TOOL_NAME = Core.name
 
@@ -62,7 +62,7 @@ class CodeModeCall:
     name = TOOL_NAME
     continues_program = False
 
-    def __init__(self, core: Core, js: str, backend: LatePlace | None) -> None:
+    def __init__(self, core: Core, js: str, backend: BufferedStateBackend | None) -> None:
         self._core = core.for_one_call()
         self.backend = backend
         self.program = js
@@ -99,13 +99,13 @@ class CodeModeTool(SurfaceTool):
     name: str = TOOL_NAME
     description: str = ""
     args_schema: Any = ProgramInput
-    _backend: LatePlace | None = PrivateAttr(default=None)
+    _backend: BufferedStateBackend | None = PrivateAttr(default=None)
 
     def __init__(
         self,
         surface: CodeModeSurface,
         caller: ToolCaller | None = None,
-        backend: LatePlace | None = None,
+        backend: BufferedStateBackend | None = None,
         **fields: Any,
     ) -> None:
         super().__init__(surface, caller, description=surface.description, **fields)
@@ -142,6 +142,6 @@ def create_code_mode_tool(
     for those. Tools without a callable name are left out, with a warning in the log.
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
-    langchain_tools = to_callable_tools(tools, approvals, "CodeModeMiddleware")
+    langchain_tools = to_tools_with_callable_names(tools, approvals, "CodeModeMiddleware")
     agent_options = make_agent_options(options, pool=pool, listing=listing, store=store)
     return CodeModeTool(CodeModeSurface(langchain_tools, agent_options, approvals, pool, library))

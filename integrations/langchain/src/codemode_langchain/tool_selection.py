@@ -180,7 +180,7 @@ def collect_review_rules(
             rules |= _collect_rules_of_review(review, direct_calls, settings, is_before=index < surface_index)
         if isinstance(item, ToolCallLimitMiddleware):
             if not settings.counts_calls:
-                _reject_limit(item, direct_calls, settings)
+                _reject_limit_on_program_tools(item, direct_calls, settings)
         elif index < surface_index:
             _require_listing_order(item, direct_calls, settings)
     return rules
@@ -230,7 +230,7 @@ def _to_review_rule(review: Any, rule: Mapping[str, Any], *, is_batched: bool) -
     )
 
 
-def _reject_limit(limit: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
+def _reject_limit_on_program_tools(limit: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
     """Raise `ValueError` for a limit on program tools: programs may make calls after the outer call returned."""
     if limit.tool_name is not None and not direct_calls.find_program_only_names([limit.tool_name]):
         return

@@ -24,7 +24,7 @@ from .approvals import DirectToolCaller
 from .arguments import ValidatedArguments
 from .langgraph_internals import CHECKPOINTER, get_node_context, is_in_node
 from .nested import NestedCalls
-from .node_tasks import run_in_dedicated_thread
+from .node_tasks import start_in_dedicated_thread
 
 # No call may outlive the caller's clients. The end of a run is hooked into LangGraph's loop, because nothing else is
 # notified of errors, cancellation and the step limit.
@@ -59,7 +59,7 @@ class GraphRun:
 
     def close(self) -> None:
         """End the waiting programs."""
-        for end, block in self._take_all_programs():
+        for end, block in self._close_and_take_programs():
             try:
                 block(end())
             except Exception:  # noqa: BLE001 - end the other programs, and keep the agent's outcome
@@ -67,12 +67,12 @@ class GraphRun:
 
     async def aclose(self) -> None:
         """Do what `close` does without blocking."""
-        results = await asyncio.gather(*(end() for end, _ in self._take_all_programs()), return_exceptions=True)
+        results = await asyncio.gather(*(end() for end, _ in self._close_and_take_programs()), return_exceptions=True)
         for error in results:
             if isinstance(error, Exception):
                 _log.warning("a waiting program could not be ended", exc_info=error)
 
-    def _take_all_programs(self) -> list[tuple[EndProgram, RunBlocking]]:
+    def _close_and_take_programs(self) -> list[tuple[EndProgram, RunBlocking]]:
         with _lock:
             self._is_closed = True
             programs, self._waiting = [*self._waiting.values()], {}
@@ -167,7 +167,7 @@ class ExecProgram:
         """Run a nested call where the outer call runs: in a thread if that blocks, else on its loop."""
         run, home_loop = self._current_calls, self._home_loop
         if home_loop is None:
-            return await asyncio.wrap_future(run_in_dedicated_thread(run.run, tool, arguments, context))
+            return await asyncio.wrap_future(start_in_dedicated_thread(run.run, tool, arguments, context))
         coroutine = run.arun(tool, arguments, context)
         if home_loop is asyncio.get_running_loop():
             return await coroutine

@@ -127,7 +127,7 @@ class _ModelToolsBuilder:
         """Apply the approval rules to a tool that stays with the model."""
         approvals = self._config.approvals
         if isinstance(tool, FunctionTool):
-            return approvals.with_approval(tool)
+            return approvals.copy_tool_with_rules(tool)
         if approvals.has_named_rule(tool.name):
             raise UserError(f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval")
         return tool

@@ -91,7 +91,7 @@ class ApprovalPolicy:
             answer = self._rule_function(tool.name, dict(arguments))
         return bool(await answer if inspect.isawaitable(answer) else answer)
 
-    def with_approval(self, tool: FunctionTool) -> FunctionTool:
+    def copy_tool_with_rules(self, tool: FunctionTool) -> FunctionTool:
         """Return a copy of a tool whose ``needs_approval`` includes these rules, for direct calls of the model."""
         if not self.has_rule(tool) or tool.needs_approval is True:
             return tool
@@ -114,7 +114,7 @@ def _is_destructive(tool: FunctionTool) -> bool:
     return is_destructive is True or (is_destructive is None and annotations.get("readOnlyHint") is not True)
 
 
-async def get_earlier_decision(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
+async def get_run_wide_decision(context: ToolContext[Any], name: str, call_id: str, arguments: Any) -> bool | None:
     """Return the run's decision about all calls of a tool, or None."""
     item = await _create_approval_item(context, name, call_id, arguments)
     return context.get_approval_status(name, call_id, current_invocation=item)

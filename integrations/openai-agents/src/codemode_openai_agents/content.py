@@ -144,12 +144,12 @@ def replace_content_schemas(schema: Any) -> Any:
     return {key: replace_content_schemas(value) for key, value in mapping.items()}
 
 
-def is_content_type(annotation: Any) -> bool:
+def is_image_or_file_type(annotation: Any) -> bool:
     """Return whether a type is an image or a file of the SDK."""
     return annotation in (ToolOutputImage, ToolOutputFileContent)
 
 
-def is_output_type(annotation: Any) -> bool:
+def is_sdk_output_type(annotation: Any) -> bool:
     """Return whether a type is one of the SDK's output types."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation in _OUTPUT_TYPES
 

@@ -17,10 +17,10 @@ from codemode.plugins import (
     InferredOutput,
     PreparedTool,
     ToolSelection,
-    select_callable_tools,
+    select_tools_with_callable_names,
 )
 
-from .content import is_content_type, is_output_type, replace_content_schemas
+from .content import is_image_or_file_type, is_sdk_output_type, replace_content_schemas
 from .sdk_internals import is_mcp_tool
 
 _ANNOTATION_NAMES = {
@@ -44,7 +44,9 @@ def to_function_tools(tools: Iterable[Any]) -> list[FunctionTool]:
     """
     if not isinstance(tools, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - a tool, or an agent
         raise ValueError(f"tools must be a list of tools, got {type(tools).__name__}")  # noqa: TRY004 - as below
-    return select_callable_tools(tool if isinstance(tool, FunctionTool) else _wrap_function(tool) for tool in tools)
+    return select_tools_with_callable_names(
+        tool if isinstance(tool, FunctionTool) else _wrap_function(tool) for tool in tools
+    )
 
 
 def _wrap_function(function: Any) -> FunctionTool:
@@ -79,7 +81,7 @@ def convert_tool(
         annotations=get_annotations(tool),
         output_validation="warn",  # the SDK checks no outputs
     )
-    PreparedTool.of(program_tool).compile()
+    PreparedTool.from_tool(program_tool).compile_schemas()
     return program_tool
 
 
@@ -171,9 +173,9 @@ def _get_return_type(tool: FunctionTool) -> Any:
         annotation = None if function is None else get_type_hints(function).get("return")
     except (NameError, TypeError, AttributeError):
         return None
-    if is_content_type(annotation):
+    if is_image_or_file_type(annotation):
         return codemode.MediaContent
-    if annotation in (None, Any, type(None)) or any(map(is_output_type, (annotation, *get_args(annotation)))):
+    if annotation in (None, Any, type(None)) or any(map(is_sdk_output_type, (annotation, *get_args(annotation)))):
         return None
     return annotation
 

@@ -100,7 +100,7 @@ class NestedCalls:
             output = await sdk_internals.invoke_tool(self._raising_tools[tool.name], context, arguments)
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":
-                self._raise_fatal_error(error)
+                self._cancel_program_and_raise(error)
             raise CodeModeToolError(
                 await _format_timeout_message(tool, context, error), details={"tool_name": tool.name}
             ) from None
@@ -118,10 +118,10 @@ class NestedCalls:
     async def _raise_tool_error(self, tool: FunctionTool, context: ToolContext[Any], error: BaseException) -> NoReturn:
         message = await sdk_internals.format_tool_error(tool, context, error)
         if message is None:
-            self._raise_fatal_error(error)
+            self._cancel_program_and_raise(error)
         raise CodeModeToolError(str(message), details={"tool_name": tool.name}) from error
 
-    def _raise_fatal_error(self, error: BaseException) -> NoReturn:
+    def _cancel_program_and_raise(self, error: BaseException) -> NoReturn:
         self.fatal_error = error
         self.cancel_program()
         raise error
@@ -131,7 +131,7 @@ class NestedCalls:
         for guardrail in tool.tool_input_guardrails or ():
             result = await guardrail.run(ToolInputGuardrailData(context=context, agent=agent))
             if result.behavior["type"] == "raise_exception":
-                self._raise_fatal_error(ToolInputGuardrailTripwireTriggered(guardrail, result))
+                self._cancel_program_and_raise(ToolInputGuardrailTripwireTriggered(guardrail, result))
             if result.behavior["type"] == "reject_content":
                 raise CodeModeToolError(result.behavior["message"], details={"tool_name": tool.name})
 
@@ -140,7 +140,7 @@ class NestedCalls:
         for guardrail in tool.tool_output_guardrails or ():
             result = await guardrail.run(ToolOutputGuardrailData(context=context, agent=agent, output=output))
             if result.behavior["type"] == "raise_exception":
-                self._raise_fatal_error(ToolOutputGuardrailTripwireTriggered(guardrail, result))
+                self._cancel_program_and_raise(ToolOutputGuardrailTripwireTriggered(guardrail, result))
             if result.behavior["type"] == "reject_content":
                 raise CodeModeToolError(result.behavior["message"], details={"tool_name": tool.name})
         return output

@@ -40,7 +40,7 @@ from .approvals import (
     AGENT_PAUSE_KIND,
     ApprovalPolicy,
     apply_decision_to_all_calls,
-    get_earlier_decision,
+    get_run_wide_decision,
     parse_edited_input,
 )
 from .content import make_function_call
@@ -250,7 +250,7 @@ class OuterCall:
 
     async def needs_approval(self, name: str, arguments: dict[str, Any], context: ToolCallContext) -> bool:
         """Return whether a nested call needs approval."""
-        earlier_decision = await get_earlier_decision(self._context, name, context.tool_call_id, arguments)
+        earlier_decision = await get_run_wide_decision(self._context, name, context.tool_call_id, arguments)
         if earlier_decision is None:
             return await self._approvals.needs_approval(
                 self._tools[name], self._context, arguments, context.tool_call_id
@@ -332,4 +332,4 @@ def _create_agent_call_resolution(decision: Decision | None) -> dict[str, Any]:
 
 def _resume_error(error: CodeModeProtocolError) -> UserError:
     message, hint = "This paused codeMode call cannot resume", "a state resumes once, with one set of decisions"
-    return UserError(error.explain(message, first="the state of the run", otherwise=hint))
+    return UserError(error.explain_failed_resume(message, first="the state of the run", otherwise=hint))

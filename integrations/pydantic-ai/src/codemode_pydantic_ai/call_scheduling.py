@@ -25,9 +25,9 @@ class CallBudget:
             projected = copy.copy(ctx.usage)
             projected.tool_calls += self.in_flight + 1
             ctx.usage_limits.check_before_tool_call(projected)
-        return self.count_call()
+        return self.reserve_unchecked()
 
-    def count_call(self) -> CallReservation:
+    def reserve_unchecked(self) -> CallReservation:
         """Count a call that the framework has already allowed."""
         self.in_flight += 1
         return CallReservation(self)
@@ -58,13 +58,13 @@ class CallScheduler:
     @asynccontextmanager
     async def acquire(self, *, is_sequential: bool) -> AsyncGenerator[None, None]:
         """Wait until the call may run, and hold its slot inside the block."""
-        await self._wait_for_slot(is_sequential)
+        await self._wait_and_take_slot(is_sequential)
         try:
             yield
         finally:
             self._release_slot()
 
-    async def _wait_for_slot(self, is_sequential: bool) -> None:
+    async def _wait_and_take_slot(self, is_sequential: bool) -> None:
         if not self.queue and self._can_run(is_sequential):
             self._occupy_slot(is_sequential)
             return

@@ -76,7 +76,7 @@ def make_code_call_options(
         CodeCallOptions.of(_with_embed_function(fields)).with_fallback(base).with_defaults(names="underscore")
     )
     reject_approval_callback(call_options.settings)
-    return call_options.replaced(settings=make_agent_options(call_options.settings, pool, store=store))
+    return call_options.with_changes(settings=make_agent_options(call_options.settings, pool, store=store))
 
 
 def _with_embed_function(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ class CodeCallSurface:
 
     def _make_toolset(self, tools: Mapping[str, codemode.Tool], newest: CoreToolset | None) -> CoreToolset:
         # Reuses the search index and embeddings of earlier steps.
-        return (newest or self._empty_toolset).over(list(tools.values()))
+        return (newest or self._empty_toolset).with_tools(list(tools.values()))
 
     async def build_tools(self, program_tools: Mapping[str, ToolsetTool[Any]]) -> ModelTools:
         """Return the meta-tools, and the names of tools that stay visible to the model."""

@@ -17,9 +17,9 @@ from typing import Any
 from pydantic_ai import RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
-from codemode.plugins import TextPlace, forkable_lock
+from codemode.plugins import TextStateBackend, forkable_lock
 
-_current_backend: ContextVar[TextPlace | None] = ContextVar("codemode_pydantic_ai_state", default=None)
+_current_backend: ContextVar[TextStateBackend | None] = ContextVar("codemode_pydantic_ai_state", default=None)
 MAX_CONVERSATIONS = 1024
 MAX_TOTAL_BYTES = 64 << 20
 _MAX_SEARCHED_CALLS = 64
@@ -28,7 +28,7 @@ _MAX_SEARCHED_CHARACTERS = 1 << 20
 
 @dataclass(eq=False)
 class _ConversationEntry:
-    backend: TextPlace = field(default_factory=TextPlace)
+    backend: TextStateBackend = field(default_factory=TextStateBackend)
     call_digests: set[bytes] = field(default_factory=set[bytes])
 
 
@@ -47,7 +47,7 @@ class ConversationStates:
         ] = {}  # None: several conversations have made this call
         self._lock = forkable_lock()
 
-    def __call__(self, _conversation_id: str | None) -> TextPlace | None:
+    def __call__(self, _conversation_id: str | None) -> TextStateBackend | None:
         """Return the state backend of the current call; None where calls pass their own."""
         return _current_backend.get()
 
@@ -60,7 +60,7 @@ class ConversationStates:
         finally:
             _current_backend.reset(token)
 
-    def get_or_create_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextPlace:
+    def get_or_create_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextStateBackend:
         """Return the state backend of a call's conversation, a new one for an unknown conversation.
 
         ``run_entries`` caches those of the agent's run.

@@ -104,7 +104,7 @@ def close_output_schema(
     return cached.closed_schema if is_same else declared_schema
 
 
-def find_field_excluding_return_type(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
+def find_return_type_that_excludes_fields(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
     """Return a function's return type if its JSON excludes fields, else None."""
     if function is None or not (
         isinstance(declared_schema, dict) and ("properties" in declared_schema or "$defs" in declared_schema)
@@ -242,7 +242,8 @@ class CompiledToolCache(Generic[CompiledT]):
 
     def _get_or_compile_blocking(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
         outputs = {
-            name: (_find_output_schema(tool), _find_field_excluding_type_of_tool(tool)) for name, tool in tools.items()
+            name: (_find_output_schema(tool), _find_tool_return_type_that_excludes_fields(tool))
+            for name, tool in tools.items()
         }
         description_key = [[name, *outputs[name], *_make_definition_key(tool.tool_def)] for name, tool in tools.items()]
         key = json.dumps(description_key, sort_keys=True, default=str)
@@ -307,7 +308,7 @@ def _convert_tool_definition(
         metadata=get_surface_metadata(definition),
     )
     try:
-        PreparedTool.of(tool).compile()
+        PreparedTool.from_tool(tool).compile_schemas()
     except ValueError:
         # The framework validates itself; without a readable schema only the declaration is lost.
         return tool_class(
@@ -324,8 +325,8 @@ async def _execute_nested_call(name: str, arguments: Any, context: ToolCallConte
     return await context.context.call(name, arguments, context)
 
 
-def _find_field_excluding_type_of_tool(tool: ToolsetTool[Any]) -> Any:
-    return find_field_excluding_return_type(tool.tool_def.return_schema, get_function(tool))
+def _find_tool_return_type_that_excludes_fields(tool: ToolsetTool[Any]) -> Any:
+    return find_return_type_that_excludes_fields(tool.tool_def.return_schema, get_function(tool))
 
 
 def _find_output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
-from codemode.plugins import copy_json, read_again, restore_integers, run_bounded, same_json
+from codemode.plugins import copy_json, is_same_json, read_again, restore_integers, run_bounded
 
 from .content import restore_media, to_displayed_arguments
 from .error_mapping import format_error
@@ -87,7 +87,7 @@ class CallInput:
         unchanged_keys = [
             key
             for key in edited_input
-            if key in unvalidated and key in displayed and same_json(edited_input[key], displayed[key])
+            if key in unvalidated and key in displayed and is_same_json(edited_input[key], displayed[key])
         ]
         yield {**edited_input, **{key: unvalidated[key] for key in unchanged_keys}}
         yield dict(edited_input)
@@ -172,11 +172,11 @@ class NestedToolManager(ToolManager[Any]):
     async def _with_displayed_input(self, call: ToolCallPart) -> ToolCallPart:
         if call.tool_call_id not in self.call_inputs:
             return call
-        displayed = await self.get_displayed_input(call)
+        displayed = await self.get_or_make_displayed_input(call)
         # A copy: a handler may redact it without changing what runs.
         return replace(call, args=await run_bounded(displayed, lambda: copy_json(displayed)))
 
-    async def get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
+    async def get_or_make_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         """Return the input of a call in flight as an approver sees it: validated, as plain JSON."""
         call_input = self.call_inputs[call.tool_call_id]
         if call_input.displayed is None:
@@ -268,7 +268,7 @@ def _matches_edit(edited_value: Any, displayed: Any) -> bool:
             _matches_edit(*pair) for pair in pairs
         )
     return (
-        same_json(edited_value, displayed)
+        is_same_json(edited_value, displayed)
         or _scalar_to_text(cast("Any", edited_value)) == _scalar_to_text(displayed) is not None
     )
 
@@ -292,7 +292,7 @@ async def _validates_to_displayed_input(validated: ValidatedToolCall[Any], displ
 
 
 async def _is_same_json(arguments: dict[str, Any], displayed: dict[str, Any] | None) -> bool:
-    return await run_bounded(arguments, lambda: same_json(arguments, displayed))
+    return await run_bounded(arguments, lambda: is_same_json(arguments, displayed))
 
 
 async def require_displayed_input(

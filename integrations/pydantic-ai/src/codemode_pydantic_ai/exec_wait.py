@@ -168,7 +168,7 @@ def _dict_to_tool_result(value: Any) -> Any:
 def _to_tool_sources(sources: Any) -> list[ToolSource]:
     if isinstance(sources, AbstractToolset):
         return [ToolSource(sources)]
-    return ToolSource.read_all(sources)
+    return ToolSource.parse_sources(sources)
 
 
 def _to_toolset(tools: Any) -> AbstractToolset[Any]:
@@ -200,14 +200,14 @@ def _to_tool(value: Any, name: str | None) -> Tool[Any]:
 
 def _convert_core_tool(tool: codemode.Tool) -> Tool[Any]:
     """Convert a core tool to one of the framework with the same validation, approval and execution."""
-    prepared = PreparedTool.of(tool)
+    prepared = PreparedTool.from_tool(tool)
 
     async def run(ctx: RunContext[Any], /, **arguments: Any) -> Any:
         value = prepared.validate_input(arguments).value
         call_id = ctx.tool_call_id or ""
         call_fields: dict[str, Any] = {"messages": ctx.messages, "context": ctx}
         context = ToolCallContext(tool_call_id=call_id, outer_tool_call_id="", **call_fields)
-        if not ctx.tool_call_approved and await _await_result(prepared.asks_approval(value, context)):
+        if not ctx.tool_call_approved and await _await_result(prepared.evaluate_needs_approval(value, context)):
             raise ApprovalRequired
         return prepared.validate_output(await _run_core_tool(prepared, value, context))
 
@@ -351,7 +351,7 @@ class ExecWaitSurface:
 
     def __init__(self, config: ExecWaitConfig, sources: Any, direct: Iterable[Any]) -> None:
         self.options = config.options
-        self.direct = ExecWaitTools.read_direct_names(direct)
+        self.direct = ExecWaitTools.parse_direct_names(direct)
         self.sources = ToolSources(sources)
         core_options = CodeModeOptions.of(config.settings)
         self.states = ConversationStates(EXEC_NAME, "code", "command") if core_options.state is None else None
@@ -451,7 +451,7 @@ class _ExecWaitCall:
         run_id = arguments.get("runId", arguments.get("run_id")) if self._name == WAIT_NAME else None
         program = self._attach_or_create_program(run_id, ctx, call.context)
         tool = program.exec_wait_tools.exec if self._name == EXEC_NAME else program.exec_wait_tools.wait
-        self._set_tool_metadata(arguments)
+        self._set_metadata_and_span_attributes(arguments)
         call_context = CallContext(
             tool_call_id=_make_unique_call_id(ctx),
             messages=call.messages,
@@ -463,7 +463,7 @@ class _ExecWaitCall:
     async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
         calls: NestedCalls = call.context
         program = self._attach_or_create_program(None, calls.run_context, calls)
-        self._set_tool_metadata({})
+        self._set_metadata_and_span_attributes({})
         call_context = CallContext(messages=call.messages, context=program, conversation_id=program.scope)
         return await self._run_until_wait(
             program, self._exec_wait_tools.resume(interrupt, call=call_context, resolutions=answers)
@@ -479,7 +479,7 @@ class _ExecWaitCall:
             raise UserError("exec and wait need a conversation, which only a run of an agent has.")
         return self._surface.attach_or_create_program(run_id, self._exec_wait_tools, scope, calls)
 
-    def _set_tool_metadata(self, arguments: dict[str, Any]) -> None:
+    def _set_metadata_and_span_attributes(self, arguments: dict[str, Any]) -> None:
         tool = self._exec_wait_tools.exec if self._name == EXEC_NAME else self._exec_wait_tools.wait
         self._metadata = tool.metadata_of(arguments)
         trace.get_current_span().set_attributes(self._metadata)

@@ -32,7 +32,7 @@ from codemode.plugins import replace_content, run_bounded
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 from .call_scheduling import CallReservation, SharedCallState
-from .content import ResultAttachments, convert_media
+from .content import ResultAttachments, replace_media_with_media_content
 from .displayed_inputs import CallInput, NestedToolManager, require_displayed_input
 from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
 
@@ -161,7 +161,9 @@ class NestedCallLog:
             self._invocation_id = event.invocation_id
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
             log = self.latest_log
-            log.record_event(_make_call_event(event, self._ctx, log.find_start_event(event)), is_replay=event.replayed)
+            log.record_and_emit_event(
+                _make_call_event(event, self._ctx, log.find_start_event(event)), is_replay=event.replayed
+            )
 
     @property
     def latest_log(self) -> NestedCallLog:
@@ -172,7 +174,7 @@ class NestedCallLog:
         """Return the start event of a call, if this event is its end."""
         return self._calls.get(event.tool_call_id) if isinstance(event, NestedToolResultEvent) else None
 
-    def record_event(self, call_event: NestedCallEvent, *, is_replay: bool) -> None:
+    def record_and_emit_event(self, call_event: NestedCallEvent, *, is_replay: bool) -> None:
         """Record a call event, and emit it unless it is a replay of one before the pause."""
         self._calls[call_event.call_id] = call_event
         if is_replay:
@@ -212,7 +214,7 @@ class NestedCallLog:
             if self._reported_calls.get(key) is not call_event
         }, self._events
 
-    def report_calls(self) -> list[dict[str, Any]]:
+    def list_and_mark_reported_calls(self) -> list[dict[str, Any]]:
         """Return all calls in start order as plain data, and remember them as reported.
 
         Those before a pause are marked ``replayed``.
@@ -464,7 +466,7 @@ class NestedCalls:
 
     async def _get_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         try:
-            return await self._manager.get_displayed_input(call)
+            return await self._manager.get_or_make_displayed_input(call)
         except ValidationError as error:  # an iterator validates its items when read
             raise self._error_style.make_failed_error(call, format_error(error), is_invalid_input=True) from None
 
@@ -478,7 +480,7 @@ class NestedCalls:
                 if isinstance(output, GeneratorType)
                 else output
             )
-            value = convert_media(value)
+            value = replace_media_with_media_content(value)
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
             except ValueError:  # not serializable in part: the core converts the rest

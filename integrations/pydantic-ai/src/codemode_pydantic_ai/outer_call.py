@@ -80,11 +80,13 @@ class OuterCall:
 
         Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure, `UserError` for a pause answered before.
         """
-        opened_pause = await self._open_pause() if self._ctx.tool_call_approved and self._tool.makes_calls else None
+        opened_pause = (
+            await self._open_pause_or_defer() if self._ctx.tool_call_approved and self._tool.makes_calls else None
+        )
         try:
-            result = await self._run_until_fatal_error(arguments, opened_pause)
+            result = await self._run_raising_fatal_error(arguments, opened_pause)
         except CodeModeProtocolError as error:
-            if error.was_answered:
+            if error.is_pause_already_answered:
                 raise make_refused_pause_error(self._surface, "resume", error) from error
             raise
         except CodeModeError as error:
@@ -104,10 +106,10 @@ class OuterCall:
         if not self._tool.makes_calls:
             return formatted
         tool_return = cast("ToolReturn[Any]", formatted if isinstance(formatted, ToolReturn) else ToolReturn(formatted))
-        call_metadata = {"tool_kind": self._tool.kind, "calls": self._calls.log.report_calls()}
+        call_metadata = {"tool_kind": self._tool.kind, "calls": self._calls.log.list_and_mark_reported_calls()}
         return replace(tool_return, metadata={**(tool_return.metadata or {}), **call_metadata})
 
-    async def _open_pause(self) -> tuple[Pause, dict[str, Any]]:
+    async def _open_pause_or_defer(self) -> tuple[Pause, dict[str, Any]]:
         """Return the pause that this call's approval resumes, and the answers."""
         metadata = self._ctx.tool_call_metadata
         pause_data = cast("dict[str, Any]", metadata).get(METADATA_KEY) if isinstance(metadata, dict) else None
@@ -129,7 +131,7 @@ class OuterCall:
         self._run_state.paused_metadata[self._id] = metadata
         raise ApprovalRequired(metadata=metadata)
 
-    async def _run_until_fatal_error(
+    async def _run_raising_fatal_error(
         self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
     ) -> Any:
         log = self._calls.log

@@ -101,7 +101,7 @@ def make_refused_pause_error(surface: Surface, action: str, error: CodeModeProto
     """Return the error of a pause for which ``action`` is impossible."""
     message = f"This paused {surface.title} call cannot {action}"
     hint = "a pause resumes only in its own conversation (conversation_id)"
-    return UserError(error.explain(message, first="the message history", otherwise=hint))
+    return UserError(error.explain_failed_resume(message, first="the message history", otherwise=hint))
 
 
 def _add_outer_call(continuation: dict[str, Any], call: ToolCallPart, program_id: str) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None
     )
 
 
-async def restore_pauses(
+async def open_pauses_and_restore_history(
     ctx: RunContext[Any], deferred_results: DeferredToolResults, pause_cache: PauseCache, surface: Surface
 ) -> list[Pause]:
     """Return the pauses at the end of a history, and restore the model's view of the history in place.

@@ -35,7 +35,7 @@ from pydantic_ai.tools import (
 )
 
 from codemode import CodeModeError, CodeModeOptions, CodeModeProtocolError, PendingRequest
-from codemode.plugins import same_json
+from codemode.plugins import is_same_json
 from codemode.stores import AgentRecords, AgentRun, Record, ResumeWith, StoredPause, StoredRequest, Tenant, ToolForm
 
 from .conversion import get_annotations
@@ -182,7 +182,7 @@ def _to_approval_result(request: StoredRequest, answer: Mapping[str, Any]) -> To
     if "input" not in answer:
         return ToolApproved()
     edited = request.read_edited_input(answer)
-    return ToolApproved() if same_json(edited, request.input) else ToolApproved(override_args=edited)
+    return ToolApproved() if is_same_json(edited, request.input) else ToolApproved(override_args=edited)
 
 
 def _add_outcome_answer(results: DeferredToolResults, call_id: str, answer: Mapping[str, Any]) -> None:
@@ -422,7 +422,7 @@ def _to_store_error(error: BaseException, run: AgentRun) -> BaseException:
     """Return the error for the store: one with a final cause ends the record, others are retried."""
     reason = error.__cause__
     if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):
-        if not reason.was_answered:
+        if not reason.is_pause_already_answered:
             reason.details["not_resumable"] = True  # wrong keys: nothing has run
         return reason
     is_framework_error = isinstance(error, AgentRunError | UserError)

@@ -36,9 +36,9 @@ from .pauses import (
     find_client_results,
     is_waiting_call_id,
     list_waiting_calls,
+    open_pauses_and_restore_history,
     record_pauses,
     remove_pauses,
-    restore_pauses,
 )
 from .surface_toolset import SurfaceToolset
 from .surfaces import MAX_RETRIES, ProgramToolSelector, Surface, ToolSelector
@@ -130,7 +130,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         if deferred_results is None and prompt.user_prompt is not None:
             remove_pauses(ctx.messages)
             return prompt
-        results = await self._resolve_results(ctx, deferred_results or DeferredToolResults())
+        results = await self._restore_history_and_convert_answers(ctx, deferred_results or DeferredToolResults())
         return prompt if results is None else replace(prompt, deferred_tool_results=results)
 
     async def after_node_run(self, ctx: RunContext[AgentDepsT], *, node: Any, result: Any) -> Any:  # noqa: ARG002
@@ -156,7 +156,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         """Emit pending nested calls and their results as events of their own."""
         async for event in stream:
             if self._surface is not None and isinstance(event, DeferredToolRequestsEvent):
-                for pause_event in await self._make_pause_events(event, ctx):
+                for pause_event in await self._take_pause_events(event, ctx):
                     yield pause_event
                 continue
             if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed_call_ids:
@@ -169,12 +169,12 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
                     yield settled_event
             yield event
 
-    async def _resolve_results(
+    async def _restore_history_and_convert_answers(
         self, ctx: RunContext[AgentDepsT], deferred_results: DeferredToolResults
     ) -> DeferredToolResults | None:
         """Return the framework's results for the pauses at the end of the history, or None."""
         earlier_messages = list(ctx.messages)
-        pauses = await restore_pauses(ctx, deferred_results, self._pause_cache, self._active_surface)
+        pauses = await open_pauses_and_restore_history(ctx, deferred_results, self._pause_cache, self._active_surface)
         results = replace(
             deferred_results,
             calls={**find_client_results(earlier_messages, pauses), **deferred_results.calls},
@@ -211,7 +211,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         results.approvals[pause.outer_call_id] = ToolApproved()
         results.metadata[pause.outer_call_id] = pause.make_resume_metadata(answers)
 
-    async def _make_pause_events(
+    async def _take_pause_events(
         self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
         requests, pauses = await expand_pauses(event.requests, self._active_surface, ctx)

@@ -84,14 +84,14 @@ class ImportCollector:
         if not self._is_top_level_statement(node) or node.child_by_field_name("source") is None:
             return True
         end = self._find_statement_end(node)
-        clause = self._read_statement_clause(node, end)
+        clause = self._read_clause_or_blank_types(node, end)
         if clause is None:
             return False
         names: list[tuple[str, str, int]] = []
         for specifier in self._strip_type_specifiers(clause):
             exported = specifier.get_imported_name()
             local = specifier.local or specifier.exported
-            name = self._read_local_name(specifier, local)
+            name = self._read_local_name_or_report(specifier, local)
             if exported is not None and name is not None:
                 names.append((exported, name, specifier.start))
                 binding = ImportBinding(len(self.imports), None if exported == "*" else exported, name, local.text)
@@ -112,7 +112,7 @@ class ImportCollector:
         if not has_source and not any(child.type == "export_clause" for child in node.children):
             return True
         end = self._find_statement_end(node)
-        clause = self._read_statement_clause(node, end)
+        clause = self._read_clause_or_blank_types(node, end)
         if clause is None:
             return False
         values = self._strip_type_specifiers(clause)
@@ -133,7 +133,7 @@ class ImportCollector:
         attributes = ATTRIBUTES.match(self.data, end)
         return end if attributes is None else attributes.end()
 
-    def _read_statement_clause(self, node: Node, end: int) -> Any:
+    def _read_clause_or_blank_types(self, node: Node, end: int) -> Any:
         """Return the clause behind a statement's first word; None for types alone."""
         tokens = self._clauses.tokenize(self.data, node.start_byte, end)
         clause = self._clauses.parse_import_or_export_clause(tokens[1:])
@@ -151,7 +151,7 @@ class ImportCollector:
                 self._stripper.blank_types(specifier.start, specifier.end)
         return [specifier for specifier in clause.specifiers if not specifier.is_type]
 
-    def _read_local_name(self, specifier: Any, local: Any) -> str | None:
+    def _read_local_name_or_report(self, specifier: Any, local: Any) -> str | None:
         """The name that an import binds; None where it can be none."""
         name = None if local.kind == "string" else local.decode_name()
         if local.kind == "string" or (name is not None and RESERVED_WORD.fullmatch(name)):

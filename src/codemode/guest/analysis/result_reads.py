@@ -97,7 +97,7 @@ class TrackedToolResult:
         self.reads: list[tuple[Node, Node | None, bool]] = []
         self.guarded_fields: set[bytes] = set()
 
-    def record_member_read(self, member: Node) -> bool:
+    def try_record_member_read(self, member: Node) -> bool:
         """Take a member of the result; False where something may be put there."""
         field, role = member.child_by_field_name("property"), _find_use_role(member)
         if field is None or role == "target" or field.text in PROPERTY_CHECKS:
@@ -140,7 +140,7 @@ class ResultReadCollector:
             return
         result = TrackedToolResult(tool)
         if parent_node.type == "member_expression" and _is_child_field(parent_node, "object", awaited):
-            if result.record_member_read(parent_node):
+            if result.try_record_member_read(parent_node):
                 self._results.append(result)
         elif parent_node.type == "variable_declarator" and _is_child_field(parent_node, "value", awaited):
             self._record_declarator(parent_node, result)
@@ -158,7 +158,7 @@ class ResultReadCollector:
         is_plain = b"\\u" not in data  # else a name may be written in another way
         for name, result in self._constants if is_plain else ():
             uses = self._find_uses(data, name)
-            if uses is not None and all(_record_use(use, result) for use in uses):
+            if uses is not None and all(_try_record_use(use, result) for use in uses):
                 self._results.append(result)
         return [fact for result in self._results for fact in self._describe_reads(result, data, is_plain)][:MAX_READS]
 
@@ -234,13 +234,13 @@ def _is_name_use(node: Node) -> bool:
     return node.type not in NON_NAME_NODES
 
 
-def _record_use(use: Node, result: TrackedToolResult) -> bool:
+def _try_record_use(use: Node, result: TrackedToolResult) -> bool:
     """Take the fields that one use of a result reads; False where it may do anything else with it."""
     inner, parent_node = _find_outermost_wrapper_and_parent(use)
     if use.type != "identifier" or parent_node is None:
         return False
     if parent_node.type == "member_expression" and _is_child_field(parent_node, "object", inner):
-        return result.record_member_read(parent_node)
+        return result.try_record_member_read(parent_node)
     if parent_node.type == "variable_declarator" and _is_child_field(parent_node, "value", inner):
         pattern = parent_node.child_by_field_name("name")
         if pattern is None or pattern.type != "object_pattern":

@@ -187,7 +187,7 @@ class TypeStripper:
         is_cast = children[0].text != b"new"  # `new as(x)` makes an object
         if keyword is not None and is_cast and not children[-1].has_error:
             self._report_bracket_line(children[-1])
-            end = self._find_type_name_end(node.end_byte)
+            end = self._find_type_name_end_and_report(node.end_byte)
             self.gaps.append(self._gap(keyword.start_byte, end, hazards=CAST_HAZARDS))
         return True
 
@@ -204,7 +204,7 @@ class TypeStripper:
             else:
                 return
 
-    def _find_type_name_end(self, end: int) -> int:
+    def _find_type_name_end_and_report(self, end: int) -> int:
         """Where a type's name ends whose last parts the grammar took for members: `(x as a.b).c` for `x as a.b.c`."""
         tail = NAME_TAIL.match(self.data, end)
         if tail is None:

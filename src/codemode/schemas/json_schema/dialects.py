@@ -23,7 +23,7 @@ _MAX_TAGS = 64
 _CHOICE_KEYWORDS = ("const", "enum")
 
 
-def check_any_of(
+def check_any_of_or_one_of(
     check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     """Check ``anyOf`` and ``oneOf``. A value may match several branches of both, like the declared union type."""
@@ -83,7 +83,7 @@ def _iterate_nearest_failures(
     check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     branches = [
-        _measure_branch_distance(check, node, *explained, value)
+        _analyze_branch_failures(check, node, *explained, value)
         for explained in check.collect_alternative_failures(node, rule, value, path)
         if explained[1]
     ]
@@ -115,13 +115,13 @@ def _find_unmatched_tag(branches: list[_BranchFailures]) -> str | None:
     return next((key for key in branches[0].wrong_tags if all(key in branch.wrong_tags for branch in branches)), None)
 
 
-def _measure_branch_distance(
+def _analyze_branch_failures(
     check: CheckProtocol, node: SchemaNode, schema: Any, failures: list[ValidationFailure], value: Any
 ) -> _BranchFailures:
     top_level = [failure for failure in failures if failure.value is value]
     if any(_is_type_failure(failure) for failure in top_level):
         return _BranchFailures(failures, _OTHER_TYPE_DISTANCE, {})
-    tags, matched_properties = _find_tag_properties(check, check.get_or_create_node(schema, node), value)
+    tags, matched_properties = _collect_tags_and_properties(check, check.get_or_create_node(schema, node), value)
     present = {key: choices for key, choices in tags.items() if key in value}
     wrong_tags = {key: choices for key, choices in present.items() if not _contains_equal(value[key], choices)}
     # A constant identifies a branch better than a list of values, and tags better than the number of failures.
@@ -149,7 +149,7 @@ def _get_failure_choices(failure: ValidationFailure) -> list[Any]:
     return list_or_empty(failure.rule)[:MAX_CHOICES] if failure.rule_name == "enum" else [failure.rule]
 
 
-def _find_tag_properties(
+def _collect_tags_and_properties(
     check: CheckProtocol, rules: SchemaNode, value: Any
 ) -> tuple[dict[str, list[Any]], dict[Any, Any]]:
     """Return the properties of an object schema that have ``const`` or ``enum``, and all its properties."""
@@ -349,16 +349,16 @@ _KEYWORDS_OF_ALL_DRAFTS: dict[str, KeywordFunction] = {
     "patternProperties": keywords.check_pattern_properties,
     "uniqueItems": keywords.check_unique_items,
 }
-_KEYWORDS_BEFORE_2020 = {"items": keywords.check_array_form_items, "additionalItems": keywords.check_additional_items}
+_KEYWORDS_BEFORE_2020 = {"items": keywords.check_items_before_2020, "additionalItems": keywords.check_additional_items}
 _KEYWORDS_BEFORE_6 = {"minimum": keywords.check_draft_4_minimum, "maximum": keywords.check_draft_4_maximum}
 _KEYWORDS_SINCE_4 = {
     "allOf": keywords.check_all_of,
-    "anyOf": check_any_of,
+    "anyOf": check_any_of_or_one_of,
     "maxProperties": keywords.check_max_properties,
     "minProperties": keywords.check_min_properties,
     "multipleOf": keywords.check_multiple_of,
     "not": keywords.check_not,
-    "oneOf": check_any_of,
+    "oneOf": check_any_of_or_one_of,
     "properties": keywords.check_properties,
     "required": keywords.check_required,
     "type": keywords.check_type,

@@ -155,7 +155,7 @@ def check_prefix_items(
             yield from check.iterate_subschema_failures(node, schema, item, (path, index))
 
 
-def check_array_form_items(
+def check_items_before_2020(
     check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if is_array(rule):

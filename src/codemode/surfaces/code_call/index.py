@@ -14,12 +14,12 @@ from ...data.json_shape import estimate_json_length
 from ...data.json_values import CachedJsonObject, count_utf8_bytes, encode_json
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
-from ...host.forks import forkable_lock, reset_in_forks
+from ...host.forks import forkable_lock, register_fork_reset
 from ...options.checked_fields import WrongTypeError
 from ...source.rules import list_requested_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, compile_tools, prepare_tool
+from ...tools.prepared import PreparedTool, compile_tools_and_log_missing_outputs, prepare_tool
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
 from .names import has_confusable_prefix, looks_like_meta_tool, reject_confusable_names
@@ -88,15 +88,13 @@ class CodeCallCatalog:
         """Return the error for a name without a tool; names that resemble meta-tools have their own error."""
         shown = name[:MAX_NAME_CHARACTERS]
         if looks_like_meta_tool(name):
-            return _unavailable_tool_error(
-                f"{shown!r} is a meta-tool; scripts cannot call it.", shown, "self_reference"
-            )
+            return _create_tool_error(f"{shown!r} is a meta-tool; scripts cannot call it.", shown, "self_reference")
         if name in self._index:
-            return _unavailable_tool_error(f"Tool {shown!r} may not be called here.", shown, "access_denied")
+            return _create_tool_error(f"Tool {shown!r} may not be called here.", shown, "access_denied")
         from ...data.similar_names import format_suggestion
 
         similar = [candidate for candidate in self._index.find_nearest_names(name) if candidate in self]
-        return _unavailable_tool_error(
+        return _create_tool_error(
             f"There is no tool named {shown!r}.{format_suggestion(similar)}", shown, "unknown_tool"
         )
 
@@ -199,7 +197,7 @@ def _measure_definition(tool: PreparedTool, max_size: int) -> int:
     return size if size < _LARGE_CHARACTERS else estimate_json_length(parts, max_size)
 
 
-def _unavailable_tool_error(message: str, name: str, reason: str) -> CodeModeToolError:
+def _create_tool_error(message: str, name: str, reason: str) -> CodeModeToolError:
     error = CodeModeToolError(message, details={"tool_name": name})
     error.reason = reason
     return error
@@ -235,7 +233,7 @@ class RegisteredToolSet:
         """Collect tools. Raises `ValueError` for an invalid tool and for a filter that raises."""
         collected = collect_plain_tools(tools)
         reject_confusable_names(collected)
-        compile_tools((name, prepare_tool(tool)) for name, tool in collected.items())
+        compile_tools_and_log_missing_outputs((name, prepare_tool(tool)) for name, tool in collected.items())
         previous = {} if old_set is None else old_set.registered
         registered = {
             name: _apply_visibility_options(_reuse_or_register(tool, previous.get(name)), options)
@@ -300,7 +298,7 @@ class ToolChangeListeners:
         self._listeners: dict[object, Listener] = {}
         self._pending_changes: deque[dict[str, Any]] = deque()
         self._is_notifying = False
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Reset in a forked child, whose parent may have had a thread notifying; pending changes are sent next."""

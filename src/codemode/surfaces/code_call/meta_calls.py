@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, call_context_or_empty
-from ...execution.optional_parts import require_optional_parts
+from ...execution.call_context import CallContext, OuterCallSettings, call_context_or_empty
+from ...execution.optional_parts import import_and_require_optional_parts
 from ...execution.starting import (
     attach_library,
+    get_pool_and_import_execution,
     import_execution_module,
-    prepare_pool,
     resume_with_answers,
     with_saved_programs,
 )
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
-from ...signatures.declarations import extract_first_sentence, summarize_tool
+from ...signatures.declarations import extract_first_sentence, find_tool_description
 from ...stores.durability import StoreLike, add_store_to_options
 from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool, require_open_pool
@@ -77,7 +77,7 @@ def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -
     tools, tool_names = reader.read_strings("tools"), reader.read_strings("toolNames")
     max_definitions = reader.read_clamped_integer("max", options.max_definitions, MAX_LISTED)
     reader.record_if_missing("tools", "toolNames")
-    reader.raise_problems()
+    reader.raise_if_problems()
     return tuple(dict.fromkeys((*(tools or ()), *(tool_names or ())))), max_definitions
 
 
@@ -166,7 +166,7 @@ def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> 
         excluded_names=frozenset(reader.read_strings("excludeToolNames") or ()),
         min_score=reader.read_number("minRelevanceScore") or 0.0,
     )
-    reader.raise_problems()
+    reader.raise_if_problems()
     return request
 
 
@@ -255,7 +255,10 @@ def _find_admitted_positions(registered: list[RegisteredTool], request: SearchRe
 
 
 def _build_search_match(tool: RegisteredTool, score: float, matched: list[str] | None) -> dict[str, Any]:
-    match: dict[str, Any] = {"name": tool.info.name, "description": extract_first_sentence(summarize_tool(tool.tool))}
+    match: dict[str, Any] = {
+        "name": tool.info.name,
+        "description": extract_first_sentence(find_tool_description(tool.tool)),
+    }
     if tool.info.app_id is not None:
         match["appId"] = tool.info.app_id
     if tool.info.source is not None:
@@ -325,9 +328,9 @@ class MetaTools(SyncMethodsMixin):
     ) -> None:
         code_call_options = CodeCallOptions.of(options)
         settings, self.store = add_store_to_options(code_call_options.settings, store)
-        self.options = code_call_options if store is None else code_call_options.replaced(settings=settings)
+        self.options = code_call_options if store is None else code_call_options.with_changes(settings=settings)
         # Report invalid options now, not in the first run.
-        require_optional_parts(settings)
+        import_and_require_optional_parts(settings)
         require_open_pool(pool)
         self._pool = pool
         self._profile = create_profile(self.options)
@@ -408,7 +411,7 @@ class MetaTools(SyncMethodsMixin):
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
             raise
-        pool = await prepare_pool(self._pool, self._settings)
+        pool = await get_pool_and_import_execution(self._pool, self._settings)
         run = import_execution_module()
         rules = self._profile.static_rules
         catalog = with_saved_programs(catalog, self.library, script, outer.call, pool, rules)
@@ -433,7 +436,7 @@ class MetaTools(SyncMethodsMixin):
         except CodeModeToolError as error:
             await report_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
             raise
-        pool = await prepare_pool(self._pool, self._settings)
+        pool = await get_pool_and_import_execution(self._pool, self._settings)
         run = import_execution_module()
         # A refused name is called as any other, so that it cannot be told from an unknown name.
         allowed = [name] if await allows_direct_call(tools, name, self.options.direct_calls, pool) else []
@@ -493,8 +496,10 @@ class MetaTools(SyncMethodsMixin):
         message = f"there is no meta-tool {shown!r}; there are {available_names}"
         raise CodeModeToolError(message, details={"tool_name": shown})
 
-    def _create_outer_call(self, call: CallContext | None) -> OuterCall:
-        return OuterCall(call=call_context_or_empty(call), is_traced=True, listeners=create_run_listeners(self.options))
+    def _create_outer_call(self, call: CallContext | None) -> OuterCallSettings:
+        return OuterCallSettings(
+            call=call_context_or_empty(call), is_traced=True, listeners=create_run_listeners(self.options)
+        )
 
     def _format_meta_tool_name(self, meta_tool: str) -> str:
         return format_meta_tool_name(meta_tool, self.options.names)

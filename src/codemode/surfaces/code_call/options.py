@@ -274,7 +274,7 @@ class CodeCallOptions(OptionGroup):
                 return f"{path}.{name}"
         return _FOREIGN_OPTION_PATHS.get(name)
 
-    def replaced(self, **values: Any) -> CodeCallOptions:
+    def with_changes(self, **values: Any) -> CodeCallOptions:
         """Return a copy with some options replaced."""
         return replace(self, **values)
 

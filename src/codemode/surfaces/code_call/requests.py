@@ -100,7 +100,7 @@ class MetaToolInputReader:
         if self._is_object and all(self._fields.get(field) is None for field in (key, *aliases)):
             self.add_problem(key, "is required")
 
-    def raise_problems(self) -> None:
+    def raise_if_problems(self) -> None:
         """Raise `CodeModeToolError` with all ``problems``, each ``{"path", "message"}``, if there are any."""
         if self._problems:
             shown = self._problems[:_MAX_REPORTED_PROBLEMS]
@@ -229,7 +229,7 @@ def _parse_execute_request(meta_tool: str, value: Any, script_context: Mapping[s
     request = ExecuteRequest(
         script or "", reader.read_strings("allowedTools"), _merge_context(reader, context, host_context)
     )
-    reader.raise_problems()
+    reader.raise_if_problems()
     return request
 
 
@@ -241,7 +241,7 @@ def _parse_invoke_request(meta_tool: str, tool_input: Any) -> tuple[str, str | N
         text = None if value is NOT_GIVEN else encode_json(value, what="it")
     except CodeModeSerializationError as error:
         reader.add_problem("input", error.message.removeprefix("it "))
-    reader.raise_problems()
+    reader.raise_if_problems()
     return (name or "")[:_MAX_CALLED_CHARACTERS], text
 
 

@@ -260,7 +260,7 @@ class CodeCallToolset(MetaTools):
             if change is not None:
                 self._listeners.enqueue_change(change)
 
-    def over(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
+    def with_tools(self, tools: Mapping[str, Any] | Iterable[Any]) -> CodeCallToolset:
         """Return a tool set with these options over other tools. Tools in both sets are indexed once.
 
         For hosts whose conversations see different tools. Raises `ValueError` as `create_code_call_tools` does.

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
-from ...signatures.declarations import declare_tools, extract_first_sentence, print_documented_name, summarize_tool
+from ...signatures.declarations import (
+    declare_tools,
+    extract_first_sentence,
+    find_tool_description,
+    format_documented_name,
+)
 from ...signatures.described_tool import DescribedTool, may_need_approval
 from ...signatures.examples import create_call_example
 from ...signatures.literals import fence_typescript, to_comment_line
@@ -95,7 +100,7 @@ def describe_tools(
 
 def _describe_tools_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
     # Skip reading hundreds of schemas if names and comments alone exceed the limit.
-    if sum(len(print_documented_name(tool)) for tool in tools) > max_characters:
+    if sum(len(format_documented_name(tool)) for tool in tools) > max_characters:
         return None
     declarations, example = fence_typescript(declare_tools(tools)), fence_typescript(create_call_example(tools))
     full = f"{rules}\n\n{declarations}\n\nExample:\n{example}"
@@ -113,7 +118,9 @@ def _format_tool_list(tools: Sequence[DescribedTool], reason: str, max_character
     lookup = fence_typescript(_LOOKUP_DECLARATION)
     head = f"There are {len(tools)} tools{reason}. Look one up before its first call:\n{lookup}\n\n"
     max_list_characters = max_characters - len(head)
-    lines = [f"- {to_comment_line(tool.name, 200)}: {extract_first_sentence(summarize_tool(tool))}" for tool in tools]
+    lines = [
+        f"- {to_comment_line(tool.name, 200)}: {extract_first_sentence(find_tool_description(tool))}" for tool in tools
+    ]
     for variant in (lines, [line.split(":", 1)[0] for line in lines]):
         text = "\n".join(["Tools:", *variant])
         if len(text) <= max_list_characters:

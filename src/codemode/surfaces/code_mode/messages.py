@@ -10,9 +10,9 @@ from ...data.exact_integers import POINTERS_KEY, protect_integers
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
-from ...execution.pauses import read_signed_interrupt
+from ...execution.pauses import to_interrupt_verifying_json
 from ...interrupts.approval import is_decision
-from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, same_json
+from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, is_same_json
 from ...options.checked_fields import require_sequence, require_text_or_none
 from ...options.parts import CodeModeOptions
 
@@ -42,7 +42,7 @@ def to_approval_messages(
     `CodeModeProtocolError` for JSON that is not signed with the keys of ``options``, because a program can return any
     JSON.
     """
-    paused = read_signed_interrupt(interrupt, options, conversation_id)
+    paused = to_interrupt_verifying_json(interrupt, options, conversation_id)
     parts = [part for request in paused.requests if request.is_approval for part in _build_request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
@@ -65,12 +65,12 @@ def get_approval_response(
     A response is ``{"approvalId": str, "approved": bool, "reason"?: str, "input"?: edited}``.
     """
     require_sequence(messages, "messages")
-    paused = Interrupt.of(interrupt)
+    paused = Interrupt.from_value(interrupt)
     wanted_id = interrupt_id if interrupt_id is not None else paused.interrupt_id
     request = next((item for item in paused.requests if item.interrupt_id == wanted_id), None)
     if request is None:
         return None
-    for part in _iter_parts_newest_first(reversed(messages), "tool"):
+    for part in _iter_parts_reversing_each(reversed(messages), "tool"):
         if _is_response_to(part, request):
             return {key: part[key] for key in ("approvalId", *_ANSWER_KEYS) if key in part}
     return None
@@ -135,7 +135,7 @@ def get_interrupt(
     for candidate in map(_decode_interrupt_text, _iter_interrupt_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return read_signed_interrupt(candidate, settings, conversation_id)
+                return to_interrupt_verifying_json(candidate, settings, conversation_id)
             except CodeModeProtocolError:
                 continue
     return None
@@ -150,7 +150,7 @@ def replace_interrupt_result(
     `CodeModeProtocolError` unless exactly one tool result of the outer call contains the interrupt.
     """
     require_sequence(messages, "messages")
-    paused = Interrupt.of(interrupt)
+    paused = Interrupt.from_value(interrupt)
     kind = "text" if isinstance(final_output, str) else "json"
     output = {"type": kind, "value": final_output}
     replaced: list[Any] = []
@@ -180,7 +180,7 @@ def _is_result_of(part: Any, interrupt: Interrupt) -> bool:
 
 def _is_same_interrupt(candidate: Any, interrupt: Interrupt) -> bool:
     try:
-        return same_json(_get_comparable_fields(Interrupt.of(candidate)), _get_comparable_fields(interrupt))
+        return is_same_json(_get_comparable_fields(Interrupt.from_value(candidate)), _get_comparable_fields(interrupt))
     except CodeModeProtocolError:
         return False
 
@@ -214,7 +214,7 @@ def _decode_interrupt_text(candidate: Any) -> Any:
         return candidate
 
 
-def _iter_parts_newest_first(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
+def _iter_parts_reversing_each(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
     for message in messages:
         if _has_parts(message, role):
             yield from filter(is_mapping, reversed(message["content"]))

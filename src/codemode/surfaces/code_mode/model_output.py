@@ -12,8 +12,8 @@ from ...data.content import ContentResult, MediaContent, split_content
 from ...data.json_values import decode_json, encode_canonical_json, encode_json
 from ...data.rich_values import tagged_to_plain_json, to_tagged_json
 from ...errors import CodeModeProtocolError
-from ...execution.large_results import describe_too_large_result, format_console, is_longer_than
-from ...host.forks import forkable_lock, reset_in_forks
+from ...execution.large_results import describe_too_large_result, escape_and_shorten_console, is_longer_than
+from ...host.forks import forkable_lock, register_fork_reset
 from ...options.parts import ModelOutput
 from ...records import record
 from ...trace.failures import log_tool_failure
@@ -62,7 +62,7 @@ class ModelOutputFormatter:
         self._retained_bytes = 0
         self._evicted_results: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results of evicted runs
         self._lock = forkable_lock()
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Recount retained bytes in a forked child: a thread of the parent may have been adding or evicting a run."""
@@ -94,7 +94,7 @@ class ModelOutputFormatter:
             self._runs.append(run)
             self._retained_bytes += run.size
             while len(self._runs) > MAX_RETAINED_RUNS or self._retained_bytes > MAX_RETAINED_BYTES:
-                self._evict_run(self._runs.popleft())
+                self._record_eviction(self._runs.popleft())
 
     def _build_completed_run(
         self,
@@ -116,7 +116,7 @@ class ModelOutputFormatter:
             )
         return _CompletedRun(outer_tool_call_id, result, stripped_trace, size, replacement_text, is_plain, as_json)
 
-    def _evict_run(self, run: _CompletedRun) -> None:
+    def _record_eviction(self, run: _CompletedRun) -> None:
         self._retained_bytes -= run.size
         if _may_be_interned(run.result):
             # A caller may still hold this result: an equal one of a later run under the same id must not match it.
@@ -162,7 +162,9 @@ class ModelOutputFormatter:
         if self._options.include_console:
             lines = () if trace is None else trace.console
             is_bounded = self._options.max_model_characters is not None
-            value["console"] = format_console(lines) if is_bounded else "\n".join(line.text for line in lines)
+            value["console"] = (
+                escape_and_shorten_console(lines) if is_bounded else "\n".join(line.text for line in lines)
+            )
         return value
 
     def _strip_unused_values(self, trace: Trace) -> Trace:
@@ -338,7 +340,7 @@ def format_result(result: Any) -> ModelOutputDict:
 
     if isinstance(result, Interrupt):
         return {"type": "json", "value": result.to_dict()}
-    plain, parts = split_content(result) if MediaContent.exist else (result, [])
+    plain, parts = split_content(result) if MediaContent.has_instances else (result, [])
     return to_content_output(_to_model_output(plain), parts)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
-from ...execution.call_context import CallContext, OuterCall, call_context_or_empty
-from ...execution.optional_parts import are_optional_parts_imported, require_optional_parts
+from ...execution.call_context import CallContext, OuterCallSettings, call_context_or_empty
+from ...execution.optional_parts import are_optional_parts_imported, import_and_require_optional_parts
 from ...execution.resume import read_answers_by_id, resume_program
-from ...execution.starting import import_execution_module, prepare_pool, start_pool
+from ...execution.starting import get_pool_and_import_execution, import_execution_module, start_pool
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
@@ -79,18 +79,18 @@ class _CodeModeProgramRunner:
     def require_installed_extras(self) -> None:
         """Raise `ValueError` for options that need an extra that is not installed."""
         with importing:
-            require_optional_parts(self._options)
+            import_and_require_optional_parts(self._options)
 
     async def run(self, js: str, call: CallContext) -> RunOutcome:
         refuse_in_workflow()
         if are_optional_parts_imported(self._options):
-            require_optional_parts(self._options)
+            import_and_require_optional_parts(self._options)
         else:
             await self.pool.run_in_start_thread(self.require_installed_extras)
-        await prepare_pool(self.pool, self._options)
+        await get_pool_and_import_execution(self.pool, self._options)
         if self._unloaded_schema_kinds:
             await self.pool.run_in_start_thread(self._import_schema_kinds)
-        outer = OuterCall(call=call)
+        outer = OuterCallSettings(call=call)
         execution = import_execution_module().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
         return await execution.start(js)
 
@@ -125,7 +125,7 @@ async def continue_interrupt(
     that expired or that was changed, and for invalid answers.
     """
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(call=call_context_or_empty(call))
+    outer = OuterCallSettings(call=call_context_or_empty(call))
     answers = partial(read_answers_by_id, resolution=resolution, resolutions=resolutions)
     return unwrap_outcome(await resume_program(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
@@ -173,7 +173,7 @@ async def continue_approval(
     settings = CodeModeOptions.of(options)
     approval = dataclasses.replace(settings.approval, mode="interrupt")
     catalog = Catalog(collect_tools(tools))
-    outer = OuterCall(call=call_context_or_empty(call))
+    outer = OuterCallSettings(call=call_context_or_empty(call))
     options = settings.with_parts(approval=approval)
     answers = partial(build_approval_resolutions, responses=responses)
     return unwrap_outcome(await resume_program(CODE_MODE, interrupt, answers, catalog, options, outer, pool))

@@ -13,14 +13,20 @@ from ...data.json_shape import run_bounded
 from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, StateBackend, call_context_or_empty, make_state_backend
+from ...execution.call_context import (
+    CallContext,
+    OuterCallSettings,
+    StateBackend,
+    call_context_or_empty,
+    make_state_backend,
+)
 from ...execution.large_results import is_longer_than
-from ...execution.optional_parts import describe_fetch, require_optional_parts
+from ...execution.optional_parts import describe_fetch, import_and_require_optional_parts
 from ...execution.starting import (
     append_library_description,
     attach_library,
+    get_pool_and_import_execution,
     import_execution_module,
-    prepare_pool,
     resume_with_answers,
     with_saved_programs,
 )
@@ -31,7 +37,7 @@ from ...source.program_input import fill_program_field
 from ...stores.durability import StoreLike, add_store_to_options
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
-from ...tools.prepared import compile_tools
+from ...tools.prepared import compile_tools_and_log_missing_outputs
 from ...workers.pool import WorkerPool, require_open_pool
 from .model_output import ModelOutputFormatter, OneCallOutputFormatter
 from .outcome import CODE_MODE, unwrap_outcome, with_plain_json_value, with_python_values, with_restored_value
@@ -81,15 +87,15 @@ class CodeModeTool(SyncMethodsMixin):
     ) -> None:
         self.options, self.store = add_store_to_options(CodeModeOptions.of(options), store)
         # Report an invalid origin or a missing extra now, not in the first run.
-        require_optional_parts(self.options)
+        import_and_require_optional_parts(self.options)
         require_open_pool(pool)
         self._pool = pool
         collected = collect_tools(tools)
-        compile_tools(collected.items())
+        compile_tools_and_log_missing_outputs(collected.items())
         self.catalog = Catalog(collected)
         self.library = attach_library(library, self.catalog, collected)
         self._output_formatter = ModelOutputFormatter(self.options.model_output, self._get_tool_formatter)
-        self._default_outer_call = OuterCall(is_traced=self.options.model_output.shows_run_details)
+        self._default_outer_call = OuterCallSettings(is_traced=self.options.model_output.shows_run_details)
 
     def __repr__(self) -> str:
         return f"<CodeModeTool over {len(self.catalog)} tools>"
@@ -132,7 +138,7 @@ class CodeModeTool(SyncMethodsMixin):
             outer, state_location = self._default_outer_call, None
         else:
             outer, state_location = self._prepare_outer_call(call_context_or_empty(call))
-        pool = await prepare_pool(self._pool, self.options)
+        pool = await get_pool_and_import_execution(self._pool, self.options)
         run = import_execution_module()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
@@ -198,7 +204,7 @@ class CodeModeTool(SyncMethodsMixin):
         tool.options = self.options.without_journal()
         return tool
 
-    def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCall, StateBackend | None]:
+    def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCallSettings, StateBackend | None]:
         """Return the outer call of a run, and where its programs share values.
 
         Raises `TypeError` for an invalid state store.
@@ -206,7 +212,7 @@ class CodeModeTool(SyncMethodsMixin):
         state_location = make_state_backend(self.options, call)
         if state_location is not None:
             call = replace(call, state=state_location)
-        return OuterCall(call=call, is_traced=self.options.model_output.shows_run_details), state_location
+        return OuterCallSettings(call=call, is_traced=self.options.model_output.shows_run_details), state_location
 
     async def _finish_run(self, outcome: RunOutcome, state_location: StateBackend | None, js: str = "") -> Any:
         """Return the value or raise the error of a run; remember what its model output needs."""

@@ -14,7 +14,7 @@ from ...data.json_values import CachedJsonObject, count_utf8_bytes, encode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
-from ...execution.call_context import CallContext, OuterCall, make_state_backend
+from ...execution.call_context import CallContext, OuterCallSettings, make_state_backend
 from ...execution.pauses import make_exec_wait_binding
 from ...execution.starting import with_saved_programs
 from ...options.parts import CodeModeOptions
@@ -50,7 +50,7 @@ class ViewableCatalog(Protocol):
     @property
     def may_ask(self) -> bool: ...
     @property
-    def entries_text(self) -> tuple[str, int]: ...
+    def entries_text_and_omitted_count(self) -> tuple[str, int]: ...
     @property
     def names_text(self) -> str: ...
     @property
@@ -118,7 +118,7 @@ class CatalogView:
         """Warnings about the tool list and the servers that the program uses."""
         if not self._included & (INCLUDE_ENTRIES | INCLUDE_SERVERS):
             return []
-        left_out = self._catalog.entries_text[1] if self._included & INCLUDE_ENTRIES else 0
+        left_out = self._catalog.entries_text_and_omitted_count[1] if self._included & INCLUDE_ENTRIES else 0
         truncation = [f"ALL_TOOLS omits {left_out} tools; find them with tools.search."] if left_out else []
         servers = self._catalog.servers if self._included & INCLUDE_SERVERS else ()
         return [*truncation, *(warning for server in servers if (warning := server.warning) is not None)]
@@ -132,7 +132,7 @@ class CatalogView:
         """Return the texts that the program can read."""
         data: dict[str, Any] = {}
         if self._included & INCLUDE_ENTRIES:
-            data["entries"] = self._catalog.entries_text[0]
+            data["entries"] = self._catalog.entries_text_and_omitted_count[0]
         if self._included & INCLUDE_NAMES:
             data["names"] = self._catalog.names_text
         if self._included & INCLUDE_SERVERS:
@@ -156,11 +156,11 @@ class CatalogView:
         )
 
     def _find_free_name_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
-        from ...protocol.ending_errors import syntax_error  # late: creating the tools runs no program
+        from ...protocol.ending_errors import make_syntax_error  # late: creating the tools runs no program
         from ...source.checks import find_undefined_names
 
         name_problems = find_undefined_names(facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL)
-        return syntax_error(name_problems) if name_problems else None
+        return make_syntax_error(name_problems) if name_problems else None
 
     def _collect_globals(self) -> frozenset[str]:
         scope_globals = () if self._scopes is None else (path.partition(".")[0] for path in self._scopes.tools)
@@ -361,12 +361,12 @@ class ExecCatalog:
         return self._views[included] if scopes is None else CatalogView(self, included, scopes)
 
     @property
-    def entries_text(self) -> tuple[str, int]:
+    def entries_text_and_omitted_count(self) -> tuple[str, int]:
         """The text of ``ALL_TOOLS``, and how many tools it omits because of its maximum size."""
-        return self._entries_text
+        return self._entries_text_and_omitted_count
 
     @cached_property
-    def _entries_text(self) -> tuple[str, int]:
+    def _entries_text_and_omitted_count(self) -> tuple[str, int]:
         texts: list[str] = []
         remaining = MAX_ENTRIES_BYTES - 2
         for entry in self._entries.values():
@@ -416,7 +416,7 @@ class ExecCatalog:
         """
         import asyncio
 
-        seconds = self._options.waits_ms / 2000  # leave the program half of the time
+        seconds = self._options.effective_wait_timeout_ms / 2000  # leave the program half of the time
         await asyncio.gather(*(server.load_listing(seconds) for server in self.servers if not server.is_listed))
         self.require_same_servers(invocation_data)
 
@@ -439,9 +439,9 @@ class ExecCatalog:
             raise ServerUnavailableError(f"the server MCP.{missing[0]} cannot be listed now")
         raise _catalog_changed_error("the tools of the servers have changed")
 
-    def build_texts(self) -> None:
+    def build_program_texts_early(self) -> None:
         """Build the cached texts for programs now, so that the first program does not block the event loop."""
-        _ = self.invocation_data, self.entries_text, self.names_text
+        _ = self.invocation_data, self.entries_text_and_omitted_count, self.names_text
 
     @property
     def tool_counts_by_source(self) -> dict[str, int]:
@@ -482,7 +482,7 @@ class ExecWaitContext:
     namespaces: NamespaceRegistry | None = None
     library: ProgramLibrary | None = None
 
-    def create_program_view(
+    def create_view_with_saved_programs(
         self, code: str, scopes: NamespaceScopes | None, call: CallContext, pool: WorkerPool | None
     ) -> CatalogView:
         """Return the catalog as a program and its saved programs see it; saved programs can read all texts."""
@@ -496,15 +496,15 @@ class ExecWaitContext:
             return None
         return await create_scopes(self.namespaces.list_visible(self.catalog.entries), context)
 
-    def create_outer_call(self, call: CallContext, run: ProgramRun) -> OuterCall:
+    def create_outer_call_and_bind_state(self, call: CallContext, run: ProgramRun) -> OuterCallSettings:
         """Return the outer call of a run, and store where its program shares values."""
         scope = call.conversation_id
         binding = make_exec_wait_binding(scope or "") if scope or self.stored_runs is not None else None
         scoped_call = call if call.conversation_id == binding else replace(call, conversation_id=binding)
         location = run.state_location = make_state_backend(self.settings, scoped_call if scope else call)
-        return OuterCall(
+        return OuterCallSettings(
             call=scoped_call if location is None else replace(scoped_call, state=location),
-            wait_ms=self.options.waits_ms,
+            wait_ms=self.options.effective_wait_timeout_ms,
             takes_output=self.options.approvals == "park",
             tool_kind=EXEC_KIND,
             tool_input_kind=run.language,

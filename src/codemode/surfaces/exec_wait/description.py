@@ -7,7 +7,7 @@ from typing import Any
 
 from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
-from ...signatures.declarations import create_call_types, extract_first_sentence, summarize_tool
+from ...signatures.declarations import create_call_types_and_aliases, extract_first_sentence, find_tool_description
 from ...signatures.literals import to_comment_line
 from .options import ExecWaitOptions
 from .sources import CatalogEntry
@@ -103,13 +103,13 @@ def _format_entry_list(entries: Sequence[CatalogEntry]) -> str:
 def _iter_entry_lines(entries: Sequence[CatalogEntry]) -> Iterable[str]:
     has_types = sum(entry.tool.is_late for entry in entries) <= _MAX_LATE_SCHEMAS
     for entry in entries:
-        summary = extract_first_sentence(summarize_tool(entry.tool))
+        summary = extract_first_sentence(find_tool_description(entry.tool))
         signature = _format_signature(entry) if has_types or not entry.tool.is_late else ""
         yield f"- {to_comment_line(entry.id, 300)}{signature}{f' - {summary}' if summary else ''}"
 
 
 def _format_signature(entry: CatalogEntry) -> str:
-    calls, aliases = create_call_types([entry.tool], has_comments=False)
+    calls, aliases = create_call_types_and_aliases([entry.tool], has_comments=False)
     text = " ".join(calls[0].split())
     # Types with declarations of their own are left to describe.
     return "" if aliases or len(text) > _MAX_SIGNATURE_CHARACTERS else text

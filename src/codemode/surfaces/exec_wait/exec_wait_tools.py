@@ -17,7 +17,7 @@ from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.starting import append_library_description, attach_library
-from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, add_store_to_options, open_store
@@ -136,7 +136,7 @@ class BackgroundLoop:
         self._lock = forkable_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Drop the loop in a forked child, which does not have its thread."""
@@ -214,7 +214,7 @@ class ExecWaitTools:
     name = EXEC
 
     @staticmethod
-    def read_direct_names(direct: Iterable[Any]) -> tuple[str, ...]:
+    def parse_direct_names(direct: Iterable[Any]) -> tuple[str, ...]:
         """Return the names of tools that the model calls directly. Raises `InvalidConfigError`."""
         if isinstance(direct, str):
             raise InvalidConfigError(f"direct must be a list of names or tools, got {direct!r}")
@@ -248,8 +248,8 @@ class ExecWaitTools:
         self.store = storage.store
         self._counts = create_counts(self.settings.telemetry, (EXEC, WAIT))
         self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
-        self.catalog.build_texts()
-        self._counts.record_catalog(self.catalog.tool_counts_by_source)
+        self.catalog.build_program_texts_early()
+        self._counts.record_catalog_size(self.catalog.tool_counts_by_source)
         stored_runs = storage.create_stored_runs(self.options, self)
         profile = create_profile(self.options)
         names = [entry.name for entry in self.catalog.entries] + [entry.name for entry in self.catalog.servers]
@@ -360,7 +360,7 @@ class ExecWaitTools:
         scope = conversation_id or ""
         return await self._runner.abort(scope, run_id, reason, only_in_flight=only_in_flight)
 
-    def show(self, direct: Sequence[str]) -> None:
+    def record_visible_tools(self, direct: Sequence[str]) -> None:
         """Record the names of the tools that stay visible, for telemetry."""
         self._counts.record_visible_tools((EXEC, WAIT, *direct))
 
@@ -512,14 +512,14 @@ def plan_surface(
     session belongs to the loop that created it. Raises `InvalidConfigError`, a `ValueError`.
     """
     options = ExecWaitOptions.from_config(config, agent)
-    names = ExecWaitTools.read_direct_names(direct)
+    names = ExecWaitTools.parse_direct_names(direct)
     tool_sources = to_sources(sources)
     has_tools = any(source.source == MCP for source in tool_sources) or bool(collect_entries(tool_sources))
     if not options.enabled or not has_tools:
         visible_names = dict.fromkeys((*(name for source in tool_sources for name in _list_tool_names(source)), *names))
         return Surface(active=False, visible=tuple(visible_names), pair=None, options=options)
     pair = create_exec_wait_tools(_exclude_tools(sources, names), options, pool=pool, **more)
-    pair.show(names)
+    pair.record_visible_tools(names)
     return Surface(active=True, visible=(EXEC, WAIT, *names), pair=pair, options=options)
 
 

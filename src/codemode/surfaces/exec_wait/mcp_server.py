@@ -18,10 +18,15 @@ from ...data.json_shape import estimate_json_length
 from ...data.narrowing import mapping_or_empty
 from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeToolError
-from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ...host.threads import run_check_in_own_thread
-from ...schemas.patterns import foreign_patterns
-from ...signatures.declarations import create_call_types, create_tool_doc, extract_first_sentence, summarize_tool
+from ...schemas.patterns import treat_patterns_as_foreign
+from ...signatures.declarations import (
+    create_call_types_and_aliases,
+    create_tool_doc,
+    extract_first_sentence,
+    find_tool_description,
+)
 from ...signatures.described_tool import RenamedTool, rename_tool
 from ...signatures.typescript import format_jsdoc, indent_lines
 from ...tools.server_lists import (
@@ -36,8 +41,8 @@ from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from .mcp_session import (
     DEFAULT_TOOL_SETTINGS,
-    McpServerTool,
     McpTool,
+    NamedMcpTool,
     ServerToolSettings,
     await_answer,
     create_mcp_tool,
@@ -46,7 +51,7 @@ from .mcp_session import (
     list_paged_items,
     read_field,
     read_tool_name,
-    select_fields,
+    select_fields_without_binary,
     to_plain_items,
 )
 from .options import InvalidConfigError
@@ -54,7 +59,7 @@ from .sources import INHERITED_NAMES, MCP, ToolSource, to_identifier, to_sources
 
 
 @dataclass
-class _Flight:
+class _SharedWork:
     loop: asyncio.AbstractEventLoop
     done: Future[None] = field(default_factory=Future[None])
     waiters: int = 0
@@ -67,8 +72,8 @@ class SingleFlight:
     def __init__(self, work: Callable[..., Awaitable[None]]) -> None:
         self._work = work
         self._lock = forkable_lock()
-        self._flight: _Flight | None = None
-        reset_in_forks(self)
+        self._flight: _SharedWork | None = None
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Reset in a forked child, which does not have the loop of the work."""
@@ -93,16 +98,16 @@ class SingleFlight:
             finally:
                 self._leave(flight)
 
-    def _join_or_start(self, arguments: tuple[Any, ...]) -> _Flight:
+    def _join_or_start(self, arguments: tuple[Any, ...]) -> _SharedWork:
         with self._lock:
             flight = self._flight
             if flight is None or flight.loop.is_closed():
-                flight = self._flight = _Flight(asyncio.get_running_loop())
+                flight = self._flight = _SharedWork(asyncio.get_running_loop())
                 flight.task = flight.loop.create_task(self._run_work(flight, arguments))
             flight.waiters += 1
             return flight
 
-    def _leave(self, flight: _Flight) -> None:
+    def _leave(self, flight: _SharedWork) -> None:
         with self._lock:
             flight.waiters -= 1
             task = None if flight.waiters or flight.done.done() else flight.task
@@ -112,7 +117,7 @@ class SingleFlight:
             with suppress(RuntimeError):  # its loop is closed
                 flight.loop.call_soon_threadsafe(task.cancel)
 
-    async def _run_work(self, flight: _Flight, arguments: tuple[Any, ...]) -> None:
+    async def _run_work(self, flight: _SharedWork, arguments: tuple[Any, ...]) -> None:
         finish: Callable[[], Any] = flight.done.cancel
         try:
             await self._work(*arguments)
@@ -188,14 +193,16 @@ _GET_PROMPT_SCHEMA = {
 
 
 @dataclass(frozen=True)
-class LookupTools:
+class ResourceAndPromptTools:
     """``offered``: ids of the functions for resources and prompts, by kind and name. ``tools``: their tools, by id."""
 
     offered: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     tools: Mapping[str, McpTool] = field(default_factory=lambda: MappingProxyType({}))
 
 
-async def create_lookup_tools(session: Any, id_of: Callable[[str], str], settings: ServerToolSettings) -> LookupTools:
+async def create_resource_and_prompt_tools(
+    session: Any, id_of: Callable[[str], str], settings: ServerToolSettings
+) -> ResourceAndPromptTools:
     """Return the functions for the resources and prompts of a server."""
     offered: dict[str, dict[str, str]] = {}
     tools: dict[str, McpTool] = {}
@@ -208,7 +215,7 @@ async def create_lookup_tools(session: Any, id_of: Callable[[str], str], setting
             tool_id = offered[kind][name]
             lookup_tool = Tool(f"{kind}/{name}", execute=execute, input_schema=input_schema, annotations=_READ_ONLY)
             tools[tool_id] = McpTool(lookup_tool, tool_id, settings)
-    return LookupTools(offered, tools)
+    return ResourceAndPromptTools(offered, tools)
 
 
 _LookupFunctions = dict[str, tuple[Callable[[Any, Any], Awaitable[Any]], Any]]
@@ -226,7 +233,7 @@ def _create_resource_lookups(session: Any) -> _LookupFunctions | None:
         return {**answer, "resourceTemplates": await to_plain_items(templates)} if templates else answer
 
     async def read_resource(value: Any, _context: Any) -> dict[str, Any]:
-        return await select_fields(await await_answer(read_one(value["uri"])), ("contents",))
+        return await select_fields_without_binary(await await_answer(read_one(value["uri"])), ("contents",))
 
     return {"list": (list_resources, None), "read": (read_resource, _READ_SCHEMA)}
 
@@ -253,7 +260,7 @@ def _create_prompt_lookups(session: Any) -> _LookupFunctions | None:
         return {PROMPTS: await to_plain_items(prompts)}
 
     async def get_prompt(value: Any, _context: Any) -> dict[str, Any]:
-        return await select_fields(
+        return await select_fields_without_binary(
             await await_answer(get_one(value["name"], dict(value.get("arguments", {})))), ("description", "messages")
         )
 
@@ -280,13 +287,13 @@ MAX_TOOLS = 2000
 class _ServerListing:
     """The result of listing a server. ``digest`` identifies it."""
 
-    tools: tuple[McpServerTool, ...]
-    lookups: LookupTools
+    tools: tuple[NamedMcpTool, ...]
+    lookups: ResourceAndPromptTools
     digest: str
     left_out: tuple[str, ...]
 
 
-_EMPTY_LISTING = _ServerListing((), LookupTools(), "", ())
+_EMPTY_LISTING = _ServerListing((), ResourceAndPromptTools(), "", ())
 
 
 class McpServer:
@@ -310,7 +317,7 @@ class McpServer:
         self._single_flight = SingleFlight(self._request_listing)
 
     @property
-    def tools(self) -> tuple[McpServerTool, ...]:
+    def tools(self) -> tuple[NamedMcpTool, ...]:
         """Its tools; empty before it is listed."""
         return self._listing.tools
 
@@ -349,7 +356,7 @@ class McpServer:
         """Return the tool or lookup of an id."""
         return self._by_id.get(name)
 
-    def find_tool(self, name: str) -> McpServerTool | None:
+    def find_tool(self, name: str) -> NamedMcpTool | None:
         """Return the tool with this identifier or original name."""
         found = next((tool for tool in self.tools if name in tool.names), None)
         return found or next((tool for tool in self.tools if tool.name == name), None)
@@ -371,7 +378,7 @@ class McpServer:
                 )
                 if not is_whole:
                     left_out.add_list_note(f"it has more than {MAX_TOOLS} tools; only the first are used")
-                lookups = await create_lookup_tools(self._session, self._build_tool_id, self._settings)
+                lookups = await create_resource_and_prompt_tools(self._session, self._build_tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
             listing = await run_check_in_own_thread(build_listing)  # schemas of servers are untrusted
         except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
@@ -388,11 +395,13 @@ class McpServer:
         self.is_listed = True
         log_omitted_entries(_log, self.owner, listing.left_out)
 
-    def _build_listing(self, tools: Sequence[Any], lookups: LookupTools, notes: Sequence[str]) -> _ServerListing:
+    def _build_listing(
+        self, tools: Sequence[Any], lookups: ResourceAndPromptTools, notes: Sequence[str]
+    ) -> _ServerListing:
         tools_by_name: dict[str, McpTool] = {}
         definitions: dict[str, Any] = {}
         left_out = OmittedEntries()
-        with foreign_patterns():
+        with treat_patterns_as_foreign():
             for position, definition in enumerate(tools, 1):
                 name = read_tool_name(definition)
                 if name is None:
@@ -418,7 +427,7 @@ class McpServer:
             [*(tools_by_name[name].identity_text for name in sorted(tools_by_name)), *sorted(lookups.tools)]
         )
         digest = hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:32]
-        server_tools = tuple(McpServerTool(name, names[name], tools_by_name[name]) for name in sorted(tools_by_name))
+        server_tools = tuple(NamedMcpTool(name, names[name], tools_by_name[name]) for name in sorted(tools_by_name))
         return _ServerListing(server_tools, lookups, digest, (*left_out.notes, *notes)[:MAX_NOTES])
 
 
@@ -467,7 +476,7 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
     """Return ``{content}`` of a file. Raises `CodeModeToolError`."""
     _require_path(path, "API.read(path)")
     if path == INDEX_PATH:
-        return {"content": _write_index(servers)}
+        return {"content": _format_index(servers)}
     for server in servers:
         if path == _build_declaration_path(server):
             return {"content": declare_mcp_server(server, server.tools)}
@@ -480,7 +489,7 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
 
 def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
     """Return ``{header, schemas}`` of a tool or a whole server. Raises `CodeModeToolError`."""
-    tools: Sequence[McpServerTool] = server.tools
+    tools: Sequence[NamedMcpTool] = server.tools
     if tool is not None:
         found = server.find_tool(tool) if isinstance(tool, str) else None
         if found is None:
@@ -500,10 +509,10 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
     return {"header": declare_mcp_server(server, tools), "schemas": schemas}
 
 
-def declare_mcp_server(server: McpServer, tools: Sequence[McpServerTool]) -> str:
+def declare_mcp_server(server: McpServer, tools: Sequence[NamedMcpTool]) -> str:
     """Return TypeScript for a server with these tools; tools beyond the size limit are only named."""
     fitting_tools, other_tools = _split_by_size([rename_tool(tool.tool, tool.names[0]) for tool in tools])
-    calls, aliases = create_call_types(fitting_tools)
+    calls, aliases = create_call_types_and_aliases(fitting_tools)
     members = [
         f"{format_jsdoc(create_tool_doc(tool))}{tool.name}{call};"
         for tool, call in zip(fitting_tools, calls, strict=True)
@@ -527,11 +536,13 @@ def _split_by_size(tools: list[RenamedTool]) -> tuple[list[RenamedTool], list[Re
     return tools, []
 
 
-def _write_index(servers: Sequence[McpServer]) -> str:
+def _format_index(servers: Sequence[McpServer]) -> str:
     lines: list[str] = []
     for server in servers:
         lines.append(f"// {_build_declaration_path(server)}: MCP.{server.name}, {len(server.tools)} tools")
-        lines += [f"//   {tool.names[0]}: {extract_first_sentence(summarize_tool(tool.tool))}" for tool in server.tools]
+        lines += [
+            f"//   {tool.names[0]}: {extract_first_sentence(find_tool_description(tool.tool))}" for tool in server.tools
+        ]
     members = "".join(f"  {server.name}: any; // {_build_declaration_path(server)}\n" for server in servers)
     return "\n".join([*lines, f"declare const MCP: {{\n{members}}};"])
 

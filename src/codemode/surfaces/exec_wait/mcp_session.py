@@ -52,7 +52,7 @@ async def list_paged_items(
         try:
             page = await (_request_page(list_page, cursors.cursor) if cursors.cursor is not None else list_page())
         except Exception as error:
-            if cursors.cursor is None or not _is_error_response(error):
+            if cursors.cursor is None or not _is_error_sent_by_server(error):
                 raise
             cursors.record_page_refusal(_get_error_message(error))
             return found, True
@@ -140,7 +140,7 @@ def _is_server_error(error: Exception) -> bool:
     return any(base.__name__ in _SERVER_ERROR_CLASSES for base in type(error).__mro__)
 
 
-def _is_error_response(error: Exception) -> bool:
+def _is_error_sent_by_server(error: Exception) -> bool:
     """Return True if the server answered with this error, False if the SDK made it for a missing answer."""
     return _is_server_error(error) and read_field(read_field(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
 
@@ -181,7 +181,7 @@ class _LazyBlock:
         return strip_binary_fields(to_plain_json(self._block))
 
 
-async def select_fields(answer: Any, names: Iterable[str]) -> dict[str, Any]:
+async def select_fields_without_binary(answer: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return some fields of an answer as plain JSON; large answers are converted in a thread."""
 
     def select() -> dict[str, Any]:
@@ -272,7 +272,7 @@ DEFAULT_TOOL_SETTINGS = ServerToolSettings()
 
 
 @dataclass(frozen=True)
-class McpServerTool:
+class NamedMcpTool:
     """A tool of a server: its original ``name`` and its identifiers, the primary first."""
 
     name: str

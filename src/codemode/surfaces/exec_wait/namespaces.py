@@ -15,7 +15,7 @@ from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty
 from ...errors import CodeModeError, CodeModeToolError
 from ...host.cancellation import FAILURES
-from ...host.forks import forkable_lock, reset_in_forks
+from ...host.forks import forkable_lock, register_fork_reset
 from ...schemas.compiled import ValidatedInput
 from ...tools.prepared import PreparedTool, create_tool_failed_error
 from ...trace.failures import log_failure
@@ -136,7 +136,7 @@ class NamespaceRegistry:
         self._registered: dict[str, tuple[str, Namespace]] = {}
         self._lock = forkable_lock()
         self.version = 0
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Raise the version in a forked child: a thread of the parent may have been changing the registry."""
@@ -258,7 +258,7 @@ async def create_scopes(visible: Iterable[VisibleNamespace], context: Any) -> Na
             raise InvalidConfigError(
                 f"namespaces.{visible_namespace.namespace.id}: a scope must be a mapping, got {type(scope).__name__}"
             )
-        trees[visible_namespace.namespace.global_name] = _ScopeWriter(visible_namespace, tools).write(scope, ())
+        trees[visible_namespace.namespace.global_name] = _ScopeEncoder(visible_namespace, tools).encode_value(scope, ())
     if not trees:
         return None
     try:
@@ -276,7 +276,7 @@ async def _create_scope(namespace: Namespace, context: Any) -> Any:
         raise InvalidConfigError(f"namespaces.{namespace.id}: create_scope failed") from error
 
 
-class _ScopeWriter:
+class _ScopeEncoder:
     """Converts one scope to JSON for the guest and collects its tools by path."""
 
     def __init__(self, visible: VisibleNamespace, tools: dict[str, ScopedTool]) -> None:
@@ -285,22 +285,24 @@ class _ScopeWriter:
         self._ancestor_ids: list[int] = []
         self._remaining_nodes = MAX_SCOPE_NODES
 
-    def write(self, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
+    def encode_value(self, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
         self._remaining_nodes -= 1
         if self._remaining_nodes < 0 or len(path) > MAX_SCOPE_DEPTH:
             raise self._scope_error(path, f"more than {MAX_SCOPE_NODES} values, or deeper than {MAX_SCOPE_DEPTH}")
         if isinstance(value, NamespaceTool):
-            return self._write_call(value, path)
+            return self._encode_and_register_call(value, path)
         if is_mapping(value):
             return {
-                "members": self._write_children(
-                    value, path, lambda: {key: self._write_member(child, path, key) for key, child in value.items()}
+                "members": self._guard_against_cycle(
+                    value, path, lambda: {key: self._encode_member(child, path, key) for key, child in value.items()}
                 )
             }
         if is_sequence(value):
             return {
-                "items": self._write_children(
-                    value, path, lambda: [self.write(child, (*path, str(index))) for index, child in enumerate(value)]
+                "items": self._guard_against_cycle(
+                    value,
+                    path,
+                    lambda: [self.encode_value(child, (*path, str(index))) for index, child in enumerate(value)],
                 )
             }
         if isinstance(value, float) and not math.isfinite(value):
@@ -310,7 +312,7 @@ class _ScopeWriter:
         problem = "a function other than a namespace_tool" if callable(value) else f"a {type(value).__name__}"
         raise self._scope_error(path, problem)
 
-    def _write_children(self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]) -> Any:
+    def _guard_against_cycle(self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]) -> Any:
         if id(value) in self._ancestor_ids:
             raise self._scope_error(path, "a cycle")
         self._ancestor_ids.append(id(value))
@@ -319,12 +321,12 @@ class _ScopeWriter:
         finally:
             self._ancestor_ids.pop()
 
-    def _write_member(self, value: Any, path: tuple[str, ...], key: Any) -> dict[str, Any]:
+    def _encode_member(self, value: Any, path: tuple[str, ...], key: Any) -> dict[str, Any]:
         if not isinstance(key, str) or key in _FORBIDDEN_KEYS or PATH_SEPARATOR in key:
             raise self._scope_error(path, f"the key {key!r}")
-        return self.write(value, (*path, key))
+        return self.encode_value(value, (*path, key))
 
-    def _write_call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
+    def _encode_and_register_call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
         if path and path[-1] in _CALLED_BY_LANGUAGE:
             raise self._scope_error(
                 path, "a call under this name, which JavaScript calls implicitly: choose another name"

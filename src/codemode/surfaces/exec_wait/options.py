@@ -144,7 +144,7 @@ class ExecWaitOptions(OptionGroup):
         return max(1, self.max_waiting_runs // 2) if scope else self.max_waiting_runs
 
     @property
-    def waits_ms(self) -> int:
+    def effective_wait_timeout_ms(self) -> int:
         """How long one call of the model waits for the tools of a program."""
         return self.timeout_ms if self.wait_timeout_ms is None else self.wait_timeout_ms
 

@@ -20,7 +20,7 @@ from ...errors import (
     Resumable,
 )
 from ...execution.call_context import CallContext, call_context_or_empty
-from ...execution.outcome import replace_handles_in_result
+from ...execution.outcome import replace_handles_with_media
 from ...execution.outcome_texts import (
     ABORTED,
     RUNTIME_UNAVAILABLE,
@@ -29,20 +29,20 @@ from ...execution.outcome_texts import (
     describe_waiting_run,
     failure_text,
 )
-from ...execution.starting import import_resume_module, prepare_pool, with_saved_programs
+from ...execution.starting import get_pool_and_import_execution, import_resume_module, with_saved_programs
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import ExecWaitContext
 from .program_run import ABORTED as RUN_ABORTED
-from .program_run import COMPLETED, EXPIRED, FAILED, RUNNING, ProgramRun, RunAbortedError
+from .program_run import COMPLETED, EXPIRED, FAILED, RUNNING, ProgramRun, RunAbortedBeforeStartError
 from .result_factory import ResultFactory
 from .results import InvalidInputError, RecordedResults, build_waiting_result
 from .run_registry import NoCapacityError, RunRegistry
-from .run_settler import RunOutcomeApplier, count_yields, has_no_worker, is_store_failure
+from .run_settler import RunOutcomeApplier, count_yields, failed_for_lack_of_worker, is_store_failure
 
 if TYPE_CHECKING:
-    from ...execution.call_context import OuterCall
+    from ...execution.call_context import OuterCallSettings
     from ...execution.outcome import OutputItem, RunOutcome
     from ...stores.records import Lease, Record, StoredRequest
     from .stored_runs import StoredRuns
@@ -55,22 +55,22 @@ class StoredRunResumer:
         self._context = context
         self._runs = runs
 
-    def attach_lease(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
+    def attach_lease_and_rename_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
         """Attach a lease to a run and renew it while the run holds it."""
         from .stored_runs import to_run_id
 
         self._runs.rename(run, to_run_id(lease.record.id))
         run.lease = lease
-        run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed(run))
+        run.lease_renewal = asyncio.ensure_future(stored.renew_lease_or_abort_run(run))
 
     async def release_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
         """Release the lease of a run that could not be resumed here."""
         if run.execution is not None:
             await run.execution.abort("the run was released")
         await stored.release_lease(run, reason)
-        self.forget_run(run, lease.record)
+        self.forget_or_park_run(run, lease.record)
 
-    def forget_run(self, run: ProgramRun, record: Record) -> None:
+    def forget_or_park_run(self, run: ProgramRun, record: Record) -> None:
         """Forget a run that is not resumed here; if it waits for a person, it stays visible as parked."""
         self._runs.forget(run)
         if record.state == "resuming":
@@ -78,7 +78,7 @@ class StoredRunResumer:
             self._runs.park(run, run.run_id, tool_names, record.expires_at_ms)
 
     async def resume_from_last_recovery(
-        self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
+        self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCallSettings
     ) -> RunOutcome:
         """Resume a stored program; if an earlier resumption was aborted, resume from there."""
         outcome = await self.resume_paused(paused, answers, outer)
@@ -87,11 +87,11 @@ class StoredRunResumer:
         return outcome
 
     async def resume_paused(
-        self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCall
+        self, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any], outer: OuterCallSettings
     ) -> RunOutcome:
         """Resume a program with answers. Raises `CodeModeProtocolError` before anything runs if they are invalid."""
         context = self._context
-        pool = await prepare_pool(context.pool, context.settings)
+        pool = await get_pool_and_import_execution(context.pool, context.settings)
         resume_module = await pool.run_in_start_thread(import_resume_module)
         answers_to = partial(
             resume_module.read_answers_by_id, **{"resolution": resume_module.NOT_GIVEN, "resolutions": None, **answers}
@@ -163,24 +163,30 @@ class ProgramResumer:
         except NoCapacityError as no_capacity:
             return self._result_factory.build_no_capacity_result(no_capacity)
         try:
-            lease = None if self._stored is None else await self._claim_record(self._stored, run, paused, answers)
+            lease = (
+                None
+                if self._stored is None
+                else await self._record_answers_and_claim(self._stored, run, paused, answers)
+            )
         except StoreUnavailableError as error:
             return self._result_factory.build_host_failure(error)
         try:
-            with run.track_starting_task():
-                outer = self._context.create_outer_call(replace(call, tool_call_id=None), run)
+            with run.allow_start_cancellation():
+                outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
-                if self._stored is not None and lease is not None and has_no_worker(outcome):
+                if self._stored is not None and lease is not None and failed_for_lack_of_worker(outcome):
                     await self._stored_programs.release_run(self._stored, run, lease)
-                    return self._result_factory.build_failure(describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE)
+                    return self._result_factory.build_failure_and_count_limit(
+                        describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
+                    )
                 return await self._settler.apply_outcome(run, outcome)
-        except RunAbortedError:
-            return await self._settler.store_result(run, self._result_factory.build_abort_result(run))
+        except RunAbortedBeforeStartError:
+            return await self._settler.store_result_or_release_lease(run, self._result_factory.build_abort_result(run))
         except BaseException as error:
             await self._on_resume_failed(run, lease, error)
             raise
 
-    async def _claim_record(
+    async def _record_answers_and_claim(
         self, stored: StoredRuns, run: ProgramRun, paused: Resumable | Mapping[str, Any], answers: Mapping[str, Any]
     ) -> Lease | None:
         """Claim the record of a pause, if there is one, so that processes that wait for it get the result.
@@ -188,7 +194,7 @@ class ProgramResumer:
         Raises if the record was decided otherwise, has expired or was withdrawn.
         """
         try:
-            interrupt = Interrupt.of(paused)
+            interrupt = Interrupt.from_value(paused)
             resume_module = import_resume_module()
             resolutions = resume_module.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
             lease = await stored.record_answers_and_claim(interrupt, resolutions, run.scope)
@@ -202,7 +208,7 @@ class ProgramResumer:
             self._runs.abandon(run)
             raise
         if lease is not None:
-            self._stored_programs.attach_lease(stored, run, lease)
+            self._stored_programs.attach_lease_and_rename_run(stored, run, lease)
         return lease
 
     async def _on_resume_failed(self, run: ProgramRun, lease: Lease | None, error: BaseException) -> None:
@@ -214,7 +220,7 @@ class ProgramResumer:
         if isinstance(error, Exception):
             await self._stored.release_lease(run, refusals=refusals)
         run.lease = None  # of a cancelled one: when it expires, another process can resume from the journal
-        self._stored_programs.forget_run(run, lease.record)
+        self._stored_programs.forget_or_park_run(run, lease.record)
 
     async def _resume_record(self, record: Record, answers: Mapping[str, Any], call: CallContext) -> Any:
         from .stored_runs import get_scope, to_run_id
@@ -229,30 +235,32 @@ class ProgramResumer:
             raise CodeModeConcurrencyError("the limit of waiting runs is reached") from error
         self._runs.rename(run, to_run_id(record.id))
         call = replace(call, tool_call_id=None, conversation_id=scope or None)
-        outer = replace(self._context.create_outer_call(call, run), takes_output=False, keeps_output=True)
+        outer = replace(
+            self._context.create_outer_call_and_bind_state(call, run), takes_output=False, keeps_output=True
+        )
         try:
-            with run.track_starting_task():
+            with run.allow_start_cancellation():
                 outcome = await self._stored_programs.resume_from_last_recovery(paused, answers, outer)
             outcome, items_written = await self._run_to_end(run, outcome)
             if run.is_released or _is_unfinished(outcome):
                 raise outcome.error or CodeModeConcurrencyError("the pair was closed")
-        except RunAbortedError:
-            self._stored_programs.forget_run(run, record)
+        except RunAbortedBeforeStartError:
+            self._stored_programs.forget_or_park_run(run, record)
             if run.is_released:
                 raise CodeModeConcurrencyError("the pair was closed") from None
             return self._result_factory.build_abort_result(run)
         except BaseException:
             self._runs.abort_suspended_program(run, run.execution)
-            self._stored_programs.forget_run(run, record)
+            self._stored_programs.forget_or_park_run(run, record)
             raise
         if outcome.interrupt is not None:
-            self._runs.park_interrupt(run, run.run_id, outcome.interrupt)
+            self._runs.park_with_interrupt(run, run.run_id, outcome.interrupt)
             return outcome.interrupt
         state = RUN_ABORTED if run.abort_reason is not None else COMPLETED if outcome.error is None else FAILED
         self._runs.park(run, run.run_id, (), record.expires_at_ms)  # its result is in the store
         self._runs.end_parked_by_id(run.run_id, state)
-        return replace_handles_in_result(
-            await self._result_factory.build_end_result(run, outcome, items_written), outcome
+        return replace_handles_with_media(
+            await self._result_factory.save_values_and_build_end_result(run, outcome, items_written), outcome
         )
 
     async def _run_to_end(self, run: ProgramRun, outcome: RunOutcome) -> tuple[RunOutcome, Sequence[OutputItem]]:
@@ -263,7 +271,7 @@ class ProgramResumer:
             if run.abort_reason is not None:
                 return await execution.abort(run.abort_reason), items_written
             try:
-                outcome = await execution.continue_run(self._options.waits_ms)
+                outcome = await execution.continue_run(self._options.effective_wait_timeout_ms)
             except (CodeModeConcurrencyError, CodeModeWorkerError):
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -272,7 +280,7 @@ class ProgramResumer:
 
 
 def _is_unfinished(outcome: RunOutcome) -> bool:
-    return has_no_worker(outcome) or (outcome.error is not None and is_store_failure(outcome.error))
+    return failed_for_lack_of_worker(outcome) or (outcome.error is not None and is_store_failure(outcome.error))
 
 
 _HELD_ELSEWHERE = "Another process has this run: call wait again."
@@ -280,7 +288,7 @@ _STATUS_BY_REQUEST_STATE = {"waiting": "approval", "decided": "running"}
 _STATE_BY_CODE = {ABORTED: RUN_ABORTED, SNAPSHOT_EXPIRED: EXPIRED}
 
 
-class RemoteRuns:
+class RemoteRunWaiter:
     """Waits for runs that are not in this process."""
 
     def __init__(
@@ -300,7 +308,7 @@ class RemoteRuns:
 
         scope = call.conversation_id or ""
         try:
-            found = await stored.wait_and_claim_run(run_id, scope, self._options.waits_ms)
+            found = await stored.claim_run_or_get_result(run_id, scope, self._options.effective_wait_timeout_ms)
         except InvalidInputError as refused:
             self._runs.end_parked_by_id(run_id, _STATE_BY_CODE.get(refused.code, FAILED))
             raise
@@ -314,29 +322,33 @@ class RemoteRuns:
         except NoCapacityError as error:
             await stored.release_lease(ProgramRun(scope, "", lease=found))
             return self._result_factory.build_no_capacity_result(error)
-        self._stored_programs.attach_lease(stored, run, found)
+        self._stored_programs.attach_lease_and_rename_run(stored, run, found)
         self._counts.count_event("wakesCold", run=run)
         run.counts["wait"] = 1
-        return await self._take_over(stored, run, found, call)
+        return await self._continue_or_release_claimed(stored, run, found, call)
 
-    async def _take_over(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
+    async def _continue_or_release_claimed(
+        self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext
+    ) -> Any:
         try:
-            with run.track_starting_task():
+            with run.allow_start_cancellation():
                 return await self._continue_claimed(stored, run, lease, call)
-        except RunAbortedError:
+        except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
             if run.state != RUNNING:  # its result was delivered
                 raise
             if run.execution is not None and run.execution.is_suspended:
-                self._runs.suspend_again(run)
+                self._runs.return_to_suspended(run)
                 raise
             run.lease = None  # when it expires, another process can resume from journal and guard
             self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
             await self._stored_programs.release_run(stored, run, lease, error.message)
-            return self._result_factory.build_failure(failure_text(error, None), SNAPSHOT_RESTORE_FAILED)
+            return self._result_factory.build_failure_and_count_limit(
+                failure_text(error, None), SNAPSHOT_RESTORE_FAILED
+            )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             await self._stored_programs.release_run(stored, run, lease)
             return self._result_factory.build_host_failure(error)
@@ -345,20 +357,22 @@ class RemoteRuns:
                 run.cancel_lease_renewal()
 
     async def _continue_claimed(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
-        outer = self._context.create_outer_call(replace(call, tool_call_id=None), run)
+        outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
         outcome = await self._stored_programs.resume_from_last_recovery(
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
         )
-        if has_no_worker(outcome):
+        if failed_for_lack_of_worker(outcome):
             await self._stored_programs.release_run(stored, run, lease)
-            return self._result_factory.build_failure(describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE)
+            return self._result_factory.build_failure_and_count_limit(
+                describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
+            )
         if (
             outcome.suspension is not None
             and outcome.suspension.run is not None
             and _has_yielded_before(outcome, lease)
         ):
             run.execution = outcome.suspension.run
-            outcome = await run.execution.continue_run(self._options.waits_ms)
+            outcome = await run.execution.continue_run(self._options.effective_wait_timeout_ms)
         return await self._settler.apply_outcome(run, outcome)
 
     async def _build_still_waiting_result(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
@@ -380,7 +394,7 @@ class RemoteRuns:
             for request in list_open_requests(record)
         ]
         reason = "pending_tools" if pending else mapping_or_empty(record.payload).get(REASON_KEY)
-        telemetry = self._result_factory.build_telemetry()
+        telemetry = self._result_factory.count_calls_and_build_telemetry()
         result = build_waiting_result(run_id, "yield" if reason == "yield" else "pending_tools", pending, [], telemetry)
         # All may be decided while no process could resume the run yet.
         needs_person = is_of_person and any(request.state == "waiting" for request in record.requests)

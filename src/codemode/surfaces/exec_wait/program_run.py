@@ -80,7 +80,7 @@ class UsageCounts:
         if run is not None and _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s: %s", shorten_run_id(run), event)
 
-    def add_tool_calls(self, ids: Mapping[str, int], run: ProgramRun) -> None:
+    def count_new_tool_calls(self, ids: Mapping[str, int], run: ProgramRun) -> None:
         """Count the new calls among all calls of a run so far, by tool id."""
         with self._lock:
             counted_before = run.calls_by_tool
@@ -104,7 +104,7 @@ class UsageCounts:
         if self._record_metric is not None:
             self._record_metric("exec_wait.caps", 1, {"code_mode.cap": code})
 
-    def record_catalog(self, by_source: Mapping[str, int]) -> None:
+    def record_catalog_size(self, by_source: Mapping[str, int]) -> None:
         """Record the current number of tools by source."""
         if self._record_metric is None or by_source == self._catalog or self._is_closed:
             return
@@ -128,7 +128,7 @@ class UsageCounts:
 
     def close(self) -> None:
         """Subtract these tools from the gauges; counters keep their values."""
-        self.record_catalog({})
+        self.record_catalog_size({})
         self._add_to_visible_gauge(self.visible, -1)
         self._is_closed = True
 
@@ -207,7 +207,7 @@ class RunInfo:
     expires_at_ms: int | None
 
 
-class RunAbortedError(Exception):
+class RunAbortedBeforeStartError(Exception):
     """The run was aborted before its program started."""
 
 
@@ -283,9 +283,9 @@ class ProgramRun:
         except RuntimeError:  # closed meanwhile
             return
 
-    def track_starting_task(self) -> StartTaskTracker:
-        """Return a context in which `cancel_start` can cancel the current task, which raises `RunAbortedError`."""
-        return StartTaskTracker(self)
+    def allow_start_cancellation(self) -> CancellableStart:
+        """Return a context in which `cancel_start` cancels the current task. Raises `RunAbortedBeforeStartError`."""
+        return CancellableStart(self)
 
     def cancel_start(self) -> None:
         """Cancel the task that starts the run, unless the program has started. Call it on the loop of the run."""
@@ -325,7 +325,7 @@ class ProgramRun:
         return RunInfo(self.run_id, self.state, self.reason, names, self.is_warm, self.size_bytes, self.expires_at_ms)
 
 
-class StartTaskTracker:
+class CancellableStart:
     """The context in which a task starts or resumes a run."""
 
     __slots__ = ("_run",)
@@ -335,14 +335,14 @@ class StartTaskTracker:
 
     def __enter__(self) -> None:
         if self._run.abort_reason is not None:
-            raise RunAbortedError
+            raise RunAbortedBeforeStartError
         self._run.starting_task = asyncio.current_task()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         task, self._run.starting_task = self._run.starting_task, None
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         if is_cancelled and self._run.is_start_cancelled and task is not None and task.uncancel() == 0:
-            raise RunAbortedError from None
+            raise RunAbortedBeforeStartError from None
 
 
 def _get_running_loop() -> asyncio.AbstractEventLoop | None:

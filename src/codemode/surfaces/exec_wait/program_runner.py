@@ -26,13 +26,13 @@ from ...execution.outcome_texts import (
     describe_ended_program,
     describe_waiting_run,
 )
-from ...execution.starting import import_suspendable_module, prepare_pool
+from ...execution.starting import get_pool_and_import_execution, import_suspendable_module
 from ...trace.failures import log_failure
 from .catalog import ExecWaitContext
 from .options import EXEC, WAIT, InvalidConfigError
-from .program_resumer import ProgramResumer, RemoteRuns
+from .program_resumer import ProgramResumer, RemoteRunWaiter
 from .program_run import ABORTED as RUN_ABORTED
-from .program_run import EXPIRED, FAILED, RUNNING, WAITING, ProgramRun, RunAbortedError
+from .program_run import EXPIRED, FAILED, RUNNING, WAITING, ProgramRun, RunAbortedBeforeStartError
 from .result_factory import ResultFactory
 from .results import (
     ExecRequest,
@@ -76,7 +76,7 @@ class ProgramRunner:
         self._result_factory = ResultFactory(context)
         self._settler = RunOutcomeApplier(context, self.runs, self._result_factory)
         shared = context, self.runs, self._settler, self._result_factory
-        self._remote_runs = RemoteRuns(*shared)
+        self._remote_runs = RemoteRunWaiter(*shared)
         self.resume = ProgramResumer(*shared).resume
 
     # --- exec ---
@@ -103,7 +103,7 @@ class ProgramRunner:
             return parse()
         except InvalidInputError as refused:
             self._counts.count_event(tool)
-            return self._result_factory.build_failure(refused.message, refused.code)
+            return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - the host's mappings and strings are host code
             self._counts.count_event(tool)
             return self._result_factory.build_host_failure(error)
@@ -116,32 +116,32 @@ class ProgramRunner:
             return self._result_factory.build_no_capacity_result(no_capacity)
         run.counts["exec"], run.language = 1, request.language
         try:
-            with run.track_starting_task():
+            with run.allow_start_cancellation():
                 return await self._start_program(run, call)
-        except RunAbortedError:
+        except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
             self.runs.abandon(run)
             raise
         except InvalidConfigError as error:  # from a namespace
             self.runs.end(run, FAILED)
-            return self._result_factory.build_failure(str(error), error.code)
+            return self._result_factory.build_failure_and_count_limit(str(error), error.code)
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
             return self._result_factory.build_host_failure(error)
 
     async def _start_program(self, run: ProgramRun, call: CallContext) -> Any:
-        pool = await prepare_pool(self._pool, self._settings)
+        pool = await get_pool_and_import_execution(self._pool, self._settings)
         if not import_suspendable_module.cache_info().currsize:
             await pool.run_in_start_thread(import_suspendable_module)
         scopes = None if self._context.namespaces is None else await self._context.create_namespace_scopes(call.context)
         if scopes is not None:
             run.tool_ids_by_path = {path: tool.id for path, tool in scopes.tools.items()}
-        view = self._context.create_program_view(run.code, scopes, call, pool)
+        view = self._context.create_view_with_saved_programs(run.code, scopes, call, pool)
         # A journal identifies a call by its id, which is unique only within a conversation.
         if not run.scope and self._stored is not None:
             call = replace(call, tool_call_id=None)
-        outer = self._context.create_outer_call(call, run)
+        outer = self._context.create_outer_call_and_bind_state(call, run)
         execution_parts = self._profile, view, self._new_run_settings, outer, pool
         run.execution = execution = import_suspendable_module().SuspendableExecution(
             *execution_parts, invocation_data=self._catalog.invocation_data
@@ -183,43 +183,51 @@ class ProgramRunner:
                 return await self._remote_runs.wait(self._stored, run_id, call)
             run = self._take_run(run_id, scope)
         except InvalidInputError as refused:
-            return self._result_factory.build_failure(refused.message, refused.code)
+            return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - a store may be host code
             return self._result_factory.build_host_failure(error)
         execution = run.execution
         if execution is None:
-            return self._result_factory.build_failure("wait: this run has ended", INVALID_INPUT)
-        return await self._continue(run, execution)
+            return self._result_factory.build_failure_and_count_limit("wait: this run has ended", INVALID_INPUT)
+        return await self._continue_taken_run(run, execution)
 
-    async def _continue(self, run: ProgramRun, execution: SuspendedRun) -> Any:
+    async def _continue_taken_run(self, run: ProgramRun, execution: SuspendedRun) -> Any:
         run.counts["wait"] = run.counts.get("wait", 0) + 1
         self._counts.count_event("wakesWarm" if execution.is_warm else "wakesCold", run=run)
         try:
-            return await self._settler.apply_outcome(run, await execution.continue_run(self._options.waits_ms))
+            return await self._settler.apply_outcome(
+                run, await execution.continue_run(self._options.effective_wait_timeout_ms)
+            )
         except asyncio.CancelledError:
             if run.state == RUNNING:  # its result was not delivered
-                self._release_after_cancellation(run, execution)
+                self._suspend_or_end_after_cancellation(run, execution)
             raise
         except (CodeModeConcurrencyError, CodeModeWorkerError) as error:
-            self.runs.suspend_again(run)  # still suspended, nothing is lost
-            return self._result_factory.build_failure(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
+            self.runs.return_to_suspended(run)  # still suspended, nothing is lost
+            return self._result_factory.build_failure_and_count_limit(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
         except CodeModeError as error:
             self.runs.end(run, FAILED)
-            return await self._settler.store_result(run, self._result_factory.build_error_result(run, error, [], None))
+            return await self._settler.store_result_or_release_lease(
+                run, self._result_factory.build_error_result(run, error, [], None)
+            )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
-            return await self._settler.store_result(run, self._result_factory.build_host_failure(error))
+            return await self._settler.store_result_or_release_lease(
+                run, self._result_factory.build_host_failure(error)
+            )
 
-    def _release_after_cancellation(self, run: ProgramRun, execution: SuspendedRun) -> None:
+    def _suspend_or_end_after_cancellation(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if execution.is_suspended:
-            self.runs.suspend_again(run)
+            self.runs.return_to_suspended(run)
             return
         run.call_on_loop(run.cancel_lease_renewal)
         if run.lease is not None:  # other processes can continue it when its lease expires
             self.runs.forget(run)
             return
         self.runs.end(run, FAILED)
-        self.runs.keep_undelivered_result(run.run_id, self._result_factory.build_failure(RESULT_LOST, INTERNAL_ERROR))
+        self.runs.keep_undelivered_result(
+            run.run_id, self._result_factory.build_failure_and_count_limit(RESULT_LOST, INTERNAL_ERROR)
+        )
 
     async def _release_if_remote(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
         """Return True if a run must be continued from the store; release and forget one that was lost here.
@@ -264,7 +272,9 @@ class ProgramRunner:
             return
         message = self._build_expired_text(await self._stop_execution(run, execution, "the run expired"))
         self.runs.set_end_message(run, message)
-        await self._settler.store_result(run, self._result_factory.build_failure(message, SNAPSHOT_EXPIRED))
+        await self._settler.store_result_or_release_lease(
+            run, self._result_factory.build_failure_and_count_limit(message, SNAPSHOT_EXPIRED)
+        )
 
     def _build_expired_text(self, error: CodeModeError | None) -> str:
         ttl = self._options.snapshot_ttl_seconds
@@ -275,17 +285,17 @@ class ProgramRunner:
         runs = [
             run for run in self.runs.list_runs_in_scope(scope, run_id) if run.is_active or run.is_waiting_for_person
         ]
-        return await self._abort([run for run in runs if run.has_calls_in_flight or not only_in_flight], reason)
+        return await self._abort_runs([run for run in runs if run.has_calls_in_flight or not only_in_flight], reason)
 
     async def aclose(self) -> None:
         """End all runs. Runs in a store are released for other processes."""
         try:
-            await self._abort(self.runs.list_active(), "the pair was closed", releases_records=True)
+            await self._abort_runs(self.runs.list_active(), "the pair was closed", releases_records=True)
         finally:
             self.runs.forget_parked()
             await self.runs.wait_for_background_work()
 
-    async def _abort(self, runs: Sequence[ProgramRun], reason: str, *, releases_records: bool = False) -> int:
+    async def _abort_runs(self, runs: Sequence[ProgramRun], reason: str, *, releases_records: bool = False) -> int:
         text = string_or_empty(reason) or "the run was aborted"
         # A store may be host code: raise its error only after all runs have ended.
         errors = await asyncio.gather(
@@ -308,7 +318,9 @@ class ProgramRunner:
         self.runs.end(run, RUN_ABORTED)
         error = None if execution is None else await self._stop_execution(run, execution, reason)
         self.runs.set_end_message(run, describe_aborted(reason, error))
-        await self._settler.store_result(run, self._result_factory.build_abort_result(run, error=error))
+        await self._settler.store_result_or_release_lease(
+            run, self._result_factory.build_abort_result(run, error=error)
+        )
 
     async def _stop_execution(self, run: ProgramRun, execution: SuspendedRun, reason: str) -> CodeModeError | None:
         """Abort the execution of an ended run; return its error with its calls, if known."""

@@ -23,7 +23,7 @@ from ...execution.outcome_texts import (
     describe_missing_result,
     describe_waiting_run,
     failure_text,
-    find_exec_code,
+    find_exec_error_code,
     find_missing_tool_hint,
 )
 from ...execution.program_state import save_and_describe_large_result, save_large_call_results
@@ -53,12 +53,12 @@ class ResultFactory:
         self._max_model_characters = context.settings.model_output.max_model_characters
         self._counts = context.counts
 
-    async def build_end_result(
+    async def save_values_and_build_end_result(
         self, run: ProgramRun, outcome: RunOutcome, written: Sequence[OutputItem], notes: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the result of a program that has ended."""
         telemetry, output = (
-            self.build_telemetry(run, outcome, notes),
+            self.count_calls_and_build_telemetry(run, outcome, notes),
             format_output(written, self._max_model_characters),
         )
         location = run.state_location
@@ -94,9 +94,9 @@ class ResultFactory:
         if run.abort_reason is not None or (type(error) is CodeModeAbortedError and "origin" not in error.details):
             return self.build_abort_result(run, output, telemetry, error)
         if looks_like_shell(run.code) and _is_not_a_program(error):
-            return self.build_failure(SHELL_COMMAND_TEXT, INVALID_INPUT, output, telemetry)
-        code = find_exec_code(error)
-        return self.build_failure(self._build_error_text(run, error, code), code, output, telemetry)
+            return self.build_failure_and_count_limit(SHELL_COMMAND_TEXT, INVALID_INPUT, output, telemetry)
+        code = find_exec_error_code(error)
+        return self.build_failure_and_count_limit(self._build_error_text(run, error, code), code, output, telemetry)
 
     def _build_error_text(self, run: ProgramRun, error: CodeModeError, code: str) -> str:
         text, cause = failure_text(error, run.code, find_missing_tool_hint(error, run.code)), error.__cause__
@@ -106,7 +106,7 @@ class ResultFactory:
             return text
         return f"{to_public_first_line(get_exception_text(cause), 'the call failed')}\n{text}"
 
-    def build_failure(
+    def build_failure_and_count_limit(
         self,
         message: str,
         code: str,
@@ -114,7 +114,7 @@ class ResultFactory:
         telemetry: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return a failed result; count the limit if a limit was exceeded."""
-        result_telemetry = self.build_telemetry() if telemetry is None else telemetry
+        result_telemetry = self.count_calls_and_build_telemetry() if telemetry is None else telemetry
         if code in LIMIT_CODES:
             self._counts.count_limit(code)
             result_telemetry["cap"] = code
@@ -128,7 +128,7 @@ class ResultFactory:
         error: CodeModeError | None = None,
     ) -> dict[str, Any]:
         """Return the result of an aborted run."""
-        return self.build_failure(describe_aborted(run.abort_reason, error), ABORTED, output, telemetry)
+        return self.build_failure_and_count_limit(describe_aborted(run.abort_reason, error), ABORTED, output, telemetry)
 
     def build_no_capacity_result(self, error: NoCapacityError) -> dict[str, Any]:
         """Return the result of a program beyond the limit of waiting runs."""
@@ -137,32 +137,32 @@ class ResultFactory:
             f"{error.waiting} programs{scope_text} run or wait already, the maximum: call wait for one of them, or do"
             " without"
         )
-        return self.build_failure(message, RUNTIME_UNAVAILABLE)
+        return self.build_failure_and_count_limit(message, RUNTIME_UNAVAILABLE)
 
     def build_host_failure(self, error: Exception) -> dict[str, Any]:
         """Return the result of an error of the host."""
         if isinstance(error, StoreUnavailableError):
             log_failure(_log, "the store cannot be used", (), error)
-            return self.build_failure(STORE_UNAVAILABLE, RUNTIME_UNAVAILABLE)
+            return self.build_failure_and_count_limit(STORE_UNAVAILABLE, RUNTIME_UNAVAILABLE)
         if isinstance(error, ServerUnavailableError):
-            return self.build_failure(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
+            return self.build_failure_and_count_limit(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
         if isinstance(error, CodeModeError):
-            return self.build_failure(failure_text(error, None), find_exec_code(error))
+            return self.build_failure_and_count_limit(failure_text(error, None), find_exec_error_code(error))
         log_failure(_log, "a run of exec failed", (), error)
         if isinstance(error, ValueError):
-            return self.build_failure("the host made this call with invalid arguments", INTERNAL_ERROR)
-        return self.build_failure("the host could not run the program", INTERNAL_ERROR)
+            return self.build_failure_and_count_limit("the host made this call with invalid arguments", INTERNAL_ERROR)
+        return self.build_failure_and_count_limit("the host could not run the program", INTERNAL_ERROR)
 
-    def build_telemetry(
+    def count_calls_and_build_telemetry(
         self, run: ProgramRun | None = None, outcome: RunOutcome | None = None, notes: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the telemetry of a run; without one, only that of the tools."""
         by_source = self._catalog.tool_counts_by_source
-        self._counts.record_catalog(by_source)
+        self._counts.record_catalog_size(by_source)
         called_tools, suspension_count, counts = [], 0, {}
         if run is not None and outcome is not None:
             called_tools, suspension_count, counts = (
-                self._count_called_tools(run, outcome),
+                self._count_and_list_called_tools(run, outcome),
                 run.suspension_count,
                 _count_run_events(run, outcome),
             )
@@ -171,7 +171,7 @@ class ResultFactory:
         warnings = [*notes, *warnings_of_run]
         return {**base_telemetry, "warnings": warnings} if warnings else base_telemetry
 
-    def _count_called_tools(self, run: ProgramRun, outcome: RunOutcome) -> list[str]:
+    def _count_and_list_called_tools(self, run: ProgramRun, outcome: RunOutcome) -> list[str]:
         """Count new calls of a run; return the ids of all tools that it has called."""
         if outcome.ledger is not None and not outcome.ledger.entries:
             return []
@@ -179,7 +179,7 @@ class ResultFactory:
         # Exclude unknown names, which are text of the program.
         calls_in_catalog = {name: count for name, count in call_counts.items() if name in self._catalog}
         if calls_in_catalog:
-            self._counts.add_tool_calls(calls_in_catalog, run)
+            self._counts.count_new_tool_calls(calls_in_catalog, run)
         return [*calls_in_catalog]
 
 

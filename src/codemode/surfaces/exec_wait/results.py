@@ -20,7 +20,7 @@ from ...execution.call_context import CallContext
 from ...execution.large_results import count_json_characters, describe_too_large_result
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import monotonic_seconds
-from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
 from ...source.program_input import fill_program_field
 from .options import LANGUAGES, ExecWaitOptions, choose_default_language
@@ -212,7 +212,7 @@ class RecordedResults:
         self._retention_seconds = seconds
         self._calls: OrderedDict[_CallKey, _RecordedCall] = OrderedDict()
         self._lock = forkable_lock()
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Drop all records in a forked child: calls in progress belong to the parent."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...host.clock import monotonic_seconds, now_ms
-from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from .options import ExecWaitOptions
 from .program_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
@@ -44,7 +44,7 @@ class RunRegistry:
         self._on_expired = on_expired
         self._lock = forkable_lock()
         self._reset()
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def _reset(self) -> None:
         self._runs: dict[str, ProgramRun] = {}
@@ -113,7 +113,7 @@ class RunRegistry:
             oldest.call_on_loop(oldest.cancel_timers)
         parked.call_on_loop(lambda: self._start_expiry_timer(parked))
 
-    def park_interrupt(self, run: ProgramRun, run_id: str, interrupt: Interrupt) -> None:
+    def park_with_interrupt(self, run: ProgramRun, run_id: str, interrupt: Interrupt) -> None:
         """Park a run that waits for the requests of an interrupt."""
         asked_tools = tuple(request.tool_name for request in interrupt.requests)
         self.park(run, run_id, asked_tools, interrupt.continuation["auth"]["expiresAtMs"])
@@ -130,7 +130,7 @@ class RunRegistry:
     def find(self, run_id: str) -> ProgramRun | None:
         """Return the run of an id in any state, or None."""
         with self._lock:
-            self._forget_expired()
+            self._forget_old_ended_runs()
             return self._runs.get(run_id)
 
     def keep_undelivered_result(self, run_id: str, result: Any) -> None:
@@ -152,7 +152,7 @@ class RunRegistry:
     def list_runs_in_scope(self, scope: str, run_id: str | None = None) -> list[ProgramRun]:
         """Return the runs of a scope, or the one with this id."""
         with self._lock:
-            self._forget_expired()
+            self._forget_old_ended_runs()
             return [run for run in self._runs.values() if run.scope == scope and run_id in (None, run.run_id)]
 
     def list_active(self) -> list[ProgramRun]:
@@ -184,7 +184,7 @@ class RunRegistry:
         run.call_on_loop(run.cancel_timers)
         return True
 
-    def suspend(self, run: ProgramRun, execution: SuspendedRun, reason: str | None, size: int) -> bool:
+    def record_suspension(self, run: ProgramRun, execution: SuspendedRun, reason: str | None, size: int) -> bool:
         """Record that a run is suspended until it is continued or expires. Returns False if it has ended."""
         ttl = self._options.snapshot_ttl_seconds
         with self._lock:
@@ -206,11 +206,11 @@ class RunRegistry:
             self._warm.add(run)
         return has_room
 
-    def suspend_again(self, run: ProgramRun) -> None:
+    def return_to_suspended(self, run: ProgramRun) -> None:
         """Record that a taken run stays suspended."""
         if run.execution is not None:
             run.suspension_count -= 1
-            self.suspend(run, run.execution, run.reason, run.size_bytes)
+            self.record_suspension(run, run.execution, run.reason, run.size_bytes)
 
     def end(self, run: ProgramRun, state: str) -> bool:
         """End an active run with this state. Returns False if it was not active."""
@@ -262,7 +262,7 @@ class RunRegistry:
             run.ended_at = monotonic_seconds()
             self._runs[run.run_id] = ended_run = run.to_ended_run()
             self._ended_runs.append(ended_run)
-            self._forget_expired()
+            self._forget_old_ended_runs()
 
     def _set_timers(self, run: ProgramRun, execution: SuspendedRun, ttl: float, *, keeps_worker: bool) -> None:
         run.cancel_timers()
@@ -296,7 +296,7 @@ class RunRegistry:
         run.state, run.ended_at, run.expires_at_ms = state, monotonic_seconds(), None
         self._parked.pop(run.run_id, None)
         self._ended_runs.append(run)
-        self._forget_expired()
+        self._forget_old_ended_runs()
 
     def _expire(self, run: ProgramRun, execution: SuspendedRun) -> None:
         with self._lock:
@@ -326,7 +326,7 @@ class RunRegistry:
                 self._record_end(run, ABORTED)
                 drop_worker(execution)
 
-    def _forget_expired(self) -> None:
+    def _forget_old_ended_runs(self) -> None:
         """Forget runs that ended longer ago than a run may wait."""
         oldest_kept = monotonic_seconds() - self._options.snapshot_ttl_seconds
         ended_runs = self._ended_runs

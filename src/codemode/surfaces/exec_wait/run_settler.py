@@ -15,7 +15,7 @@ from ...errors import (
     CodeModeWorkerError,
 )
 from ...execution.identity import is_journal_error
-from ...execution.outcome import replace_handles_in_result
+from ...execution.outcome import replace_handles_with_media
 from ...execution.outcome_texts import (
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_LIMIT,
@@ -78,21 +78,21 @@ class RunOutcomeApplier:
             on_undelivered = on_cancelled or partial(self._runs.keep_undelivered_result, run.run_id)
             result = await wait_despite_cancellation(asyncio.ensure_future(settling), on_undelivered)
         log_result(run, result)
-        return replace_handles_in_result(result, outcome)
+        return replace_handles_with_media(result, outcome)
 
     async def _suspend_park_or_end(self, run: ProgramRun, outcome: RunOutcome, notes: Sequence[str]) -> Any:
         if outcome.suspension is not None:
             if outcome.suspension.run is None:
                 self._runs.end(run, FAILED)
                 run.is_released = True
-                return await self.store_result(
-                    run, self._result_factory.build_failure(ALREADY_RESUMED, SNAPSHOT_RESTORE_FAILED)
+                return await self.store_result_or_release_lease(
+                    run, self._result_factory.build_failure_and_count_limit(ALREADY_RESUMED, SNAPSHOT_RESTORE_FAILED)
                 )
-            return await self._suspend_run(run, outcome, outcome.suspension, outcome.suspension.run, notes)
+            return await self._suspend_or_end_run(run, outcome, outcome.suspension, outcome.suspension.run, notes)
         if outcome.interrupt is not None:
             return await self._park_or_end_interrupted_run(run, outcome, outcome.interrupt)
         if run.is_lost and outcome.error is not None:
-            return self._result_factory.build_failure(
+            return self._result_factory.build_failure_and_count_limit(
                 _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, format_output(outcome.output, self._max_model_characters)
             )
         is_aborted = run.abort_reason is not None and outcome.error is not None
@@ -100,10 +100,10 @@ class RunOutcomeApplier:
             return await self._release_after_store_failure(run, outcome, outcome.error)
         state = RUN_ABORTED if is_aborted else COMPLETED if outcome.error is None else FAILED
         self._runs.end(run, state)
-        result = await self._result_factory.build_end_result(run, outcome, outcome.output, notes)
-        return result if self._stored is None else await self.store_result(run, result)
+        result = await self._result_factory.save_values_and_build_end_result(run, outcome, outcome.output, notes)
+        return result if self._stored is None else await self.store_result_or_release_lease(run, result)
 
-    async def store_result(self, run: ProgramRun, result: dict[str, Any]) -> dict[str, Any]:
+    async def store_result_or_release_lease(self, run: ProgramRun, result: dict[str, Any]) -> dict[str, Any]:
         """Store the result for processes that wait for the run, and return it."""
         if self._stored is not None:
             run.call_on_loop(run.cancel_lease_renewal)
@@ -116,27 +116,31 @@ class RunOutcomeApplier:
     ) -> dict[str, Any]:
         """Return the result of a run that ended because of the store; it can continue from its journal later."""
         telemetry, output = (
-            self._result_factory.build_telemetry(run, outcome),
+            self._result_factory.count_calls_and_build_telemetry(run, outcome),
             format_output(outcome.output, self._max_model_characters),
         )
         if self._stored is None or run.lease is None:
             self._runs.end(run, FAILED)
-            return self._result_factory.build_failure(
+            return self._result_factory.build_failure_and_count_limit(
                 describe_store_unavailable(error), RUNTIME_UNAVAILABLE, output, telemetry
             )
         run.call_on_loop(run.cancel_lease_renewal)
         self._runs.forget(run)
         await self._stored.release_lease(run)
         if error.details.get("is_lost"):
-            return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
-        return self._result_factory.build_failure(describe_waiting_run(error), RUNTIME_UNAVAILABLE, output, telemetry)
+            return self._result_factory.build_failure_and_count_limit(
+                _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry
+            )
+        return self._result_factory.build_failure_and_count_limit(
+            describe_waiting_run(error), RUNTIME_UNAVAILABLE, output, telemetry
+        )
 
-    async def _suspend_run(
+    async def _suspend_or_end_run(
         self, run: ProgramRun, outcome: RunOutcome, rest: Suspension, execution: SuspendedRun, notes: Sequence[str]
     ) -> Any:
         run.execution = execution
         telemetry, output = (
-            self._result_factory.build_telemetry(run, outcome, notes),
+            self._result_factory.count_calls_and_build_telemetry(run, outcome, notes),
             format_output(outcome.output, self._max_model_characters),
         )
         size, max_bytes = execution.size_bytes, self._options.max_snapshot_bytes
@@ -148,31 +152,31 @@ class RunOutcomeApplier:
                 " less",
                 aborted.error,
             )
-            return await self.store_result(
-                run, self._result_factory.build_failure(message, SNAPSHOT_LIMIT, output, telemetry)
+            return await self.store_result_or_release_lease(
+                run, self._result_factory.build_failure_and_count_limit(message, SNAPSHOT_LIMIT, output, telemetry)
             )
         if run.abort_reason is None and self._stored is not None:
-            if not await self._store_suspended_run(self._stored, run, rest, outcome):
+            if not await self._store_and_keep_lease_renewed(self._stored, run, rest, outcome):
                 await execution.abort(_CONTINUED_ELSEWHERE)
                 self._runs.forget(run)
                 run.call_on_loop(run.cancel_lease_renewal)
-                return self._result_factory.build_failure(
+                return self._result_factory.build_failure_and_count_limit(
                     _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry
                 )
             if run.lease is None:
                 telemetry["warnings"] = [*telemetry.get("warnings", ()), _NOT_STORED]
         telemetry["rests"] = run.suspension_count + 1
-        if run.abort_reason is not None or not self._runs.suspend(run, execution, rest.reason, size):
+        if run.abort_reason is not None or not self._runs.record_suspension(run, execution, rest.reason, size):
             aborted = await execution.abort(run.abort_reason or "it has ended")
             self._runs.end(run, RUN_ABORTED)
-            return await self.store_result(
+            return await self.store_result_or_release_lease(
                 run, self._result_factory.build_abort_result(run, output, telemetry, aborted.error)
             )
         for_person = self._options.approvals == "park"
         pending = format_pending_calls(rest.pending_calls, for_person=for_person)
         return build_waiting_result(run.run_id, rest.reason, pending, output, telemetry)
 
-    async def _store_suspended_run(
+    async def _store_and_keep_lease_renewed(
         self, stored: StoredRuns, run: ProgramRun, rest: Suspension, outcome: RunOutcome
     ) -> bool:
         """Store a suspended run if possible. Returns False if another process has it."""
@@ -199,14 +203,14 @@ class RunOutcomeApplier:
             self._runs.end(run, COMPLETED)
             return interrupt
         telemetry, output = (
-            self._result_factory.build_telemetry(run, outcome),
+            self._result_factory.count_calls_and_build_telemetry(run, outcome),
             format_output(outcome.output, self._max_model_characters),
         )
         if run.abort_reason is not None:
             self._runs.end(run, RUN_ABORTED)
             aborted = CodeModeAbortedError(run.abort_reason)
             aborted.calls = outcome.calls
-            return await self.store_result(
+            return await self.store_result_or_release_lease(
                 run, self._result_factory.build_abort_result(run, output, telemetry, aborted)
             )
         run.call_on_loop(run.cancel_lease_renewal)
@@ -224,12 +228,14 @@ class RunOutcomeApplier:
             message = describe_ended_program(
                 reason if may_have_changed_something(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error
             )
-            return self._result_factory.build_failure(message, RUNTIME_UNAVAILABLE, output, telemetry)
+            return self._result_factory.build_failure_and_count_limit(message, RUNTIME_UNAVAILABLE, output, telemetry)
         if run_id is None:
             self._runs.forget(run)
-            return self._result_factory.build_failure(_CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry)
+            return self._result_factory.build_failure_and_count_limit(
+                _CONTINUED_ELSEWHERE, SNAPSHOT_RESTORE_FAILED, output, telemetry
+            )
         # Until the decision it needs no process, worker or capacity.
-        self._runs.park_interrupt(run, run_id, interrupt)
+        self._runs.park_with_interrupt(run, run_id, interrupt)
         calls = [
             {"id": request.tool_call_id, "tool": request.tool_name, "status": "approval"}
             for request in interrupt.requests
@@ -245,7 +251,7 @@ def count_yields(outcome: RunOutcome) -> int:
     return 0 if outcome.ledger is None else sum(entry.kind == "yield" for entry in outcome.ledger.entries)
 
 
-def has_no_worker(outcome: RunOutcome) -> bool:
+def failed_for_lack_of_worker(outcome: RunOutcome) -> bool:
     """Return True if there was no worker, so that nothing changed."""
     error = outcome.error
     return isinstance(error, CodeModeConcurrencyError) or (
@@ -261,4 +267,4 @@ def is_store_failure(error: BaseException) -> bool:
 def _start_lease_renewal(stored: StoredRuns, run: ProgramRun) -> None:
     run.cancel_lease_renewal()
     if run.lease is not None:
-        run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed(run))
+        run.lease_renewal = asyncio.ensure_future(stored.renew_lease_or_abort_run(run))

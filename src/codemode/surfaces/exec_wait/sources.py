@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
-from ...signatures.declarations import extract_first_sentence, summarize_tool
+from ...signatures.declarations import extract_first_sentence, find_tool_description
 from ...tools.collecting import collect_plain_tools
-from ...tools.prepared import PreparedTool, compile_tools, prepare_tool
+from ...tools.prepared import PreparedTool, compile_tools_and_log_missing_outputs, prepare_tool
 from ...tools.tool import ImpossibleNameError, Tool, require_name
 from .options import EXEC_KIND, TOOL_KIND, WAIT_KIND, InvalidConfigError
 
@@ -53,7 +53,7 @@ class ToolSource:
     adapt: Callable[[Tool, str], Tool] | None = field(default=None, kw_only=True)
 
     @staticmethod
-    def read_all(sources: Any) -> list[ToolSource]:
+    def parse_sources(sources: Any) -> list[ToolSource]:
         """Convert sources or tools to a list of sources. Raises `InvalidConfigError`."""
         return to_sources(sources)
 
@@ -112,7 +112,7 @@ class CatalogEntry:
         summary = {"id": self.id, "name": self.name}
         if label and label != self.name:
             summary["label"] = label
-        summary |= {"description": extract_first_sentence(summarize_tool(self.tool)), "source": self.source}
+        summary |= {"description": extract_first_sentence(find_tool_description(self.tool)), "source": self.source}
         return summary if self.owner == CORE else {**summary, "sourceName": self.owner}
 
 
@@ -153,7 +153,7 @@ def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
             if entry.id in found:
                 raise InvalidConfigError(f"sources: two tools have the id {entry.id!r}")
             found[entry.id] = entry
-    compile_tools((key, entry.tool) for key, entry in found.items())
+    compile_tools_and_log_missing_outputs((key, entry.tool) for key, entry in found.items())
     return tuple(found[key] for key in sorted(found))
 
 

@@ -22,7 +22,7 @@ from ...stores.errors import (
 )
 from ...stores.leases import create_owner_name
 from ...stores.records import LEASE_MS
-from ...stores.resume_outcome import write_despite_cancellation
+from ...stores.resume_outcome import write_or_log_despite_cancellation
 from .options import PROFILE_NAME
 from .program_run import RUN_PREFIX, ProgramRun
 from .results import RUN_ID, InvalidInputError, build_failed_result, run_not_found_error
@@ -97,7 +97,7 @@ class StoredRuns:
         """Store the result of a run for processes that wait for it."""
         lease, run.lease = run.lease, None
         if lease is not None:
-            await write_despite_cancellation(self._store.settle(lease, result, tool=self._tool))
+            await write_or_log_despite_cancellation(self._store.settle(lease, result, tool=self._tool))
 
     async def release_lease(
         self, run: ProgramRun, reason: str | None = None, refusals: Mapping[str, str] | None = None
@@ -108,7 +108,7 @@ class StoredRuns:
         """
         lease, run.lease = run.lease, None
         if lease is not None:
-            await write_despite_cancellation(self._store.release(lease, refusals=refusals, not_resumable=reason))
+            await write_or_log_despite_cancellation(self._store.release(lease, refusals=refusals, not_resumable=reason))
 
     async def withdraw(self, run_id: str, reason: str) -> None:
         """Withdraw a run that waits for a decision, unless it has ended or another process has it."""
@@ -128,7 +128,7 @@ class StoredRuns:
         except StoreUnavailableError:
             _log.warning("expired records could not be marked", exc_info=True)
 
-    async def keep_lease_renewed(self, run: ProgramRun) -> None:
+    async def renew_lease_or_abort_run(self, run: ProgramRun) -> None:
         """Renew the lease of a run until it is released, or abort the run if another process has it."""
         while True:
             await asyncio.sleep(LEASE_MS / 3000)
@@ -150,7 +150,9 @@ class StoredRuns:
 
     # --- for waits in other processes ---
 
-    async def wait_and_claim_run(self, run_id: str, scope: str, waits_ms: int) -> Lease | Mapping[str, Any] | Record:
+    async def claim_run_or_get_result(
+        self, run_id: str, scope: str, waits_ms: int
+    ) -> Lease | Mapping[str, Any] | Record:
         """Return a lease to continue a run, its result, or its record if it still waits.
 
         Raises `InvalidInputError` for a run of another scope or one that no longer exists.
@@ -170,7 +172,7 @@ class StoredRuns:
                 except (RequestSettledError, RecordWithdrawnError):
                     return get_ended_result(await self._store.record(record.id, tenant=self._tenant))
                 if lease is not None:
-                    return await self._require_unexpired(lease)
+                    return await self._require_unexpired_or_settle(lease)
                 current, remaining = (
                     await self._store.record(record.id, tenant=self._tenant),
                     deadline - monotonic_seconds(),
@@ -190,12 +192,12 @@ class StoredRuns:
             raise run_not_found_error(run_id)
         return record
 
-    async def _require_unexpired(self, lease: Lease) -> Lease:
+    async def _require_unexpired_or_settle(self, lease: Lease) -> Lease:
         """Return a lease unless its run was suspended for too long."""
         expires_at_ms = mapping_or_empty(lease.record.payload).get(_EXPIRES_KEY)
         if lease.record.state != "resting" or type(expires_at_ms) is not int or expires_at_ms > now_ms():
             return lease
-        await write_despite_cancellation(
+        await write_or_log_despite_cancellation(
             self._store.settle(lease, build_failed_result(_EXPIRED_TEXT, SNAPSHOT_EXPIRED, {}))
         )
         raise InvalidInputError(_EXPIRED_TEXT, SNAPSHOT_EXPIRED)

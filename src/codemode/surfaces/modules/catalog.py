@@ -20,7 +20,7 @@ from ...execution.outcome_texts import (
     find_absent_name_hint,
 )
 from ...host.forks import forkable_lock
-from ...protocol.ending_errors import syntax_error
+from ...protocol.ending_errors import make_syntax_error
 from ...schemas.compiled import get_json_type_name
 from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, list_located_facts
 from ...tools.prepared import PreparedTool
@@ -187,7 +187,7 @@ class ModuleRegistry:
         if not problems:
             return None
         problems.sort(key=lambda problem: (problem["line"], problem["column"]))
-        return syntax_error(cast("list[ProgramProblem]", problems))
+        return make_syntax_error(cast("list[ProgramProblem]", problems))
 
     def _has_no_problems(self, facts: ModuleFacts) -> bool:
         for fact in facts.imports:
@@ -308,7 +308,7 @@ def _quote(text: str) -> str:
 def find_absent_names_error(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
     """Return the error for tools that are not imported and globals of other hosts. Facts are untrusted."""
     problems = list(islice(_find_absent_names(facts, servers), MAX_UNDEFINED_NAMES))
-    return syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
+    return make_syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
 
 
 def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
@@ -392,7 +392,7 @@ class ModuleCatalog:
         """Return the error for a call of an unknown tool."""
         path, _, tool_name = name.partition(".")
         if path in self.unavailable:  # after a pause
-            return self._unavailable_error(path)
+            return self._create_unavailable_server_error(path)
         quoted = clip_text(tool_name, _MAX_NAME_CHARACTERS)
         error = CodeModeToolError(
             f'Server "{clip_text(path, _MAX_NAME_CHARACTERS)}" has no tool "{quoted}" any more.',
@@ -410,7 +410,7 @@ class ModuleCatalog:
         except CodeModeToolError as error:
             path = error.details.get("server_id")
             if error.reason == "unknown_server" and path in self.unavailable:
-                raise self._unavailable_error(path) from None
+                raise self._create_unavailable_server_error(path) from None
             raise
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> ModuleCatalog:  # noqa: ARG002 - required by `ToolCatalog`
@@ -459,14 +459,14 @@ class ModuleCatalog:
         quoted = clip_text(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else get_json_type_name(path)
         is_known = isinstance(path, str) and path in self.unavailable
         error = (
-            self._unavailable_error(path, "cannot be imported")
+            self._create_unavailable_server_error(path, "cannot be imported")
             if is_known
             else server_not_found_error(self.servers, quoted)
         )
         error.reason = "import_failure"
         raise error
 
-    def _unavailable_error(self, path: str, problem: str = "is not available") -> CodeModeToolError:
+    def _create_unavailable_server_error(self, path: str, problem: str = "is not available") -> CodeModeToolError:
         message = f'The server "{clip_text(path, _MAX_NAME_CHARACTERS)}" {problem}: {self.unavailable[path]}.'
         error = CodeModeToolError(message, details={"server_id": path, "hint": WITHOUT_SERVER_HINT})
         error.reason = "unknown_server"

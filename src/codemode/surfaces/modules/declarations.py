@@ -12,11 +12,11 @@ from ...data.narrowing import is_mapping, is_object
 from ...data.rich_values import is_rich
 from ...schemas.json_schemas import is_empty_schema
 from ...signatures.declarations import (
-    create_call_types,
+    create_call_types_and_aliases,
     create_example_tags,
     create_hint_tags,
     extract_first_sentence,
-    summarize_tool,
+    find_tool_description,
 )
 from ...signatures.described_tool import RenamedTool, rename_tool
 from ...signatures.literals import to_comment_line, to_literal, to_string_literal
@@ -115,7 +115,7 @@ class ObservedOutput:
         if not self.is_text:
             return "@observed The result type is that of earlier calls; it is not guaranteed."
         content_type = RenamedTool("x", "", None, self.schema, (), {})
-        calls, aliases = create_call_types([content_type], has_comments=False)
+        calls, aliases = create_call_types_and_aliases([content_type], has_comments=False)
         result_type = "anything" if aliases else calls[0].partition(_RESULT_TYPE_START)[2].removesuffix(">")
         hint = f"The result was JSON text so far: JSON.parse it. It is not guaranteed to be {result_type}"
         return f"@observed {to_comment_line(hint, _MAX_CHARACTERS)}"
@@ -162,8 +162,8 @@ def declare_server(server: ListedServer) -> str:
 def declare_tool(server: ListedServer, tool: ModuleTool, max_characters: int = MAX_DECLARATION_CHARACTERS) -> str:
     """Return the module with only this tool, shortened to ``max_characters`` if omitting types achieves that."""
     return next(
-        (text for make in _LEVELS if len(text := _write_module(server, make([tool]))) <= max_characters),
-        _write_module(server, _write_untyped_members([tool])),
+        (text for make in _LEVELS if len(text := _format_module(server, make([tool]))) <= max_characters),
+        _format_module(server, _format_untyped_members([tool])),
     )
 
 
@@ -244,22 +244,22 @@ def _get_declaration(server: ListedServer, level: int) -> str:
     key = f"_declared_{level}{'_rich' if is_rich.get() else ''}"
     text: str | None = cache.get(key)
     if text is None:
-        text = cache[key] = _write_module(server, _LEVELS[level](server.tools))
+        text = cache[key] = _format_module(server, _LEVELS[level](server.tools))
     return text
 
 
-def _write_module(server: ListedServer, members: list[str]) -> str:
+def _format_module(server: ListedServer, members: list[str]) -> str:
     text = "".join(f"{indent_lines(member)}\n" for member in [*members, _META])
     return f"declare module {to_string_literal(to_specifier(server.path))} {{\n{text}}}"
 
 
-def _write_full_members(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = create_call_types([_to_exported_tool(tool) for tool in tools])
+def _format_full_members(tools: Sequence[ModuleTool]) -> list[str]:
+    calls, aliases = create_call_types_and_aliases([_to_exported_tool(tool) for tool in tools])
     return _join_members([_format_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases)
 
 
-def _write_short_members(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = create_call_types([_to_exported_tool(tool) for tool in tools], has_comments=False)
+def _format_short_members(tools: Sequence[ModuleTool]) -> list[str]:
+    calls, aliases = create_call_types_and_aliases([_to_exported_tool(tool) for tool in tools], has_comments=False)
     return _join_members(
         [_format_short_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases
     )
@@ -272,11 +272,11 @@ def _mark_observed_calls(tools: Sequence[ModuleTool], calls: Sequence[str]) -> l
     ]
 
 
-def _write_untyped_members(tools: Sequence[ModuleTool]) -> list[str]:
+def _format_untyped_members(tools: Sequence[ModuleTool]) -> list[str]:
     return _join_members([""] * len(tools), tools, ["(input?: unknown): Promise<unknown>"] * len(tools), [])
 
 
-_LEVELS = (_write_full_members, _write_short_members, _write_untyped_members)
+_LEVELS = (_format_full_members, _format_short_members, _format_untyped_members)
 
 
 def _join_members(
@@ -301,17 +301,17 @@ def _cut_to_fit(servers: Sequence[ListedServer], texts: Sequence[str], max_chara
     parts: list[str] = []
     remaining = max_characters
     for server, text in zip(servers, texts, strict=True):
-        part = text if len(text) <= remaining else _write_first_functions(server, remaining)
+        part = text if len(text) <= remaining else _format_first_functions(server, remaining)
         if part:
             parts.append(part)
             remaining -= len(part) + 2
     return "\n\n".join(parts)
 
 
-def _write_first_functions(server: ListedServer, remaining: int) -> str:
+def _format_first_functions(server: ListedServer, remaining: int) -> str:
     """Return as many functions of a module as fit, and the number of the others."""
-    lines = _write_untyped_members(server.tools)
-    remaining -= len(_write_module(server, [_format_more_comment(len(lines))]))
+    lines = _format_untyped_members(server.tools)
+    remaining -= len(_format_module(server, [_format_more_comment(len(lines))]))
     count = 0
     for line in lines:
         remaining -= len(line) + 3
@@ -319,7 +319,7 @@ def _write_first_functions(server: ListedServer, remaining: int) -> str:
             break
         count += 1
     return (
-        _write_module(server, [*lines[:count], _format_more_comment(len(lines) - count)])
+        _format_module(server, [*lines[:count], _format_more_comment(len(lines) - count)])
         if remaining >= 0 or count
         else ""
     )
@@ -341,11 +341,13 @@ def _format_comment(tool: ModuleTool) -> str:
     tags = [*create_hint_tags(tool.tool), *_build_annotation_tags(others), *create_example_tags(tool.tool)]
     if (observed := get_observed_output(tool)) is not None:
         tags.append(observed.tag)
-    return format_jsdoc(JsDoc(summarize_tool(tool.tool), tuple(tags)))
+    return format_jsdoc(JsDoc(find_tool_description(tool.tool), tuple(tags)))
 
 
 def _format_short_comment(tool: ModuleTool) -> str:
-    return format_jsdoc(JsDoc(extract_first_sentence(summarize_tool(tool.tool)), tuple(create_hint_tags(tool.tool))))
+    return format_jsdoc(
+        JsDoc(extract_first_sentence(find_tool_description(tool.tool)), tuple(create_hint_tags(tool.tool)))
+    )
 
 
 def _build_annotation_tags(annotations: Mapping[str, Any]) -> list[str]:

@@ -171,7 +171,7 @@ class DescriptionCache:
         """The declarations that every model has read, by server path."""
         return {} if self._shortest_read is None else self._shortest_read.declarations
 
-    def read(self, max_characters: int | None = None) -> RunDescription:
+    def describe_and_record_shortest(self, max_characters: int | None = None) -> RunDescription:
         """Return the description of the servers as last listed.
 
         If models read different descriptions, only the declarations in the shortest count as known.

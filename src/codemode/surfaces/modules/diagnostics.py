@@ -34,7 +34,7 @@ from ...execution.outcome_texts import (
     drop_last_failed_call,
     find_exhausted_resource_kind,
     find_nearest_error_kind,
-    find_saved_location,
+    find_saved_program_location,
     find_syntax_hint,
     find_thrown_error_hint,
     format_phrase_message,
@@ -49,7 +49,7 @@ from ...trace.late_values import get_stored_value
 from ...trace.public_message import to_public_message
 from ...trace.visible_text import clip_text
 from .catalog import IMPORT_SERVER
-from .module_tools import ModuleTool, ServerTool, describe_mismatch, find_example
+from .module_tools import ModuleTool, QualifiedTool, describe_mismatch, find_or_generate_example
 from .options import SHOWN_NAMES
 from .response import (
     MAX_MESSAGE_CHARACTERS,
@@ -57,7 +57,7 @@ from .response import (
     RunResponse,
     create_diagnostic,
     format_position,
-    sort_diagnostics,
+    sort_and_limit_diagnostics,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tu
 
     def format_error(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
         path, _, tool_name = name.partition(".") if kind == "tool" else ("", "", name)
-        error_class, code, hint = _classify(error, is_raised=is_raised)
+        error_class, code, hint = _find_class_code_and_hint(error, is_raised=is_raised)
         fields: dict[str, Any] = {
             "class": error_class,
             "code": code,
@@ -109,7 +109,7 @@ def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tu
 
 def get_class_and_code(error: CodeModeError, *, is_raised: bool) -> tuple[str, str]:
     """Return the class in `@codemode/errors` and the code of an error."""
-    return _classify(error, is_raised=is_raised)[:2]
+    return _find_class_code_and_hint(error, is_raised=is_raised)[:2]
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
@@ -123,7 +123,7 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
     return text[: 1 - max(map(len, secrets)) or None] if is_cut else text
 
 
-def _classify(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
+def _find_class_code_and_hint(error: CodeModeError, *, is_raised: bool) -> tuple[str, str, str]:
     if isinstance(error, CodeModeAuthenticationError):
         return AUTHENTICATION, "AUTHENTICATION_REQUIRED", SIGN_IN_HINT
     # Ignore the reason of an error that host code raised.
@@ -173,7 +173,7 @@ def _build_mismatch_fields(error: CodeModeError, tool: ModuleTool | None) -> dic
             found[field] = details[detail_key]
     if tool is not None:
         found["exportName"] = tool.export_name
-        example = tool.tool.example if isinstance(tool.tool, ServerTool) else find_example(tool.tool)
+        example = tool.tool.example if isinstance(tool.tool, QualifiedTool) else find_or_generate_example(tool.tool)
         if example is not NOT_GIVEN:
             found["example"] = example
     return found
@@ -338,7 +338,7 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
         result = _make_diagnostic("max_ledger_bytes", message, position)
         return {**result, "hint": string_or_empty(fields.get("hint")) or result.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
-    saved_place = find_saved_location(details)
+    saved_place = find_saved_program_location(details)
     default_hint = find_thrown_error_hint(name, message) if saved_place is None else saved_place.hint
     return create_diagnostic(
         "error",
@@ -413,7 +413,7 @@ def build_response(
     response = RunResponse(
         logs=_build_logs(outcome, began_ms) if outcome.console else [],
         result=outcome.value if error is None else None,
-        diagnostics=sort_diagnostics(diagnostics) if diagnostics else [],
+        diagnostics=sort_and_limit_diagnostics(diagnostics) if diagnostics else [],
     )
     if outcome.ended_calls and (calls := _build_call_trace(outcome)):
         response["toolTrace"] = calls

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import is_mapping, is_object, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, Resumable
-from ...execution.call_context import CallContext, OuterCall, call_context_or_empty
+from ...execution.call_context import CallContext, OuterCallSettings, call_context_or_empty
 from ...execution.outcome_texts import WITHOUT_SERVER_HINT
-from ...execution.starting import import_execution_module, prepare_pool, resume_with_answers, with_saved_programs
+from ...execution.starting import (
+    get_pool_and_import_execution,
+    import_execution_module,
+    resume_with_answers,
+    with_saved_programs,
+)
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
@@ -246,7 +251,7 @@ class RunCatalog:
         if module:
             return self._restore_and_load_listings(mapping_or_empty(invocation_data), module)
         facts_read = self._get_module_facts(facts)
-        unlisted = self._select_outdated_sources(facts_read.paths, wants_all=facts_read.wants_all)
+        unlisted = self._set_named_and_select_outdated_sources(facts_read.paths, wants_all=facts_read.wants_all)
         if unlisted:
             return self._load_listings(unlisted, wants_all=facts_read.wants_all)
         self._use_current_tools(wants_all=facts_read.wants_all)
@@ -272,7 +277,7 @@ class RunCatalog:
         for path, entry in started_servers.items():
             source, server = self._servers.get(path), self._current.get_server(path)
             if source is not None and source.failure is not None:
-                note = unavailable_diagnostic(source)
+                note = create_unavailable_server_diagnostic(source)
             elif server is None or build_meta(server) != entry:
                 note = _tools_changed_note(path, "since the program started: it continues with the current ones")
             else:
@@ -297,10 +302,10 @@ class RunCatalog:
         started_servers = mapping_or_empty(module.get("servers"))
         wants_all = module.get("all") is True
         await self._load_listings(
-            self._select_outdated_sources([*started_servers], wants_all=wants_all), wants_all=wants_all
+            self._set_named_and_select_outdated_sources([*started_servers], wants_all=wants_all), wants_all=wants_all
         )
 
-    def _select_outdated_sources(self, paths: Sequence[str], *, wants_all: bool) -> list[ServerSource]:
+    def _set_named_and_select_outdated_sources(self, paths: Sequence[str], *, wants_all: bool) -> list[ServerSource]:
         self._named_sources = []
         outdated: list[ServerSource] = []
         for path in paths:
@@ -320,7 +325,7 @@ class RunCatalog:
 
     async def _load_listings(self, sources: Sequence[ServerSource], *, wants_all: bool) -> None:
         await self._servers.load_listings(sources)
-        await self._servers.build_catalog()
+        await self._servers.build_catalog_off_loop()
         self._use_current_tools(wants_all=wants_all)
 
     def _use_current_tools(self, *, wants_all: bool) -> None:
@@ -334,7 +339,7 @@ class RunCatalog:
                     self.notes.append(note)
         if wants_all:
             self.notes += [
-                unavailable_diagnostic(failed_source)
+                create_unavailable_server_diagnostic(failed_source)
                 for failed_source in self._servers.sources
                 if failed_source.failure is not None
             ]
@@ -348,7 +353,7 @@ def _has_changed(source: ServerSource, server_in_use: ListedServer) -> bool:
     return source.failure is None and not source.is_unchanged
 
 
-def unavailable_diagnostic(source: ServerSource) -> Diagnostic:
+def create_unavailable_server_diagnostic(source: ServerSource) -> Diagnostic:
     """Return the warning about a server that could not be listed."""
     message = f'the server "{source.path}" is not available: {source.failure}'
     return create_diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
@@ -418,7 +423,7 @@ class ModuleExecutor:
             log_failure(_log, "a run of codemode.run failed", (), error)
             return refusal_response([*notes, _diagnose_host_failure(error)], error)
 
-    async def _run(self, request: RunRequest, outer: OuterCall) -> Any:
+    async def _run(self, request: RunRequest, outer: OuterCallSettings) -> Any:
         notes, capabilities = (
             await self._list_requested_servers(request) if request.capabilities else (list(request.notes), [])
         )
@@ -433,7 +438,7 @@ class ModuleExecutor:
         )
         is_plain = request.limits is None and not notes and not capabilities
         invocation_data = None if is_plain else _build_invocation_data(notes, capabilities, request.limits)
-        pool = await prepare_pool(self._pool, self._settings)
+        pool = await get_pool_and_import_execution(self._pool, self._settings)
         settings = self._default_settings if request.limits is None else self._settings
         tools = with_saved_programs(view, self._library, request.code, outer.call, pool)
         execution = import_execution_module().Execution(
@@ -470,11 +475,13 @@ class ModuleExecutor:
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
         await self._servers.load_listings(server_source for server_source in sources if not server_source.is_current)
-        await self._servers.build_catalog()
+        await self._servers.build_catalog_off_loop()
         if unknown := [name for name, source in found.items() if source is None]:
             notes += await run_check(LARGE_CHARACTERS, partial(self._build_missing_server_warnings, unknown))
         notes += [
-            unavailable_diagnostic(server_source) for server_source in sources if server_source.failure is not None
+            create_unavailable_server_diagnostic(server_source)
+            for server_source in sources
+            if server_source.failure is not None
         ]
         return notes, [server_source.path for server_source in sources if server_source.failure is None]
 
@@ -539,8 +546,8 @@ class ModuleExecutor:
         return self._servers.get_or_build_catalog().find(name)
 
 
-def _create_outer_call(call: CallContext | None) -> OuterCall:
-    return OuterCall(call=call_context_or_empty(call), is_traced=True)
+def _create_outer_call(call: CallContext | None) -> OuterCallSettings:
+    return OuterCallSettings(call=call_context_or_empty(call), is_traced=True)
 
 
 def _build_invocation_data(

@@ -225,7 +225,7 @@ def to_json_pointer(parts: Sequence[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def find_example(tool: DescribedTool) -> Any:
+def find_or_generate_example(tool: DescribedTool) -> Any:
     """Return a small valid input from the schema, the author or generated, or `NOT_GIVEN`."""
     schema = tool.input_json_schema
     schema_without_examples = dict(mapping_or_empty(schema))
@@ -332,15 +332,15 @@ def collect_server_tools(
 
 def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: OmittedEntries) -> tuple[ModuleTool, ...]:
     """Return the tools of a server's module in alphabetical order, with compiled schemas."""
-    callable_names = [name for name in tools if _check_callable_name(path, name, left_out)]
+    callable_names = [name for name in tools if _accept_callable_name(path, name, left_out)]
     exports = assign_export_names(callable_names)
     return tuple(
-        ModuleTool(name, export, ServerTool(tools[name], to_qualified_name(path, name)))
+        ModuleTool(name, export, QualifiedTool(tools[name], to_qualified_name(path, name)))
         for name, export in exports.items()
     )
 
 
-class ServerTool(PreparedTool):
+class QualifiedTool(PreparedTool):
     """A tool with its qualified name. An unreadable schema accepts anything."""
 
     def __init__(self, tool: Tool, name: str) -> None:
@@ -369,10 +369,10 @@ class ServerTool(PreparedTool):
     @cached_property
     def example(self) -> Any:
         """A small valid input, or `NOT_GIVEN`."""
-        return find_example(self)
+        return find_or_generate_example(self)
 
 
-def _check_callable_name(path: str, name: str, left_out: OmittedEntries) -> bool:
+def _accept_callable_name(path: str, name: str, left_out: OmittedEntries) -> bool:
     """Return True if a program can call a tool by this name. Lone surrogates cannot be sent to workers."""
     try:
         name.encode()

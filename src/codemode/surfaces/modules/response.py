@@ -61,7 +61,7 @@ def restore_diagnostic(stored: Any) -> Diagnostic:
     return create_diagnostic(severity, code, message, hint=fields.get("hint"), path=fields.get("path"))
 
 
-def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def sort_and_limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return the diagnostics by severity, without duplicates, up to the maximum number."""
     unique = {tuple(item.items()): item for item in map(_clip_diagnostic, diagnostics)}
     return sorted(unique.values(), key=lambda item: _SEVERITY_ORDER[item["severity"]])[:_MAX_DIAGNOSTICS]
@@ -118,7 +118,7 @@ class RunResponse(dict[str, Any]):
 
 def refusal_response(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
     """Return the response to a request that did not run."""
-    response = RunResponse(logs=[], result=None, diagnostics=sort_diagnostics(diagnostics))
+    response = RunResponse(logs=[], result=None, diagnostics=sort_and_limit_diagnostics(diagnostics))
     response.exception = exception
     return response
 

@@ -10,7 +10,7 @@ from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
-from ...execution.optional_parts import require_optional_parts
+from ...execution.optional_parts import import_and_require_optional_parts
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
@@ -62,7 +62,7 @@ class RunTool(SyncMethodsMixin):
         if self.settings.fetch_policy is not None:
             raise ValueError("settings.fetch_policy is not supported by codemode.run: programs have no fetch")
         # Report invalid settings now, not in the first run.
-        require_optional_parts(self.settings)
+        import_and_require_optional_parts(self.settings)
         if pool is not None:
             from ...workers.pool import require_open_pool
 
@@ -92,9 +92,9 @@ class RunTool(SyncMethodsMixin):
         """Return the description in at most ``max_characters`` characters; None for the option."""
         library_text = "" if self.library is None else self.library.describe_programs("@codemode/saved")
         if not library_text:
-            return self._description_cache.read(max_characters).text
+            return self._description_cache.describe_and_record_shortest(max_characters).text
         max_text_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
-        return f"{self._description_cache.read(max_text_characters).text}\n\n{library_text}"
+        return f"{self._description_cache.describe_and_record_shortest(max_text_characters).text}\n\n{library_text}"
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -112,12 +112,12 @@ class RunTool(SyncMethodsMixin):
         return self._servers.get_or_build_catalog()
 
     @property
-    def failures(self) -> dict[str, str]:
+    def listing_failures(self) -> dict[str, str]:
         """Why servers could not be listed last time, by host id."""
         return {source.server_id: source.failure for source in self._servers.sources if source.failure is not None}
 
     @property
-    def homes(self) -> ServerIdentities:
+    def server_identities(self) -> ServerIdentities:
         """The identities of its servers, as far as they declare them."""
         return self._identities
 
@@ -170,9 +170,9 @@ class RunTool(SyncMethodsMixin):
         Does not block the event loop. Raises `CodeModeWorkerError` if no worker can start.
         """
         await self._load_executor()
-        from ...execution.starting import prepare_pool
+        from ...execution.starting import get_pool_and_import_execution
 
-        await prepare_pool(self._pool, self.settings)
+        await get_pool_and_import_execution(self._pool, self.settings)
 
     async def execute(self, program: str | Mapping[str, Any], call: CallContext | None = None) -> Any:
         """Run ``{"code", "limits"?, "requestedCapabilities"?}``. Returns a `RunResponse`, or an `Interrupt` on a pause.
@@ -210,7 +210,7 @@ class RunTool(SyncMethodsMixin):
     async def _load_executor(self) -> ModuleExecutor:
         refuse_in_workflow()
         runs = self._executor or await run_off_loop(self._get_or_create_executor)
-        await self._servers.build_catalog()
+        await self._servers.build_catalog_off_loop()
         return runs
 
     def _get_or_create_executor(self) -> ModuleExecutor:

@@ -169,7 +169,7 @@ class ServerSet:
         if listings:
             await asyncio.gather(*listings)
 
-    async def build_catalog(self) -> None:
+    async def build_catalog_off_loop(self) -> None:
         """Build the catalog in a thread if it is not cached: thousands of tools take time."""
         if not self.has_catalog:
             await run_off_loop(self.get_or_build_catalog)

@@ -12,13 +12,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-from ...data.narrowing import is_iterable, is_mapping, is_sequence
+from ...data.narrowing import is_mapping, is_non_text_iterable, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
 from ...host.cancellation import is_cancelled_from_outside
-from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ...host.threads import run_check_in_own_thread
 from ...options.checked_fields import WrongTypeError, require_string_or_none, require_strings
-from ...schemas.patterns import foreign_patterns
+from ...schemas.patterns import treat_patterns_as_foreign
 from ...tools.server_lists import (
     MAX_DESCRIPTION_CHARACTERS,
     MAX_NAME_CHARACTERS,
@@ -74,7 +74,7 @@ class ModuleServer:
         self.version = require_string_or_none(version, "version")
         self.description = require_string_or_none(description, "description")
         self.capabilities = require_strings(
-            list(capabilities) if is_iterable(capabilities) else capabilities, "capabilities"
+            list(capabilities) if is_non_text_iterable(capabilities) else capabilities, "capabilities"
         )
         self.live: Any = tools if _has_live_tools(tools) else None
         self.tools: Mapping[str, Tool] = {} if self.live is not None else collect_server_tools(cast("Any", tools))
@@ -106,7 +106,7 @@ class ServerSource:
         if self.is_static:
             self.listed = self._build_listing(server.tools)
         else:
-            reset_in_forks(self)
+            register_fork_reset(self)
 
     def after_fork(self) -> None:
         """Reset in a forked child, which does not have the loop of the listing."""
@@ -136,7 +136,7 @@ class ServerSource:
     @property
     def notes(self) -> tuple[str, ...]:
         """Texts about its tools for programs that import it."""
-        return self._read_notes("notes", MAX_NOTES)
+        return self._read_text_list("notes", MAX_NOTES)
 
     @property
     def home(self) -> str | None:
@@ -174,7 +174,9 @@ class ServerSource:
     async def _run_listing(self, done: Future[None]) -> None:
         started_at = time.monotonic()
         try:
-            revision, learned, listed = await asyncio.wait_for(self._request_tools(), self._get_timeout_seconds())
+            revision, learned, listed = await asyncio.wait_for(
+                self._request_and_build_listing(), self._get_timeout_seconds()
+            )
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_cancelled_from_outside(asyncio.current_task()):
                 self._clear_current_listing()
@@ -230,11 +232,11 @@ class ServerSource:
         except Exception:  # noqa: BLE001 - host code
             return None
 
-    async def _request_tools(self) -> tuple[Any, Any, ListedServer]:
+    async def _request_and_build_listing(self) -> tuple[Any, Any, ListedServer]:
         # Read before the tools, so that later changes cause another listing.
         revision, learned = self._live.revision, getattr(self._live, "learned", None)
         try:
-            with foreign_patterns():  # schemas created here are untrusted
+            with treat_patterns_as_foreign():  # schemas created here are untrusted
                 tools = self._live.tools()
                 listed_tools = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # would end the event loop
@@ -256,14 +258,14 @@ class ServerSource:
             description=self._read_text("description", MAX_DESCRIPTION_CHARACTERS),
             capabilities=to_bounded_texts(capabilities) if is_sequence(capabilities) else (),
             tools=module_tools_of_server,
-            left_out=(*self._read_notes("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
+            left_out=(*self._read_text_list("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
         )
 
     def _collect_tools(self, tools: Any, left_out: OmittedEntries) -> Mapping[str, Tool]:
-        with foreign_patterns():
-            return collect_server_tools(_limit_tools(tools), left_out)
+        with treat_patterns_as_foreign():
+            return collect_server_tools(_require_limited_tools(tools), left_out)
 
-    def _read_notes(self, attribute: str, max_texts: int) -> tuple[str, ...]:
+    def _read_text_list(self, attribute: str, max_texts: int) -> tuple[str, ...]:
         """Return the texts in a list attribute, at most ``max_texts``."""
         try:
             value = getattr(self._live, attribute, None)
@@ -280,9 +282,9 @@ class ServerSource:
         return to_bounded_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
 
 
-def _limit_tools(tools: Any) -> Any:
+def _require_limited_tools(tools: Any) -> Any:
     """Return tools up to the maximum number; reject endless lists."""
-    if is_mapping(tools) or not is_iterable(tools):
+    if is_mapping(tools) or not is_non_text_iterable(tools):
         if is_mapping(tools) and len(tools) > MAX_TOOLS:
             raise ValueError(f"the server has {len(tools)} tools; at most {MAX_TOOLS} are allowed")
         return tools
@@ -296,14 +298,14 @@ def _limit_tools(tools: Any) -> Any:
 
 def create_sources(servers: Iterable[Any]) -> tuple[ServerSource, ...]:
     """Return the servers with their paths, in order. Raises `ValueError` for an invalid server."""
-    if not is_iterable(servers) or is_mapping(servers):
+    if not is_non_text_iterable(servers) or is_mapping(servers):
         raise WrongTypeError("servers must be a list of ModuleServers")
     server_list: list[Any] = list(servers)
-    ids = [_require_server_id(server) for server in server_list]
+    ids = [_require_server_and_get_id(server) for server in server_list]
     return tuple(ServerSource(*server) for server in zip(server_list, ids, assign_module_paths(ids), strict=True))
 
 
-def _require_server_id(server: Any) -> str:
+def _require_server_and_get_id(server: Any) -> str:
     if isinstance(server, ModuleServer):
         return server.server_id
     if not _has_live_tools(server):

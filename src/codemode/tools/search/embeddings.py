@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any, NamedTuple, cast
 
 from ...host.cancellation import FAILURES
-from ...host.forks import abandon_to_parent, forkable_lock, reset_in_forks
+from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
 from ...host.threads import BackgroundThreads
 
 MAX_DIMENSION = 1 << 14
@@ -118,14 +118,14 @@ class Embeddings:
         self._is_embedding = False
         self._problem: str | None = None
         self._disabled_until = 0.0
-        reset_in_forks(self)
+        register_fork_reset(self)
 
     def after_fork(self) -> None:
         """In a forked child: neither the thread nor the loop exists."""
         abandon_to_parent(self._job)
         self._job, self._is_embedding = None, False
 
-    def get_vectors(self, digests: list[bytes]) -> list[Vector] | None:
+    def get_vectors_if_complete(self, digests: list[bytes]) -> list[Vector] | None:
         """Return the vectors of these texts, if all of them have one."""
         vectors = self._vectors
         try:
@@ -151,7 +151,7 @@ class Embeddings:
                 self._queries.popitem(last=False)
         return vector
 
-    def start_embedding(self, texts: Mapping[bytes, str]) -> str | None:
+    def start_embedding_and_get_problem(self, texts: Mapping[bytes, str]) -> str | None:
         """Start to embed the texts that have no vector, in the background. Returns the previous problem."""
         with self._lock:
             problem = self._problem
@@ -183,7 +183,7 @@ class Embeddings:
                 self._is_async = True  # the next search continues on its loop
                 close_coroutine(result)
                 return
-            self._store_vectors(batch, self._parse_vectors(result, len(batch)))
+            self._store_vectors(batch, self._parse_vectors_and_set_dimension(result, len(batch)))
         except FAILURES as error:
             self._stop_embedding(format_host_failure(error, "embed"))
         finally:
@@ -224,9 +224,9 @@ class Embeddings:
         if inspect.isawaitable(result):
             self._is_async = True
             result = await result
-        return await self._threads.run(lambda: self._parse_vectors(result, len(texts)))
+        return await self._threads.run(lambda: self._parse_vectors_and_set_dimension(result, len(texts)))
 
-    def _parse_vectors(self, result: Any, count: int) -> list[Vector]:
+    def _parse_vectors_and_set_dimension(self, result: Any, count: int) -> list[Vector]:
         try:
             vectors = parse_vectors(result, count, self._dimension)
         except ValueError as error:

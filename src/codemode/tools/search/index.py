@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...host.forks import forkable_lock
 from ...signatures.described_tool import DescribedTool
 from .postings import NamedTools, Postings, to_named_tools
-from .query import Query, parse_query
+from .query import ParsedQuery, parse_query
 from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, is_in_foreign_script
 
 _SCORE_DIGITS = 6  # of a score: what differs less is equal
@@ -80,7 +80,7 @@ class ToolIndex:
         """
         return self._search_parsed_query(parse_query(query), limit, among)
 
-    def _search_parsed_query(self, parsed: Query, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
+    def _search_parsed_query(self, parsed: ParsedQuery, limit: int, among: Collection[int] | None) -> list[ScoredTool]:
         if not (parsed.terms or parsed.forms) or limit <= 0:
             return []
         index = self._get_or_build_index()
@@ -105,16 +105,18 @@ class ToolIndex:
             with self._lock:
                 if self._index is None:
                     self._index = (
-                        _build_index(self._tools) if self._base is None else _update_index(self._tools, self._base)
+                        _create_text_index(self._tools)
+                        if self._base is None
+                        else _create_text_index_from_base(self._tools, self._base)
                     )
                     self._base = None
                 index = self._index
         return index
 
 
-def _build_index(tools: NamedTools) -> TextIndex:
+def _create_text_index(tools: NamedTools) -> TextIndex:
     return TextIndex(Postings(tools))
 
 
-def _update_index(tools: NamedTools, base: Postings) -> TextIndex:
+def _create_text_index_from_base(tools: NamedTools, base: Postings) -> TextIndex:
     return TextIndex(Postings(tools, base))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.described_tool import DescribedTool
-from .query import list_parameter_forms
+from .query import list_parameter_value_forms
 from .tokenizer import get_stem, split_indexed_terms, split_terms
 
 
@@ -208,9 +208,9 @@ class IndexEntry(NamedTuple):
 
 def collect_searched_texts(name: str, tool: DescribedTool) -> SearchedTexts:
     """Return the searched texts of a tool registered as ``name``."""
-    from ...signatures.declarations import extract_first_sentence, summarize_tool
+    from ...signatures.declarations import extract_first_sentence, find_tool_description
 
-    summary = summarize_tool(tool)[:_MAX_TEXT_CHARACTERS]
+    summary = find_tool_description(tool)[:_MAX_TEXT_CHARACTERS]
     outline = getattr(tool, "input_outline", None)
     schema = tool.input_json_schema if outline is None else outline
     properties = mapping_or_empty(mapping_or_empty(schema).get("properties"))
@@ -223,18 +223,18 @@ def collect_searched_texts(name: str, tool: DescribedTool) -> SearchedTexts:
         name[:_MAX_TEXT_CHARACTERS],
         extract_first_sentence(summary, _MAX_TEXT_CHARACTERS),
         summary,
-        _collect_values(codecall_metadata.get("appId"), codecall_metadata.get("tags")),
+        _collect_bounded_texts(codecall_metadata.get("appId"), codecall_metadata.get("tags")),
         _limit_texts(
             text
             for name, parameter_schema in parameters
             for text in (name, string_or_empty(parameter_schema.get("description")))
         ),
-        _collect_values(tool.input_examples, codecall_metadata.get("examples")),
+        _collect_bounded_texts(tool.input_examples, codecall_metadata.get("examples")),
         sorted(
             {
                 form
                 for name, parameter_schema in parameters
-                for form in list_parameter_forms(name[:_MAX_NAME_CHARACTERS], parameter_schema)
+                for form in list_parameter_value_forms(name[:_MAX_NAME_CHARACTERS], parameter_schema)
             }
         ),
     )
@@ -269,9 +269,9 @@ def _limit_values(values: Iterable[Any]) -> Iterator[Any]:
     return (value for _, value in zip(range(_MAX_VALUES), values, strict=False))
 
 
-def _collect_values(*values: Any) -> list[str]:
+def _collect_bounded_texts(*values: Any) -> list[str]:
     values_present = tuple(value for value in values if value)
-    return _limit_texts(_iterate_texts(values_present)) if values_present else []
+    return _limit_texts(_iterate_texts_and_numbers(values_present)) if values_present else []
 
 
 def _limit_texts(texts: Iterable[str]) -> list[str]:
@@ -285,7 +285,7 @@ def _limit_texts(texts: Iterable[str]) -> list[str]:
     return bounded
 
 
-def _iterate_texts(values: tuple[Any, ...]) -> Iterator[str]:
+def _iterate_texts_and_numbers(values: tuple[Any, ...]) -> Iterator[str]:
     """Yield the first texts and numbers in values: an example may be endless."""
     stack: list[tuple[Any, int]] = [(values, 0)]
     for _ in range(_MAX_VALUES):
@@ -339,7 +339,7 @@ class Postings:
     def __len__(self) -> int:
         return len(self.slots)
 
-    def get_counts(self, stem: str) -> dict[int, float]:
+    def get_weights_by_slot(self, stem: str) -> dict[int, float]:
         """Return the weight of a stem by slot; read-only."""
         return self.counts_by_stem.get(stem, {})
 
@@ -355,7 +355,7 @@ class Postings:
 
     def _assign_slots(self, tools: NamedTools) -> list[int]:
         """Return a slot for each tool, the earlier one if its texts are unchanged."""
-        slots, missing = self._match_tools_to_slots(tools)
+        slots, missing = self._match_tools_and_remove_others(tools)
         free_slots = [slot for slot, entry in enumerate(self.entries) if entry is None]
         for position, columns, fingerprint in missing:
             if not free_slots:
@@ -367,7 +367,9 @@ class Postings:
             self._add_entry(slot, tools.names[position], columns, fingerprint)
         return slots
 
-    def _match_tools_to_slots(self, tools: NamedTools) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
+    def _match_tools_and_remove_others(
+        self, tools: NamedTools
+    ) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
         """Match tools to slots by identity and by texts, and remove the others."""
         slots_by_tool_id = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}
         slots = [slots_by_tool_id.pop(id(tool), -1) for tool in tools.tools]

@@ -52,17 +52,17 @@ _VALUE_PATTERNS = (
 _VALUE_CHARACTERS = re.compile(r"[\d./\\@-]")  # every value contains one of these
 
 
-def list_parameter_forms(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
+def list_parameter_value_forms(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
     """Return the forms of values that a parameter takes, as stems."""
     form = schema.get("format")
-    marks = _list_name_forms(name)
+    marks = _list_value_forms_of_name(name)
     return (
         (*marks, _FORM_PREFIX + _SCHEMA_FORMATS[form]) if isinstance(form, str) and form in _SCHEMA_FORMATS else marks
     )
 
 
 @lru_cache(1 << 12)
-def _list_name_forms(name: str) -> tuple[str, ...]:
+def _list_value_forms_of_name(name: str) -> tuple[str, ...]:
     return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_terms(name) if word in _FORM_OF_NAME})
 
 
@@ -83,7 +83,7 @@ def extract_values(query: str) -> tuple[str, list[str], str]:
 _URL_WORDS = frozenset({"http", "https", "www", "com", "org", "net", "html", "example"})
 
 
-class Query(NamedTuple):
+class ParsedQuery(NamedTuple):
     """Words, forms of values, words in values, and the whole query as one word."""
 
     terms: list[str]
@@ -92,11 +92,11 @@ class Query(NamedTuple):
     plain: str
 
 
-def parse_query(query: str) -> Query:
+def parse_query(query: str) -> ParsedQuery:
     """Parse a query."""
     query = query[:MAX_QUERY_CHARACTERS]
     rest, forms, values = extract_values(query)
     value_terms = (
         [word for word in split_query_terms(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
     )
-    return Query(split_query_terms(rest), forms, value_terms, "".join(split_terms(query)))
+    return ParsedQuery(split_query_terms(rest), forms, value_terms, "".join(split_terms(query)))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...cached_property import cached_property
 from .postings import KnownWords, Postings
-from .query import Query
+from .query import ParsedQuery
 from .tokenizer import get_stem, is_in_unspaced_script, split_character_pairs, split_script_runs, split_terms
 from .vocabulary import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, get_synonyms
 
@@ -26,33 +26,33 @@ ONLY_SYNONYM_WEIGHT = 0.6  # a synonym of a word that no tool has is all there i
 _MIN_PREFIX_CHARACTERS = 3  # shorter prefixes match nearly everything
 
 
-class Reading(NamedTuple):
+class WordReading(NamedTuple):
     """Alternative stems (each several, all required), and the weight of a match."""
 
     any_of: list[tuple[str, ...]]
     weight: float
 
 
-def iterate_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Iterator[Reading]:
+def iterate_readings(word: str, compounds: Sequence[str], known: KnownWords) -> Iterator[WordReading]:
     """Yield the possible readings of a query word among known words, exact first and synonyms last.
 
     ``compounds`` are known words that it forms with a neighbor: "screen shot".
     """
-    yield Reading([_extract_stems(word)], EXACT_WEIGHT)
+    yield WordReading([_extract_stems(word)], EXACT_WEIGHT)
     expansion = ABBREVIATIONS.get(word)
     alternatives = [*compounds, expansion] if expansion else compounds
     if alternatives:
-        yield Reading([_extract_stems(other) for other in alternatives], SPELLING_WEIGHT)
+        yield WordReading([_extract_stems(other) for other in alternatives], SPELLING_WEIGHT)
     if len(word) >= _MIN_PREFIX_CHARACTERS and not is_in_unspaced_script(word):
         word_stem = get_stem(word)
         longer_stems = dict.fromkeys(get_stem(other) for other in known.find_by_prefix(word))
         if other_stems := [(stem,) for stem in longer_stems if stem != word_stem]:
-            yield Reading(other_stems, PREFIX_WEIGHT)
+            yield WordReading(other_stems, PREFIX_WEIGHT)
     synonyms_found = dict.fromkeys(
         other for part in (word, *(expansion or "").split()) for other in find_synonyms(part)
     )
     if synonyms_found:
-        yield Reading([_extract_stems(other) for other in synonyms_found], SYNONYM_WEIGHT)
+        yield WordReading([_extract_stems(other) for other in synonyms_found], SYNONYM_WEIGHT)
 
 
 def find_synonyms(word: str) -> tuple[str, ...]:
@@ -66,12 +66,12 @@ def _get_synonyms_by_stem() -> dict[str, tuple[str, ...]]:
     return {get_stem(word): others for word, others in reversed(get_synonyms().items())}
 
 
-def find_corrected_readings(word: str, known: KnownWords) -> list[Reading]:
+def find_corrected_readings(word: str, known: KnownWords) -> list[WordReading]:
     """Return readings of a word that no tool has, by correction; none for a word with a meaning."""
     if find_synonyms(word) or word in ABBREVIATIONS:
         return []
     return [
-        Reading([_extract_stems(other)], SPELLING_WEIGHT / (index + 1))
+        WordReading([_extract_stems(other)], SPELLING_WEIGHT / (index + 1))
         for index, other in enumerate(known.suggest_corrections(word))
     ]
 
@@ -116,7 +116,7 @@ class TextIndex:
         self._terms: dict[tuple[str, ...], _QueryWord] = {}
         self._cache_room = _MAX_CACHED_COUNTS
 
-    def compute_scores(self, query: Query, limit: int, among: Collection[int] | None) -> dict[int, float]:
+    def compute_scores(self, query: ParsedQuery, limit: int, among: Collection[int] | None) -> dict[int, float]:
         """Return scores above 0 up to 1 by slot: at least the ``limit`` best of those ``among``."""
         # Words of values that no tool has are data, not search terms.
         value_terms = [word for word in query.value_terms if word in self.postings.known_words]
@@ -229,7 +229,7 @@ class TextIndex:
 
     def _get_or_create_form(self, mark: str) -> _QueryWord:
         return self._terms.get((mark,)) or self._create_and_cache_word(
-            (mark,), self._find_tiers([Reading([(mark,)], FORM_WEIGHT)])
+            (mark,), self._find_tiers([WordReading([(mark,)], FORM_WEIGHT)])
         )
 
     def _create_and_cache_word(self, key: tuple[str, ...], tiers: list[_MatchTier]) -> _QueryWord:
@@ -244,7 +244,7 @@ class TextIndex:
         self._terms[key] = word
         return word
 
-    def _find_tiers(self, readings: Iterable[Reading]) -> list[_MatchTier]:
+    def _find_tiers(self, readings: Iterable[WordReading]) -> list[_MatchTier]:
         return [
             _MatchTier(reading.weight, self._merge_counts_of_any(reading.any_of), reading.weight == SYNONYM_WEIGHT)
             for reading in readings
@@ -262,7 +262,7 @@ class TextIndex:
         return merged
 
     def _intersect_counts(self, stems: tuple[str, ...]) -> dict[int, float]:
-        first, *others = sorted((self.postings.get_counts(stem) for stem in stems), key=len)
+        first, *others = sorted((self.postings.get_weights_by_slot(stem) for stem in stems), key=len)
         for other in others:
             first = {slot: min(counted, other[slot]) for slot, counted in first.items() if slot in other}
         return first
@@ -287,7 +287,7 @@ _MAX_SUGGESTED = 8
 _MAX_CHARACTERS = 40
 
 
-def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str | None:
+def describe_weak_match(query: ParsedQuery, index: TextIndex, best: int | None) -> str | None:
     """Return a warning if the best tool covers too little of the query, or none was found; ``best`` is its slot."""
     content_terms = [word for word in query.terms if word not in GENERIC_VERBS] or query.terms
     if best is not None and (
@@ -311,7 +311,7 @@ def describe_weak_match(query: Query, index: TextIndex, best: int | None) -> str
     return f"{problem} Try other words{_format_term_suggestions(missing or content_terms, index)}."
 
 
-def is_in_foreign_script(query: Query) -> bool:
+def is_in_foreign_script(query: ParsedQuery) -> bool:
     """Return whether a query is in a script other than the tools' probable one."""
     return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.terms)
 

@@ -140,15 +140,15 @@ class ToolSearch:
         query_task = asyncio.ensure_future(embeddings.embed_query(query[:MAX_QUERY_CHARACTERS]))
         try:
             if self._texts is None:
-                self._digests, self._texts = await _run_in_thread(self._create_embedding_texts)
-            problem = embeddings.start_embedding(self._texts) if self._vectors is None else None
+                self._digests, self._texts = await _run_in_thread(self._create_embedding_digests_and_texts)
+            problem = embeddings.start_embedding_and_get_problem(self._texts) if self._vectors is None else None
             by_terms = await _run_in_thread(lambda: self.index.search(query, max(limit, _CANDIDATES_PER_LIST), among))
             vector = await query_task
         except EmbeddingError as error:
             return await self._search_by_terms(query, limit, among, self._log_and_describe_fallback(error))
         finally:
             query_task.cancel()
-        vectors = self._vectors = self._vectors or embeddings.get_vectors(self._digests)
+        vectors = self._vectors = self._vectors or embeddings.get_vectors_if_complete(self._digests)
         if vectors is None:
             return await self._search_by_terms(
                 query, limit, among, *([self._log_and_describe_fallback(EmbeddingError(problem))] if problem else [])
@@ -184,7 +184,7 @@ class ToolSearch:
             if among is None or position in among
         ]
 
-    def _create_embedding_texts(self) -> tuple[list[bytes], dict[bytes, str]]:
+    def _create_embedding_digests_and_texts(self) -> tuple[list[bytes], dict[bytes, str]]:
         texts = [_create_embedding_text(name, tool) for name, tool in self._tools]
         digests = [hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest() for text in texts]
         return digests, dict(zip(digests, texts, strict=True))
@@ -202,13 +202,13 @@ async def _run_in_thread(work: Callable[[], ResultT]) -> ResultT:
 
 
 def _create_embedding_text(name: str, tool: DescribedTool) -> str:
-    from ...signatures.declarations import summarize_tool
+    from ...signatures.declarations import find_tool_description
 
-    return f"{' '.join(split_terms(name[:_TEXT_CHARACTERS]))}: {summarize_tool(tool)[:_TEXT_CHARACTERS]}"
+    return f"{' '.join(split_terms(name[:_TEXT_CHARACTERS]))}: {find_tool_description(tool)[:_TEXT_CHARACTERS]}"
 
 
 def _create_tool_info(name: str, tool: DescribedTool) -> dict[str, Any]:
-    from ...signatures.declarations import summarize_tool
+    from ...signatures.declarations import find_tool_description
 
     codecall_metadata = mapping_or_empty(mapping_or_empty(getattr(tool, "metadata", None)).get("codecall"))
     optional = {
@@ -218,7 +218,7 @@ def _create_tool_info(name: str, tool: DescribedTool) -> dict[str, Any]:
     }
     return {
         "name": name,
-        "description": summarize_tool(tool),
+        "description": find_tool_description(tool),
         **{key: value for key, value in optional.items() if value},
     }
 

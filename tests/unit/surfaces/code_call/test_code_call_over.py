@@ -19,7 +19,7 @@ def test_each_set_answers_for_its_own_tools():
     first = create_code_call_tools([tool("alpha", "Weigh a parcel.")], {"names": "underscore"})
     first.on_tools_changed(heard.append)
     assert [one.name for one in first.tools] == ["codecall_search", "codecall_describe", "codecall_execute"]
-    second = first.over([tool("beta", "Weigh a parcel."), tool("gamma", "Paint a wall.")])
+    second = first.with_tools([tool("beta", "Weigh a parcel."), tool("gamma", "Paint a wall.")])
 
     async def found(tools: CodeCallToolset) -> list[str]:
         answer = await tools.search({"query": "weigh a parcel"})
@@ -36,9 +36,9 @@ def test_each_set_answers_for_its_own_tools():
 
 def test_the_meta_tools_of_each_lead_to_its_own_tools():
     first = create_code_call_tools([tool("alpha", "Weigh a parcel.")], {"names": "underscore"})
-    search = {tools.tools[0].name for tools in (first, first.over([]))}
+    search = {tools.tools[0].name for tools in (first, first.with_tools([]))}
     assert search == {"codecall_search"}
-    other = first.over([tool("beta", "Weigh a parcel.")])
+    other = first.with_tools([tool("beta", "Weigh a parcel.")])
     for tools, name in ((first, "alpha"), (other, "beta")):
         described = asyncio.run(tools.call("codecall_describe", {"tools": ["alpha", "beta"]}))
         assert [one["name"] for one in described["tools"]] == [name]
@@ -64,13 +64,13 @@ def test_a_small_set_in_between_makes_nobody_embed_a_text_again():
         return [[1.0, float(len(text))] for text in texts]
 
     many = [tool(f"tool_{number}", f"Weigh parcel {number}.") for number in range(1200)]
-    first = create_code_call_tools([], {"search": {"embed": embed}}).over(many)
+    first = create_code_call_tools([], {"search": {"embed": embed}}).with_tools(many)
 
     async def take_turns() -> None:
         await first.search({"query": "weigh"})
         assert await asyncio.to_thread(many_told.wait, WAIT_SECONDS)
-        await first.over([tool("alpha", "Weigh a letter.")]).search({"query": "letter"})
-        await first.over([*many, tool("beta", "Weigh a brand new thing.")]).search({"query": "thing"})
+        await first.with_tools([tool("alpha", "Weigh a letter.")]).search({"query": "letter"})
+        await first.with_tools([*many, tool("beta", "Weigh a brand new thing.")]).search({"query": "thing"})
         assert await asyncio.to_thread(new_told.wait, WAIT_SECONDS)
 
     asyncio.run(take_turns())

@@ -105,7 +105,7 @@ def _raised(made: ExecCatalog, given: str) -> list[Exception]:
 
 def test_all_tools_is_cut_at_its_most_bytes_and_the_program_is_told():
     made = catalog(*(tool(f"t_{at}", "x" * 115 + ".") for at in range(6_500)))
-    text, left_out = made.entries_text
+    text, left_out = made.entries_text_and_omitted_count
     assert len(text.encode()) <= MAX_ENTRIES_BYTES
     assert len(json.loads(text)) + left_out == 6_500
     assert left_out > 0

@@ -61,7 +61,7 @@ def test_a_wait_for_another_process_goes_on_though_the_clock_is_put_forward(monk
         store = MemoryInterruptStore()
         mine, lease = await held_run(store)
         Clocks(HOUR_MS).run_in(monkeypatch, stored_runs)
-        waits = asyncio.ensure_future(mine.wait_and_claim_run(to_run_id(lease.record.id), "s", 60_000))
+        waits = asyncio.ensure_future(mine.claim_run_or_get_result(to_run_id(lease.record.id), "s", 60_000))
         await until(lambda: store._database._notifier._watches or waits.done())
         await store.release(lease)
         return await waits
@@ -73,7 +73,7 @@ def test_a_wait_for_another_process_ends_though_the_clock_is_put_back(monkeypatc
     async def scenario() -> Any:
         mine, lease = await held_run(MemoryInterruptStore())
         Clocks(-HOUR_MS, passes=1.0).run_in(monkeypatch, stored_runs)
-        return await mine.wait_and_claim_run(to_run_id(lease.record.id), "s", 2_000)
+        return await mine.claim_run_or_get_result(to_run_id(lease.record.id), "s", 2_000)
 
     assert isinstance(within(scenario(), 20), Record)
 

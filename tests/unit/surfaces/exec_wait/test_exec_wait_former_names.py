@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from codemode.surfaces.exec_wait.mcp_server import create_lookup_tools
+from codemode.surfaces.exec_wait.mcp_server import create_resource_and_prompt_tools
 from codemode.surfaces.exec_wait.mcp_session import ServerToolSettings, await_tool_result, list_paged_items
 
 FORMER = re.compile("[a-z][A-Z]")
@@ -46,7 +46,7 @@ def listed(session: Session) -> Any:
     made: dict[str, Any] = {}
 
     async def main() -> Any:
-        await create_lookup_tools(
+        await create_resource_and_prompt_tools(
             session, lambda name: name, ServerToolSettings(adapt=lambda tool, name: made.setdefault(name, tool))
         )
         return await made["resources/list"].execute({}, None)

@@ -51,8 +51,8 @@ def test_the_default_of_a_search_is_never_above_its_most():
 
 
 def test_a_wait_lasts_as_long_as_a_program_may_compute_unless_it_says():
-    assert ExecWaitOptions(timeout_ms=500).waits_ms == 500
-    assert ExecWaitOptions(timeout_ms=500, wait_timeout_ms=10**9).waits_ms == 600_000
+    assert ExecWaitOptions(timeout_ms=500).effective_wait_timeout_ms == 500
+    assert ExecWaitOptions(timeout_ms=500, wait_timeout_ms=10**9).effective_wait_timeout_ms == 600_000
 
 
 WRONG: list[tuple[Any, str]] = [

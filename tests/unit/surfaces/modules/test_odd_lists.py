@@ -73,4 +73,4 @@ def test_a_server_that_lists_no_collection_fails_alone():
 
     run = asyncio.run(main())
     assert [tool.tool_name for server in run.catalog.servers for tool in server.tools] == ["a"]
-    assert list(run.failures) == ["live"]
+    assert list(run.listing_failures) == ["live"]

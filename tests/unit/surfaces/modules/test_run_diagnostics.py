@@ -27,7 +27,7 @@ from codemode.errors import (
 )
 from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostics import build_diagnostics, build_response, redact_diagnostics
-from codemode.surfaces.modules.response import create_diagnostic, refusal_response, sort_diagnostics
+from codemode.surfaces.modules.response import create_diagnostic, refusal_response, sort_and_limit_diagnostics
 
 LIMITS = ExecutionPolicy(memory_limit_bytes=1 << 21, max_stack_size_bytes=1 << 20)
 AT = {"line": 3, "column": 7}
@@ -200,17 +200,17 @@ def test_an_abandoned_import_is_named_as_programs_write_it():
 
 def test_errors_stand_before_warnings_before_infos_each_once():
     given = [create_diagnostic(severity, severity, "m") for severity in ("info", "warning", "error", "info", "warning")]
-    assert [one["severity"] for one in sort_diagnostics(given)] == ["error", "warning", "info"]
+    assert [one["severity"] for one in sort_and_limit_diagnostics(given)] == ["error", "warning", "info"]
 
 
 def test_secrets_and_long_texts_stay_out():
     error = CodeModeError("hunter2 " + "x" * 10_000, details={"name": "hunter2"})
-    [said] = sort_diagnostics(redact_diagnostics(of(error), ("hunter2",)))
+    [said] = sort_and_limit_diagnostics(redact_diagnostics(of(error), ("hunter2",)))
     assert "hunter2" not in json.dumps(said)
     assert len(said["message"]) <= 4_000
     for size in range(3_980, 4_005):  # nor is one cut open where the text is
         error = CodeModeError("x" * size + "hunter2", details={"name": "E"})
-        [said] = sort_diagnostics(redact_diagnostics(of(error), ("hunter2",)))
+        [said] = sort_and_limit_diagnostics(redact_diagnostics(of(error), ("hunter2",)))
         assert "hun" not in said["message"]
 
 
@@ -233,6 +233,6 @@ def test_a_refused_request_has_all_of_an_answer():
 
 
 def test_half_a_pair_that_a_request_named_can_be_sent_on():
-    said = sort_diagnostics([create_diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
+    said = sort_and_limit_diagnostics([create_diagnostic("warning", "X", "no \ud800", hint="\udfff", path="/\ud800")])
     assert json.dumps(said, ensure_ascii=False).encode()
     assert said[0]["message"] == "no \ufffd"

@@ -15,9 +15,9 @@ from codemode import CodeModeToolError, Tool
 from codemode.data.json_values import NOT_GIVEN
 from codemode.schemas.compiled import format_path
 from codemode.surfaces.modules.module_tools import (
-    ServerTool,
+    QualifiedTool,
     describe_mismatch,
-    find_example,
+    find_or_generate_example,
     parse_path,
     to_json_pointer,
 )
@@ -66,7 +66,7 @@ TOOLS = {
 
 
 def refused(kind: str, value: Any) -> dict[str, str]:
-    made = ServerTool(TOOLS[kind], "s.t")
+    made = QualifiedTool(TOOLS[kind], "s.t")
     with pytest.raises(CodeModeToolError) as caught:
         made.validate_input(value)
     details = caught.value.details
@@ -115,7 +115,7 @@ def test_the_whole_input_has_an_empty_pointer(kind: str, value: Any):
 
 
 def test_a_call_without_an_argument_of_an_object_is_of_an_empty_one():
-    made = ServerTool(TOOLS["schema"], "s.t")
+    made = QualifiedTool(TOOLS["schema"], "s.t")
     with pytest.raises(CodeModeToolError) as caught:
         made.validate_input(MISSING)
     assert caught.value.details["received"] == "nothing"
@@ -135,9 +135,12 @@ def test_examples_are_the_schemas_own_first():
     given_by_author = Tool("t", execute=None, input_schema=SCHEMA, input_examples=authors)
     made = Tool("t", execute=None, input_schema=SCHEMA)
     large = Tool("t", execute=None, input_schema={**SCHEMA, "examples": [{"title": "x" * 10_000}]})
-    examples = [find_example(ServerTool(one, "s.t")) for one in (own, given_by_author, made, large)]
+    examples = [find_or_generate_example(QualifiedTool(one, "s.t")) for one in (own, given_by_author, made, large)]
     assert examples == [{"title": "own"}, {"title": "x"}, {"title": "text"}, {"title": "text"}]
-    assert find_example(ServerTool(Tool("t", execute=None, input_schema={"const": "x" * 10_000}), "s.t")) is NOT_GIVEN
+    assert (
+        find_or_generate_example(QualifiedTool(Tool("t", execute=None, input_schema={"const": "x" * 10_000}), "s.t"))
+        is NOT_GIVEN
+    )
 
 
 def test_of_alternatives_without_end_no_more_are_kept_than_are_looked_at():

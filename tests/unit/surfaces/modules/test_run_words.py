@@ -11,11 +11,11 @@ from suite import each_row
 from codemode import CodeModeError, CodeModeToolError, Tool
 from codemode.errors import CodeModeAuthenticationError, CodeModeSerializationError
 from codemode.surfaces.modules.diagnostics import create_error_formatter
-from codemode.surfaces.modules.module_tools import ModuleTool, ServerTool
+from codemode.surfaces.modules.module_tools import ModuleTool, QualifiedTool
 from codemode.tools.prepared import create_tool_failed_error
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
-MADE = ServerTool(Tool("x", execute=lambda value: value, input_schema=SCHEMA), "github.create-issue")
+MADE = QualifiedTool(Tool("x", execute=lambda value: value, input_schema=SCHEMA), "github.create-issue")
 FOUND = ModuleTool("create-issue", "create_issue", MADE)
 
 
@@ -156,7 +156,7 @@ def test_questions_to_discovery_fail_in_the_same_words():
 @pytest.mark.parametrize("value", [{"hunter2": 1}, {"title": "hunter2"}, {"title": {"hunter2": 1}}, "hunter2"])
 def test_no_field_of_a_wrong_input_shows_a_secret(value: Any):
     schema = {"type": "object", "properties": {"title": {"enum": ["hunter2", "a"]}}, "additionalProperties": False}
-    made = ServerTool(Tool("x", execute=None, input_schema={**schema, "required": ["b"]}), "github.create-issue")
+    made = QualifiedTool(Tool("x", execute=None, input_schema={**schema, "required": ["b"]}), "github.create-issue")
     error = CodeModeToolError("wrong", details={"problems": [{"path": "title.hunter2", "message": "must be hunter2"}]})
     error.reason = "validation"
     with pytest.raises(CodeModeToolError) as caught:

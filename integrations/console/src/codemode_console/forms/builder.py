@@ -71,16 +71,16 @@ class FormBuilder:
             raise TooManyFieldsError
         root = self._schema.json_schema
         declared = find_shape(schema, root)
-        marker = self._items.read_display_marker(position.pointer) if self._items is not None else None
+        marker = self._items.read_display_marker_and_mark_used(position.pointer) if self._items is not None else None
         shape, alternatives, has_new_alternative = self._select_alternative(position, declared, current, marker)
         is_nullable = declared.is_nullable or shape.is_nullable
         if self._needs_json_control(position, shape, current, marker, is_nullable=is_nullable):
             shape = SchemaShape("json", shape.keywords)
         field = Field(
             pointer=position.pointer,
-            label=controls.truncate_label(declared.keywords.get("title")) or position.label,
+            label=controls.to_short_visible_label(declared.keywords.get("title")) or position.label,
             kind=_to_control_kind(shape),
-            description=controls.truncate_label(declared.keywords.get("description")),
+            description=controls.to_short_visible_label(declared.keywords.get("description")),
             constraints=controls.describe_constraints(shape.keywords, can_be_absent=position.is_optional),
             alternatives=alternatives,
             can_be_absent=position.is_optional,
@@ -104,7 +104,7 @@ class FormBuilder:
         items, pointer = self._items, field.pointer
         if items is None or field.alternatives:
             return
-        has_text = field.is_container and items.read_control_text(pointer) is not None
+        has_text = field.is_container and items.read_control_text_and_mark_used(pointer) is not None
         has_count = field.kind != "array" and items.get_item_count(pointer) is not None
         if has_text or has_count or items.get_alternative_key(pointer) is not None:
             raise MalformedFormError(f"{field.name[:200]} is not edited so: it is {field.kind}")
@@ -175,7 +175,7 @@ class FormBuilder:
         if marker is None:
             return submitted_key
         if submitted_key is None and marker[1] in ("object", "array"):
-            submitted_key = self._items.read_control_text(position.pointer)
+            submitted_key = self._items.read_control_text_and_mark_used(position.pointer)
         return marker[2] if submitted_key is None else submitted_key
 
     def _find_matching_alternative(self, declared: SchemaShape, shapes: list[SchemaShape], current: Any) -> int | None:
@@ -196,13 +196,13 @@ class FormBuilder:
     ) -> Field:
         """Return the field of a value without submitted items."""
         items = self._items
-        text = items.read_control_text(position.pointer) if items is not None else None
+        text = items.read_control_text_and_mark_used(position.pointer) if items is not None else None
         if text is not None and not field.is_container:
             return self._fill_field_from_text(field, shape, controls.choose_default_control(shape), text)
         if current is ABSENT and position.is_optional and not is_open:
-            return self._clear_field(replace(field, state="absent"), shape)
+            return self._clear_control_keeping_value(replace(field, state="absent"), shape)
         if current is None and field.can_be_null:
-            return self._clear_field(replace(field, state="null", value=None), shape)
+            return self._clear_control_keeping_value(replace(field, state="null", value=None), shape)
         if current is ABSENT:
             current = controls.get_initial_value(shape)
             current = current if fits_shape(current, shape) else ABSENT
@@ -226,7 +226,7 @@ class FormBuilder:
         """Return the field with the submitted items."""
         items = cast("SubmittedItems", self._items)
         state = items.get_state_choice(position.pointer) or displayed_state
-        text = items.read_control_text(position.pointer) or ""
+        text = items.read_control_text_and_mark_used(position.pointer) or ""
         if has_new_alternative:
             state = "set" if state == displayed_state else state
             if state == "set" and (kind in ("object", "array") or shape.kind not in ("string", "number", "json")):
@@ -258,9 +258,9 @@ class FormBuilder:
             raise MalformedFormError("a field is null that cannot be")
         cast("SubmittedItems", self._items).ignore_field(field.pointer)
         field = replace(field, state=state, can_be_absent=field.can_be_absent or state == "absent")
-        return self._clear_field(replace(field, value=None if state == "null" else ABSENT), shape)
+        return self._clear_control_keeping_value(replace(field, value=None if state == "null" else ABSENT), shape)
 
-    def _clear_field(self, field: Field, shape: SchemaShape) -> Field:
+    def _clear_control_keeping_value(self, field: Field, shape: SchemaShape) -> Field:
         if field.is_container:
             return field
         return replace(controls.clear_field(field, shape), value=field.value)
@@ -269,9 +269,9 @@ class FormBuilder:
         controls.require_fitting_control(shape, kind)
         if controls.is_empty_control(kind, text):
             if field.can_be_absent:
-                return self._clear_field(replace(field, state="absent"), shape)
+                return self._clear_control_keeping_value(replace(field, state="absent"), shape)
             if field.can_be_null:
-                return self._clear_field(replace(field, state="null", value=None), shape)
+                return self._clear_control_keeping_value(replace(field, state="null", value=None), shape)
             self._add_problem(field.pointer, "is required: choose one" if kind == "enum" else "is required")
             return controls.with_submitted_text(field, shape, kind, text)
         try:
@@ -342,7 +342,7 @@ class FormBuilder:
             count = len(values)
         else:
             values = []
-            cast("SubmittedItems", self._items).read_display_marker(position.pointer)
+            cast("SubmittedItems", self._items).read_display_marker_and_mark_used(position.pointer)
         for index in range(count):
             item_position = _FieldPosition(
                 to_child_pointer(position.pointer, index),
@@ -363,7 +363,7 @@ def _to_control_kind(shape: SchemaShape) -> ControlKind:
 
 
 def _format_member_label(name: str) -> str:
-    return controls.truncate_label(name) or '""'
+    return controls.to_short_visible_label(name) or '""'
 
 
 def _decode_last_pointer_token(pointer: str) -> str:
@@ -372,10 +372,12 @@ def _decode_last_pointer_token(pointer: str) -> str:
 
 def _describe_alternative(schema: Any, shape: SchemaShape) -> str:
     keywords = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else dict[str, Any]()
-    title = controls.truncate_label(keywords.get("title")) or controls.truncate_label(shape.keywords.get("title"))
+    title = controls.to_short_visible_label(keywords.get("title")) or controls.to_short_visible_label(
+        shape.keywords.get("title")
+    )
     reference = keywords.get("$ref")
     if title or not isinstance(reference, str):
         return title or {"json": "anything else", "boolean": "yes or no", "object": "an object"}.get(
-            shape.kind, controls.truncate_label(keywords.get("type")) or shape.kind
+            shape.kind, controls.to_short_visible_label(keywords.get("type")) or shape.kind
         )
-    return controls.truncate_label(_decode_last_pointer_token(reference))
+    return controls.to_short_visible_label(_decode_last_pointer_token(reference))

@@ -142,11 +142,11 @@ def _list_alternatives(keywords: Mapping[str, Any], root: Any) -> tuple[tuple[An
         if "number" in type_names:
             type_names = [item for item in type_names if item != "integer"]
         alternatives = [{**keywords, "type": item} for item in type_names]
-    non_null = tuple(item for item in alternatives if not _is_null(item, root))
+    non_null = tuple(item for item in alternatives if not _accepts_only_null(item, root))
     return non_null, len(non_null) < len(alternatives)
 
 
-def _is_null(schema: Any, root: Any) -> bool:
+def _accepts_only_null(schema: Any, root: Any) -> bool:
     keywords = _resolve_keywords(schema, root)
     if keywords is None:
         return False
@@ -380,7 +380,9 @@ def _create_choices(shape: SchemaShape, selected: str | None) -> tuple[Choice, .
     labels = {key: _format_option_label(option) for key, option in keys.items()}
     # 1 and "1" have the same label.
     are_distinct = len(set(labels.values())) == len(labels)
-    return tuple(Choice(key, labels[key] if are_distinct else truncate_label(key), key == selected) for key in keys)
+    return tuple(
+        Choice(key, labels[key] if are_distinct else to_short_visible_label(key), key == selected) for key in keys
+    )
 
 
 def _fill_enum_field(field: Field, shape: SchemaShape, value: Any) -> Field:
@@ -396,13 +398,13 @@ def _fill_enum_field(field: Field, shape: SchemaShape, value: Any) -> Field:
 
 def _format_option_label(value: Any) -> str:
     text = value if isinstance(value, str) and value else to_visible_json(value, indent=None)
-    return truncate_label(text)
+    return to_short_visible_label(text)
 
 
 # --- Texts next to a control ---
 
 
-def truncate_label(text: Any) -> str:
+def to_short_visible_label(text: Any) -> str:
     """Return a schema text as one short line; "" for other values."""
     if not isinstance(text, str):
         return ""
@@ -434,4 +436,4 @@ def _is_scalar(rule: Any) -> bool:
 
 def _format_constraint_value(value: Any) -> str:
     text = value if isinstance(value, str) else "".join(to_visible_json(value, indent=None))
-    return truncate_label(text)
+    return to_short_visible_label(text)

@@ -274,12 +274,12 @@ class SubmittedItems:
         """True if any control of a field was submitted."""
         return bool(self._by_key)
 
-    def read_control_text(self, pointer: str) -> str | None:
+    def read_control_text_and_mark_used(self, pointer: str) -> str | None:
         """Return the text of a control; None without one, or for an unticked box."""
         self._read_pointers.add(pointer)
         return self._by_key.get(("", pointer))
 
-    def read_display_marker(self, pointer: str) -> tuple[FieldState, ControlKind, str] | None:
+    def read_display_marker_and_mark_used(self, pointer: str) -> tuple[FieldState, ControlKind, str] | None:
         """Return how a field was displayed: state, control and alternative."""
         self._read_pointers.add(pointer)
         text = self._by_key.get((MARKER_PREFIX, pointer))

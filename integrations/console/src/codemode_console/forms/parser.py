@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
-from codemode.interrupts.interrupt import same_json
+from codemode.interrupts.interrupt import is_same_json
 from codemode.schemas.json_schemas import CompiledJsonSchema, repair_schema
 
 from ..bodies import MalformedBodyError, parse_json_text
@@ -51,7 +51,7 @@ def create_form(schema: Any, value: Any = ABSENT) -> Form:
     (`codemode.host.threads.run_check`).
     """
     compiled, notes = _compile_schema(schema)
-    text = _to_json_text(value)
+    text = _to_editable_json_text(value)
     if text is None:
         return Form(None, "", "json", is_editable=False, notes=(*notes, _VALUE_TOO_LARGE))
     root, limit_notes = _build_root(FormBuilder(compiled), value)
@@ -66,7 +66,7 @@ def read_form(form_items: Iterable[tuple[str, str]], schema: Any, displayed_valu
     """
     compiled, notes = _compile_schema(schema)
     reader = _FormReader(compiled, SubmittedItems(form_items), displayed_value, notes)
-    if _to_json_text(displayed_value) is None and reader.has_submission:
+    if _to_editable_json_text(displayed_value) is None and reader.has_submission:
         raise MalformedFormError(_VALUE_TOO_LARGE)
     return reader.read()
 
@@ -97,7 +97,7 @@ def _build_root(builder: FormBuilder, value: Any) -> tuple[Field | None, tuple[s
     return (None if root.kind == "json" and not root.alternatives else root), ()
 
 
-def _to_json_text(value: Any) -> str | None:
+def _to_editable_json_text(value: Any) -> str | None:
     """Return the JSON text of a value; "" for ABSENT, None if it is too long."""
     if value is ABSENT:
         return ""
@@ -114,7 +114,7 @@ def _to_json_text(value: Any) -> str | None:
 def _format_fields_as_json(root: Field | None) -> str:
     if root is None or any(field.value is ABSENT and field.state == "set" for field in root.walk()):
         return ""
-    return _to_json_text(root.value) or ""
+    return _to_editable_json_text(root.value) or ""
 
 
 def _assemble_form(
@@ -160,7 +160,7 @@ def _digest_fields(root: Field | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadValue:
+class _ParsedValue:
     """The value of the fields or of the JSON text; ABSENT if it cannot be read."""
 
     value: Any
@@ -206,7 +206,7 @@ class _FormReader:
         if self._items.button is not None or builder.has_new_fields or is_lost:
             text = self._json_input if self._json_input is not None else _format_fields_as_json(root)
             return FormResult(None, {}, _assemble_form(root, text, notes=self._notes), needs_redisplay=True)
-        field_value = _ReadValue(root.value if root is not None else ABSENT, builder.problems)
+        field_value = _ParsedValue(root.value if root is not None else ABSENT, builder.problems)
         mode = self._select_mode(root, field_value)
         if mode is None:
             problems = {ROOT_POINTER: [_AMBIGUOUS]}
@@ -246,7 +246,7 @@ class _FormReader:
             if pointer in texts:
                 self._items.set_text(pointer, texts[pointer])
 
-    def _select_mode(self, root: Field | None, field_value: _ReadValue) -> EditMode | None:
+    def _select_mode(self, root: Field | None, field_value: _ParsedValue) -> EditMode | None:
         """Return the half that was changed; None if both were, to different values."""
         if root is None or (not self._items.has_fields and self._json_input is not None):
             return "json"
@@ -265,17 +265,19 @@ class _FormReader:
             return "json" if has_text else "form"
         return "json" if requested_mode == "json" else "form"
 
-    def _fields_agree_with_json_text(self, field_value: _ReadValue) -> bool:
+    def _fields_agree_with_json_text(self, field_value: _ParsedValue) -> bool:
         read_value = self._parse_json_input()
-        return not read_value.problems and not field_value.problems and same_json(read_value.value, field_value.value)
+        return (
+            not read_value.problems and not field_value.problems and is_same_json(read_value.value, field_value.value)
+        )
 
-    def _parse_json_input(self) -> _ReadValue:
+    def _parse_json_input(self) -> _ParsedValue:
         if self._json_input is None or not self._json_input.strip():
-            return _ReadValue(ABSENT, {JSON_FIELD: ["is required"]})
+            return _ParsedValue(ABSENT, {JSON_FIELD: ["is required"]})
         try:
-            return _ReadValue(parse_json_text(normalize_line_ends(self._json_input)), {})
+            return _ParsedValue(parse_json_text(normalize_line_ends(self._json_input)), {})
         except MalformedBodyError as error:
-            return _ReadValue(ABSENT, {JSON_FIELD: [str(error)]})
+            return _ParsedValue(ABSENT, {JSON_FIELD: [str(error)]})
 
     def _create_result_from_json_text(self) -> FormResult:
         read_value = self._parse_json_input()
@@ -293,7 +295,7 @@ class _FormReader:
             read_value, problems, _assemble_form(root, text, mode="json", problems=problems, notes=self._notes)
         )
 
-    def _create_result_from_fields(self, root: Field, read_value: _ReadValue) -> FormResult:
+    def _create_result_from_fields(self, root: Field, read_value: _ParsedValue) -> FormResult:
         displayed = {field.pointer for field in root.walk()}
         problems = dict(read_value.problems)
         for pointer, messages in self._find_schema_problems(read_value.value, read_value.problems).items():
@@ -305,7 +307,7 @@ class _FormReader:
         text = (
             _format_fields_as_json(root)
             if not read_value.problems
-            else (self._json_input or _to_json_text(self._displayed_value) or "")
+            else (self._json_input or _to_editable_json_text(self._displayed_value) or "")
         )
         return self._create_result(
             read_value, problems, _assemble_form(root, text, problems=problems, notes=self._notes)
@@ -325,11 +327,11 @@ class _FormReader:
                 problems.setdefault(pointer, []).append(to_visible_text(message, one_line=True))
         return problems
 
-    def _create_result(self, read_value: _ReadValue, problems: dict[str, list[str]], form: Form) -> FormResult:
+    def _create_result(self, read_value: _ParsedValue, problems: dict[str, list[str]], form: Form) -> FormResult:
         if (
             not read_value.problems
             and self._displayed_value is not ABSENT
-            and same_json(read_value.value, self._displayed_value)
+            and is_same_json(read_value.value, self._displayed_value)
         ):
             return FormResult(self._displayed_value, problems, form, is_unchanged=True)
         return FormResult(None if problems else read_value.value, problems, form)

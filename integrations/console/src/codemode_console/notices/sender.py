@@ -222,7 +222,7 @@ class NoticeSender:
                 with self._store.watch() as watch:
                     async with WebhookClient(target.url) as client:
                         while True:
-                            has_sent = await self.send_batch(target, client)
+                            has_sent = await self.send_batch_and_pause(target, client)
                             if backoff_seconds:
                                 _log.info("notices for %s are sent again", target.name)
                             backoff_seconds = 0.0
@@ -237,13 +237,14 @@ class NoticeSender:
                 backoff_seconds = min(max(2 * backoff_seconds, 1.0), _MAX_BACKOFF_SECONDS)
                 await self._sleep(backoff_seconds)
 
-    async def send_batch(self, target: NoticeTarget, client: WebhookClient) -> bool:
+    async def send_batch_and_pause(self, target: NoticeTarget, client: WebhookClient) -> bool:
         """Deliver some due notices, and return whether there were any."""
         outbox = self._store.outbox(target.name)
         changes = await outbox.fill()
         notices = await outbox.claim(limit=_NOTICES_PER_BATCH, lease_ms=_LEASE_MS)
         results = await asyncio.gather(
-            *(self._deliver_notice(target, outbox, client, result) for result in notices), return_exceptions=True
+            *(self._deliver_and_settle_notice(target, outbox, client, result) for result in notices),
+            return_exceptions=True,
         )
         pause_seconds = 0.0
         for result in results:
@@ -254,7 +255,7 @@ class NoticeSender:
             await self._sleep(min(pause_seconds, _MAX_PAUSE_SECONDS))
         return bool(changes or notices)
 
-    async def _deliver_notice(
+    async def _deliver_and_settle_notice(
         self, target: NoticeTarget, outbox: Outbox, client: WebhookClient, notice: Notice
     ) -> float:
         """Deliver one notice, and return for how many seconds to pause."""
@@ -276,7 +277,7 @@ class NoticeSender:
         link = format_record_url(self._base_url, notice.record.id)
         try:
             # In a thread, since inputs may be large.
-            message = await run_check(LARGE_CHARACTERS, lambda: target.post(notice, link, self._clock()))
+            message = await run_check(LARGE_CHARACTERS, lambda: target.create_request(notice, link, self._clock()))
         except Exception as error:  # noqa: BLE001 - untrusted content must not stop other notices
             return PostFailure(f"it could not be created ({type(error).__name__})")
         return await client(message.headers, message.body)

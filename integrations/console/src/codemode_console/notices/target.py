@@ -75,7 +75,7 @@ class NoticeTarget(ABC):
         return self._url
 
     @abstractmethod
-    def post(self, notice: Notice, link: str, now: float) -> WebhookRequest:
+    def create_request(self, notice: Notice, link: str, now: float) -> WebhookRequest:
         """Return the request to post at Unix time ``now``. It contains no credential."""
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
-from ..visible_text import to_visible_text, truncate_json
+from ..visible_text import to_truncated_visible_json, to_visible_text
 from .target import MAX_LISTED_REQUESTS, NoticeTarget, WebhookRequest, list_pending_requests, truncate_text
 
 ID_HEADER = "Codemode-Notice-Id"
@@ -95,8 +95,8 @@ class Webhook(NoticeTarget):
         super().__init__(url, include_input=include_input, name=name)
         self._key = to_key_bytes(secret)
 
-    def post(self, notice: Notice, link: str, now: float) -> WebhookRequest:
-        """See `NoticeTarget.post`."""
+    def create_request(self, notice: Notice, link: str, now: float) -> WebhookRequest:
+        """See `NoticeTarget.create_request`."""
         body = json.dumps(_create_webhook_payload(notice, link, self._include_input), allow_nan=False).encode()
         return WebhookRequest(
             {"Content-Type": "application/json", **create_signed_headers(self._key, notice.id, now, body)}, body
@@ -119,7 +119,7 @@ def _record_to_json(record: Record) -> dict[str, Any]:
 def _request_to_json(request: StoredRequest, include_input: bool) -> dict[str, Any]:
     values: dict[str, Any] = {"tool": truncate_text(request.tool_name), "kind": truncate_text(request.kind)}
     if include_input:
-        text, is_whole = truncate_json(request.input, MAX_INPUT_CHARACTERS, indent=None)
+        text, is_whole = to_truncated_visible_json(request.input, MAX_INPUT_CHARACTERS, indent=None)
         values |= {"input": request.input} if is_whole else {"inputBeginning": text}
     return values
 
@@ -145,8 +145,8 @@ class SlackWebhook(NoticeTarget):
 
     kind = "slack"
 
-    def post(self, notice: Notice, link: str, now: float) -> WebhookRequest:
-        """See `NoticeTarget.post`."""
+    def create_request(self, notice: Notice, link: str, now: float) -> WebhookRequest:
+        """See `NoticeTarget.create_request`."""
         del now
         message = _create_slack_message(notice.record, link, self._include_input)
         return WebhookRequest({"Content-Type": "application/json"}, json.dumps(message).encode())
@@ -196,7 +196,7 @@ def _to_visible_name(text: str) -> str:
 
 
 def _create_input_block(request: StoredRequest) -> dict[str, Any]:
-    text, is_whole = truncate_json(request.input, _MAX_SECTION_CHARACTERS)
+    text, is_whole = to_truncated_visible_json(request.input, _MAX_SECTION_CHARACTERS)
     input_text = text if is_whole else f"{text}\N{HORIZONTAL ELLIPSIS}"
     return {
         "type": "section",

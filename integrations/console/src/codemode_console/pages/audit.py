@@ -27,7 +27,13 @@ from codemode.stores.records import Tenants
 from ..bodies import read_small_form
 from ..decisions import describe_audit_decision
 from ..errors import Problem
-from ..principals import Principal, audit_refusal, get_audit_tenant, require_principal, select_visible_tenants
+from ..principals import (
+    Principal,
+    audit_refusal_within_quota,
+    get_audit_tenant,
+    require_principal,
+    select_visible_tenants,
+)
 from ..record_view import DiffLine, parse_audit_diff
 from ..rendering import create_headline, render_page, wants_json
 from ..sessions import TOKEN_FIELD
@@ -227,7 +233,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         try:
             principal.require_form_token(form.get(TOKEN_FIELD), _VERIFY_FORM_SUBJECT)
         except Problem as problem:
-            await audit_refusal(context.store, principal, request, problem.message)
+            await audit_refusal_within_quota(context.store, principal, request, problem.message)
             raise
         return await _render_audit_page(context, request, await verifier.verify(form.get("head", "").strip()))
 

@@ -21,14 +21,14 @@ from ..decisions import (
     SelectedCall,
     compute_bulk_decision_token_subject,
     compute_call_version,
+    find_not_pending_problem,
     has_same_decision,
     invalid_decision_problem,
-    not_pending_problem,
     parse_selection,
     stale_form_problem,
 )
 from ..errors import Problem, not_found_problem, to_problem
-from ..principals import audit_refusal, find_refusal, require_principal, select_visible_tenants
+from ..principals import audit_refusal_within_quota, find_refusal, require_principal, select_visible_tenants
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
@@ -60,7 +60,9 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
     async def review_selection(request: Request) -> Response:
         items = await read_form_items(request)
-        await _require_valid_form(context, request, get_single_value(items, TOKEN_FIELD), BULK_SELECTION_SUBJECT)
+        await _require_form_and_permission_or_audit(
+            context, request, get_single_value(items, TOKEN_FIELD), BULK_SELECTION_SUBJECT
+        )
         return await _render_review_page(
             context,
             request,
@@ -74,7 +76,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
             _parse_decision(request, items),
             parse_selection(_list_selected_requests(items), part_count=4),
         )
-        await _require_valid_form(
+        await _require_form_and_permission_or_audit(
             context,
             request,
             get_single_value(items, TOKEN_FIELD),
@@ -113,7 +115,9 @@ def _parse_decision(request: Request, items: FormItems) -> str:
     return decision
 
 
-async def _require_valid_form(context: ConsoleContext, request: Request, token: str, subject: str) -> None:
+async def _require_form_and_permission_or_audit(
+    context: ConsoleContext, request: Request, token: str, subject: str
+) -> None:
     """Raise `Problem` 403 for an invalid form token or a user who may not decide, and audit it."""
     principal = require_principal(request)
     try:
@@ -121,7 +125,7 @@ async def _require_valid_form(context: ConsoleContext, request: Request, token: 
         if not principal.user.may_decide:
             raise Problem(403, "You may not decide this", "you may look but not decide")
     except Problem as problem:
-        await audit_refusal(context.store, principal, request, problem.message)
+        await audit_refusal_within_quota(context.store, principal, request, problem.message)
         raise
 
 
@@ -136,7 +140,7 @@ async def _render_review_page(
         LARGE_CHARACTERS, lambda: [_prepare_call_for_review(context, records, selected) for selected in selection]
     )
     if not wants_json(request):  # API callers get whole inputs
-        results = _reject_long_inputs(results)
+        results = _mark_long_inputs_as_problems(results)
     pending = [result for result in results if result.problem is None]
     tools = {result.call.tool_name for result in results if result.call is not None}
     if len(tools) > 1 and len(ids) > 1:  # one program may call several tools
@@ -192,11 +196,15 @@ def _prepare_call_for_review(
         record.id, call.interrupt_id, compute_call_version(record, call), context.store.shown(call)
     )
     return _BulkCallResult(
-        displayed, record, call, not_pending_problem(record, call), create_excerpt(call.input, MAX_EXPANDED_CHARACTERS)
+        displayed,
+        record,
+        call,
+        find_not_pending_problem(record, call),
+        create_excerpt(call.input, MAX_EXPANDED_CHARACTERS),
     )
 
 
-def _reject_long_inputs(results: Sequence[_BulkCallResult]) -> list[_BulkCallResult]:
+def _mark_long_inputs_as_problems(results: Sequence[_BulkCallResult]) -> list[_BulkCallResult]:
     """Exclude calls whose input does not fit on the page."""
     characters_left, checked = MAX_INPUT_CHARACTERS_PER_PAGE, list[_BulkCallResult]()
     for result in results:
@@ -239,7 +247,7 @@ async def _decide_call(
     if call is None:
         return _BulkCallResult(selected, problem=not_found_problem())
     if (refusal := await find_refusal(context.policy, principal.user, record, request)) is not None:
-        await audit_refusal(context.store, principal, request, refusal)
+        await audit_refusal_within_quota(context.store, principal, request, refusal)
         return _BulkCallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
     if call.actor == principal.user.name and has_same_decision(call, answer):
@@ -258,8 +266,8 @@ async def _decide_call(
     except AnswerRefusedError as error:
         return _BulkCallResult(selected, record, call, Problem(422, "The answer does not fit", error.message))
     except (StoreError, StoreUnavailableError) as error:
-        return _BulkCallResult(selected, record, call, not_pending_problem(record, call) or to_problem(error))
-    problem = None if stored_call.actor == principal.user.name else not_pending_problem(record, stored_call)
+        return _BulkCallResult(selected, record, call, find_not_pending_problem(record, call) or to_problem(error))
+    problem = None if stored_call.actor == principal.user.name else find_not_pending_problem(record, stored_call)
     return _BulkCallResult(selected, record, call, problem)
 
 

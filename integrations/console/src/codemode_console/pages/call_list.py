@@ -225,7 +225,7 @@ def _render_list_page(
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _CallRow:
     """One row. ``call`` is None for a record without requests; ``hidden_calls`` counts calls left out.
 
     ``selection`` is the value of its checkbox. ``form_fields`` let the row decide; they are only there if the row shows
@@ -283,15 +283,15 @@ class _Row:
 
 def _create_rows(
     context: ConsoleContext, principal: Principal, record: Record, tool: str, *, is_open: bool
-) -> list[_Row]:
+) -> list[_CallRow]:
     numbered = list(enumerate(record.requests, 1))
     pending = [pair for pair in numbered if pair[1].state == "waiting" and tool in ("", pair[1].tool_name)]
     if not pending:  # listed for its state, by its last call
-        return [_Row(record, call, number, format_input_line(call)) for number, call in numbered[-1:]] or [
-            _Row(record, None)
+        return [_CallRow(record, call, number, format_input_line(call)) for number, call in numbered[-1:]] or [
+            _CallRow(record, None)
         ]
     listed = pending[: MAX_BULK_CALLS if tool else _MAX_ROWS_PER_RECORD]
-    rows: list[_Row] = []
+    rows: list[_CallRow] = []
     for position, (number, call) in enumerate(listed):
         input_excerpt, selection, form = (
             format_input_line(call) if position < _MAX_ROWS_PER_RECORD else None,
@@ -309,6 +309,6 @@ def _create_rows(
                 version, shown = compute_call_version(record, call), context.store.shown(call)
                 token = principal.create_form_token(compute_decision_token_subject(call.interrupt_id, version, shown))
                 form = {"form_token": token, "version": version, "shown": shown}
-        rows.append(_Row(record, call, number, input_excerpt, selection, form))
+        rows.append(_CallRow(record, call, number, input_excerpt, selection, form))
     rows[-1] = replace(rows[-1], hidden_calls=len(pending) - len(listed))
     return rows

@@ -24,10 +24,10 @@ from ..decisions import (
     compute_decision_token_subject,
     compute_record_action_token_subject,
     compute_record_fingerprint,
+    find_not_pending_problem,
     has_same_decision,
     list_record_actions,
     map_record_action_methods,
-    not_pending_problem,
     parse_decision_form,
     parse_decision_json,
     read_call_form,
@@ -37,7 +37,13 @@ from ..decisions import (
 )
 from ..errors import Problem, not_found_problem, to_problem
 from ..forms import FormResult
-from ..principals import audit_refusal, find_refusal, list_standing_choices, require_principal, store_standing_approval
+from ..principals import (
+    audit_refusal_within_quota,
+    find_refusal,
+    list_standing_choices,
+    require_principal,
+    store_standing_approval,
+)
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import format_time
@@ -52,7 +58,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         submitted = await _read_submitted_decision(request)
         record = await context.load_record(request)
         call = _find_call(record, request.path_params["interrupt_id"])
-        await _require_permission(context, request, record, submitted, call.interrupt_id)
+        await _require_permission_or_audit(context, request, record, submitted, call.interrupt_id)
         require_valid_decision(call, submitted, is_for_programs=wants_json(request) or has_json_body(request))
         return await _apply_decision(context, request, record, call, submitted)
 
@@ -92,7 +98,7 @@ async def _read_submitted_decision(request: Request) -> SubmittedDecision:
     return await run_check(LARGE_CHARACTERS, lambda: parse_decision_json(body))
 
 
-async def _require_permission(
+async def _require_permission_or_audit(
     context: ConsoleContext, request: Request, record: Record, submitted: SubmittedDecision, interrupt_id: str
 ) -> None:
     """Raise `Problem` 403 for a user who may not decide this, and audit it."""
@@ -105,7 +111,7 @@ async def _require_permission(
         if (reason := await find_refusal(context.policy, principal.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", reason)
     except Problem as problem:
-        await audit_refusal(context.store, principal, request, problem.message)
+        await audit_refusal_within_quota(context.store, principal, request, problem.message)
         raise
 
 
@@ -117,14 +123,14 @@ async def _apply_decision(
     # The standing approval is not stored again, since it may have been revoked since.
     if evaluation.is_repeated:
         return _decision_response(request, record, call)
-    problem = not_pending_problem(record, call)
+    problem = find_not_pending_problem(record, call)
     if problem is None and not evaluation.is_current:
         problem = stale_form_problem(call)
     if problem is None and evaluation.error is not None:
         facts = {"field": "reason"} if evaluation.error.concerns_reason else None
         problem = Problem(422, "Nothing is decided yet", evaluation.error.message, facts=facts)
     if problem is None and evaluation.decision is not None:
-        _check_standing_choice(context, record, call, submitted)
+        _require_offered_standing_choice(context, record, call, submitted)
         problem = await _store_decision(context, request, record, call, evaluation.decision[0])
         if problem is None:
             return await _store_standing_approval_and_respond(context, request, record, call, submitted)
@@ -177,10 +183,10 @@ async def _store_decision(
     except StoreError as error:
         return to_problem(error)
     stored_call = stored_calls[interrupt_id]
-    return None if stored_call.actor == principal.user.name else not_pending_problem(record, stored_call)
+    return None if stored_call.actor == principal.user.name else find_not_pending_problem(record, stored_call)
 
 
-def _check_standing_choice(
+def _require_offered_standing_choice(
     context: ConsoleContext, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> None:
     """Raise `Problem` 400 for a standing choice that was not offered."""
@@ -227,7 +233,7 @@ def create_record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
     async def apply_record_action(request: Request) -> Response:
         items = await read_form_items(request)
         record = await context.load_record(request)
-        await _require_record_action_permission(context, request, record, items)
+        await _require_record_action_permission_or_audit(context, request, record, items)
         return await _run_record_action(context, request, record, items)
 
     path = "/records/{record_id}/ending"
@@ -246,7 +252,7 @@ def _render_record_action_page(request: Request, record: Record) -> Response:
     return render_page(request, "record_action.html", record=record, **values, **action_values)
 
 
-async def _require_record_action_permission(
+async def _require_record_action_permission_or_audit(
     context: ConsoleContext, request: Request, record: Record, items: FormItems
 ) -> None:
     """Raise `Problem` 403 for a user who may not act on this record, and audit it."""
@@ -259,7 +265,7 @@ async def _require_record_action_permission(
         if (reason := await find_refusal(context.policy, principal.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", reason)
     except Problem as problem:
-        await audit_refusal(context.store, principal, request, problem.message)
+        await audit_refusal_within_quota(context.store, principal, request, problem.message)
         raise
 
 
@@ -272,7 +278,7 @@ async def _run_record_action(context: ConsoleContext, request: Request, record: 
         compute_record_fingerprint(record),
         record.state,
     ):
-        return await _render_conflict_page(context, request, record, action)
+        return await _respond_to_conflict_or_repeat(context, request, record, action)
     record_action = next((candidate for candidate in list_record_actions(record) if candidate.action == action), None)
     if record_action is None:
         raise Problem(409, "This is not possible now", f"The record is {record.state}.")
@@ -294,7 +300,9 @@ def _record_action_response(request: Request, record: Record, action: str) -> Re
     return RedirectResponse(format_record_path(request, record.id), 303)
 
 
-async def _render_conflict_page(context: ConsoleContext, request: Request, record: Record, action: str) -> Response:
+async def _respond_to_conflict_or_repeat(
+    context: ConsoleContext, request: Request, record: Record, action: str
+) -> Response:
     """Return the page of a record that changed; success if the same user has already done this."""
     line = await _find_last_audit_line(context, record)
     if line is not None and (line.kind, line.actor) == (_AUDIT_KINDS[action], require_principal(request).user.name):

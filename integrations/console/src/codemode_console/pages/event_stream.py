@@ -165,12 +165,12 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
             raise Problem(403, "This was not sent from a page of the console")
         slot = ExitStack()
         subscriber = slot.enter_context(feed.subscribe(principal.user.name))
-        return _EventStream(_stream_events(context, feed, subscriber, principal, after), subscriber, slot)
+        return _EventStreamResponse(_stream_events(context, feed, subscriber, principal, after), subscriber, slot)
 
     return [Route("/events", stream_changes, methods=["GET"])]
 
 
-class _EventStream(EventSourceResponse):
+class _EventStreamResponse(EventSourceResponse):
     """A stream that holds its slot while it is sent."""
 
     def __init__(self, events: AsyncIterator[ServerSentEvent], subscriber: Subscriber, slot: ExitStack) -> None:
@@ -196,11 +196,11 @@ async def _stream_events(
         head = await context.store.changes_head()
         sequence = head if after is None else min(after, head)
         yield ServerSentEvent(id=str(sequence), retry=_RETRY_MS, comment="open")
-        while await lifetime.may_continue():
+        while await lifetime.recheck_may_continue():
             feed_head = feed.head
             async with aclosing(_iterate_changes_after(context, feed, principal, sequence)) as changes:
                 async for change in changes:
-                    if not await lifetime.may_continue():
+                    if not await lifetime.recheck_may_continue():
                         break
                     if principal.user.can_see(change.tenant):
                         yield _to_event(change)
@@ -248,7 +248,7 @@ class _ConnectionLifetime:
         )
         self.is_over = self.is_signed_out = False
 
-    async def may_continue(self) -> bool:
+    async def recheck_may_continue(self) -> bool:
         """Return whether the connection may continue, checked every few seconds."""
         now = asyncio.get_running_loop().time()
         if not self.is_over and now >= self._next_check:

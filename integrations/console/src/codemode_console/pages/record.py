@@ -54,7 +54,7 @@ from ..record_view import (
     record_view_to_json,
     to_download_text,
 )
-from ..rendering import create_headline, render_page, truncate_name, wants_json
+from ..rendering import create_headline, render_page, to_short_visible_name_html, wants_json
 from ..visible_text import (
     MAX_EXPANDED_CHARACTERS,
     Excerpt,
@@ -453,7 +453,9 @@ async def _load_heading_values(context: ConsoleContext, request: Request, record
     approvals = [call for call in pending if call.kind == APPROVAL_KIND]
     is_open = record.state in _OPEN_STATES and principal.user.may_decide
     titled_calls = pending or record.requests
-    text = create_headline(titled_calls[0]) if titled_calls else truncate_name(record.outer_tool or record.id)
+    text = (
+        create_headline(titled_calls[0]) if titled_calls else to_short_visible_name_html(record.outer_tool or record.id)
+    )
     is_unknown = bool(pending) and pending[0].kind == UNKNOWN_OUTCOME_KIND
     decisions = {describe_decision(call) if call.state in ("decided", "applied") else "" for call in titled_calls}
     title = {

@@ -15,7 +15,7 @@ from codemode.types import SavedProgram, SavedVersion
 
 from ..bodies import read_small_form
 from ..errors import Problem
-from ..principals import audit_refusal, require_principal
+from ..principals import audit_refusal_within_quota, require_principal
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from .console_context import ConsoleContext
@@ -47,8 +47,8 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     async def change_program(request: Request) -> Response:
         form = await read_small_form(request)
         program = await _find_program(context, request)
-        await _require_permission(context, request, program, form)
-        await _apply_action(context, request, program, form.get("action", ""))
+        await _require_permission_or_audit(context, request, program, form)
+        await _apply_program_action_and_audit(context, request, program, form.get("action", ""))
         if wants_json(request):
             return JSONResponse((await _find_program(context, request)).to_dict())
         return RedirectResponse(f"{request.scope.get('root_path', '')}/{_format_program_path(program)}", 303)
@@ -105,7 +105,7 @@ async def _render_program_page(context: ConsoleContext, request: Request, progra
     return render_page(request, "saved_program.html", may_decide=require_principal(request).user.may_decide, **values)
 
 
-async def _require_permission(
+async def _require_permission_or_audit(
     context: ConsoleContext, request: Request, program: SavedProgram, form: dict[str, str]
 ) -> None:
     """Raise `Problem` 403 for a user who may not decide or a stale form, and audit it."""
@@ -115,11 +115,13 @@ async def _require_permission(
         if not principal.user.may_decide:
             raise Problem(403, "You may not decide this", "you may look but not decide")
     except Problem as problem:
-        await audit_refusal(context.store, principal, request, problem.message)
+        await audit_refusal_within_quota(context.store, principal, request, problem.message)
         raise
 
 
-async def _apply_action(context: ConsoleContext, request: Request, program: SavedProgram, action: str) -> None:
+async def _apply_program_action_and_audit(
+    context: ConsoleContext, request: Request, program: SavedProgram, action: str
+) -> None:
     if action not in _AUDIT_KINDS:
         raise Problem(400, "The form names no action on the program")
     library, principal = ProgramLibrary(context.store, owner=program.owner), require_principal(request)

@@ -17,7 +17,7 @@ from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
 from codemode.host.cancellation import shield_to_end
 from codemode.interrupts.interrupt import Interrupt
-from codemode.observe.request_telemetry import count_requested_approvals, count_waiting_approvals
+from codemode.observe.request_telemetry import count_requested_approvals, counting_waiting_approvals
 from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
@@ -210,7 +210,7 @@ class ApprovalFlow:
             ]
             if not_askable:
                 declined = {question.interrupt_id: {"action": "decline"} for question in not_askable}
-                outcome = await self._resume_with_answers(client_call, outcome, BatchAnswers(declined))
+                outcome = await self._resume_with_answers_or_save(client_call, outcome, BatchAnswers(declined))
                 continue
             channel = self._choose_channel(client_call, questions)
             count_requested_approvals(channel, len(questions))
@@ -229,7 +229,7 @@ class ApprovalFlow:
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> Any:
         try:
-            with count_waiting_approvals("session", len(questions)):
+            with counting_waiting_approvals("session", len(questions)):
                 responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
         except asyncio.CancelledError:
             if not _is_cancelled_by_client(client_call):  # the client disconnected: people can still decide
@@ -253,14 +253,16 @@ class ApprovalFlow:
         if not answers.resolutions:
             return interrupt
         try:
-            return await self._resume_with_answers(client_call, interrupt, answers)
+            return await self._resume_with_answers_or_save(client_call, interrupt, answers)
         except CodeModeProtocolError as error:
             await self._questions.forget_remembered_answers(answers)
             if not self._questions.record_refused_edits(client_call, answers, error):
                 raise
             return interrupt
 
-    async def _resume_with_answers(self, client_call: ClientCall, interrupt: Interrupt, answers: BatchAnswers) -> Any:
+    async def _resume_with_answers_or_save(
+        self, client_call: ClientCall, interrupt: Interrupt, answers: BatchAnswers
+    ) -> Any:
         """Resume with answers. If no worker is free, store the run; the resumer continues it later.
 
         A run interrupted by a disconnected client is stored too: an approved call may have started.
@@ -274,7 +276,7 @@ class ApprovalFlow:
             raise
         if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
             return outcome
-        record_id = await self._save_pause(
+        record_id = await self._save_pause_and_start_resuming(
             client_call, interrupt, self._questions.build_questions(interrupt, client_call.notes)
         )
         await self._save_decisions(answers)
@@ -295,7 +297,7 @@ class ApprovalFlow:
         pause_state = {"record": pause.id} if isinstance(pause, Record) else {"interrupt": pause.to_dict()}
         sealed_state = await self._sealed_state.seal(client_call.to_state(pause_state), client_call.arguments)
         if len(sealed_state) > MAX_STATE_CHARACTERS and isinstance(pause, Interrupt):
-            record_id = await self._save_pause(client_call, pause, questions)
+            record_id = await self._save_pause_and_start_resuming(client_call, pause, questions)
             sealed_state = await self._sealed_state.seal(
                 client_call.to_state({"record": record_id}), client_call.arguments
             )
@@ -306,8 +308,12 @@ class ApprovalFlow:
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> ToolReply:
         # The same program may have been sent twice before either was stored; store one.
-        record_id = await self._save_pause(client_call, interrupt, questions, is_new=client_call.is_new)
-        return await self._wait_for_decision(client_call, record_id, {question.server for question in questions})
+        record_id = await self._save_pause_and_start_resuming(
+            client_call, interrupt, questions, is_new=client_call.is_new
+        )
+        return await self._show_page_or_wait_for_decision(
+            client_call, record_id, {question.server for question in questions}
+        )
 
     async def _ask_and_wait_for_record(
         self, client_call: ClientCall, record: Record, responses: Mapping[str, Any] | None = None
@@ -328,14 +334,16 @@ class ApprovalFlow:
             if responses is None and channel == "retry":
                 return await self._ask_by_retry(client_call, record, questions)
             if responses is None and channel == "session":
-                with count_waiting_approvals("session", len(questions)):
+                with counting_waiting_approvals("session", len(questions)):
                     responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
                 client_call.pause += 1
                 if len(responses) < len(questions):
                     client_call.client = replace(client_call.client, can_receive_requests=False)
             if responses is None or not questions:
-                return await self._wait_for_decision(client_call, record.id, self._questions.get_server_ids(record))
-            answers, responses = await self._save_answers(client_call, questions, responses), None
+                return await self._show_page_or_wait_for_decision(
+                    client_call, record.id, self._questions.get_server_ids(record)
+                )
+            answers, responses = await self._parse_and_save_answers(client_call, questions, responses), None
             if answers.resolutions:
                 outcome = await self._pending_store.wait_for_end(
                     record.id, self._ask_timeout_seconds * 1000, record.version
@@ -344,7 +352,7 @@ class ApprovalFlow:
                     return outcome or run_not_found_response()
                 record = outcome
 
-    async def _save_answers(
+    async def _parse_and_save_answers(
         self, client_call: ClientCall, questions: list[Question], responses: Mapping[str, Any]
     ) -> BatchAnswers:
         answers = await self._questions.parse_and_remember_answers(client_call, questions, responses)
@@ -366,7 +374,7 @@ class ApprovalFlow:
         if not isinstance(recovery, Interrupt) or not (recovery.requests or _has_started_calls(response)):
             return response
         questions = self._questions.build_questions(recovery)
-        record_id = await self._save_pause(client_call, recovery, questions)
+        record_id = await self._save_pause_and_start_resuming(client_call, recovery, questions)
         record = await self._pending_store.find_record(record_id)
         if record is not None:
             response["waiting"] = create_waiting_field(
@@ -374,7 +382,7 @@ class ApprovalFlow:
             )
         return response
 
-    async def _save_pause(
+    async def _save_pause_and_start_resuming(
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question], *, is_new: bool = False
     ) -> str:
         record_id = await self._pending_store.save(
@@ -390,7 +398,7 @@ class ApprovalFlow:
 
         async def save_or_log() -> None:
             try:
-                await self._save_pause(client_call, interrupt, questions)
+                await self._save_pause_and_start_resuming(client_call, interrupt, questions)
             except Exception:  # noqa: BLE001 - the client is gone, so every error is logged
                 call_names = (
                     ", ".join(dict.fromkeys(f"{question.server}.{question.tool}" for question in questions))
@@ -403,7 +411,9 @@ class ApprovalFlow:
 
         await shield_to_end(save_or_log())
 
-    async def _wait_for_decision(self, client_call: ClientCall, record_id: str, servers: set[str]) -> ToolReply:
+    async def _show_page_or_wait_for_decision(
+        self, client_call: ClientCall, record_id: str, servers: set[str]
+    ) -> ToolReply:
         """Wait for the servers' approval wait time, then return the state of the run. The client may show the page."""
         page_url = self._page_url(record_id)
         if page_url and client_call.client.can_open_pages and client_call.client.is_modern and not client_call.has_page:
@@ -416,7 +426,7 @@ class ApprovalFlow:
             )
         wait_ms = min([self._server_wait_ms.get(server, self._wait_ms) for server in servers], default=self._wait_ms)
         async with show_page_in_session(client_call, page_url, record_id):
-            with count_waiting_approvals("store", 1):
+            with counting_waiting_approvals("store", 1):
                 outcome = await self._pending_store.wait_for_end(record_id, wait_ms)
         if not isinstance(outcome, Record):
             return outcome or run_not_found_response()

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import mcp_types as types
 from pydantic import ValidationError
 
-from codemode.continuations.sealing import sign_continuation, verify_continuation
+from codemode.continuations.sealing import encode_and_sign_continuation, verify_and_decode_continuation
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import decode_json, encode_canonical_json
 from codemode.data.narrowing import is_object, mapping_or_empty, string_or_empty
@@ -23,7 +23,7 @@ from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.host.cancellation import is_cancelled_from_outside, run_alongside
 from codemode.host.clock import now_ms
 from codemode.host.threads import run_check
-from codemode.interrupts.interrupt import Interrupt, PendingRequest, same_json
+from codemode.interrupts.interrupt import Interrupt, PendingRequest, is_same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
 
@@ -144,7 +144,9 @@ class StateSealer:
         """Return a state as sealed text, bound to the arguments of the call."""
 
         def sign_and_encode_state() -> str:
-            packed = sign_continuation([json.dumps(state)], self._options, now_ms(), self._compute_binding(arguments))
+            packed = encode_and_sign_continuation(
+                [json.dumps(state)], self._options, now_ms(), self._compute_binding(arguments)
+            )
             return _encode_packed_state(packed)
 
         return await run_check(estimate_json_length(state, _MAX_WEIGHT), sign_and_encode_state)
@@ -166,7 +168,7 @@ class StateSealer:
         # Security: each state has exactly one text, so any change is refused.
         if not is_object(packed) or _encode_packed_state(packed) != text:
             raise CodeModeProtocolError("the request state is not from this gateway")
-        texts, _ = verify_continuation(packed, self._options, now_ms(), self._compute_binding(arguments))
+        texts, _ = verify_and_decode_continuation(packed, self._options, now_ms(), self._compute_binding(arguments))
         state = decode_json("".join(texts))
         if not is_object(state):
             raise CodeModeProtocolError("the request state is not from this gateway")
@@ -368,7 +370,7 @@ def _parse_edited_input(
         value = decode_json(edited_text)
     except ValueError as error:
         return _to_unusable_answer_or_denial(question, f"the input is not JSON: {error}")
-    if same_json(value, question.input):
+    if is_same_json(value, question.input):
         return ParsedDecision(resolution, scope)
     if question.tries >= MAX_TRIES:
         return _create_denial("its edited input was refused")

@@ -17,7 +17,7 @@ from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
 from codemode.execution.call_context import CallContext
 from codemode.host.threads import run_off_loop
 from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
-from codemode.observe.request_telemetry import detach_trace
+from codemode.observe.request_telemetry import without_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
@@ -33,7 +33,7 @@ from .questions import UNKNOWN_KEY_MESSAGE, Question, run_ended_response
 from .remembered_answers import RememberedAnswer, RememberedAnswers, Scope, ToolIdentity
 
 
-def build_tool_payload(questions: Iterable[Question], session: str | None) -> dict[str, Any]:
+def build_record_payload(questions: Iterable[Question], session: str | None) -> dict[str, Any]:
     """Return the tools of a record's calls as stored. ``session`` is the session's digest, if any."""
     identified = [question for question in questions if question.definition_digest is not None]
     return {
@@ -126,7 +126,7 @@ class PendingStore:
             app=self._app,
             labels=labels,
             source=code,
-            payload=build_tool_payload(question_list, self._session if has_session else None),
+            payload=build_record_payload(question_list, self._session if has_session else None),
             alone="program" if is_new else None,
         )
 
@@ -239,7 +239,7 @@ class PrincipalRuns:
 
     def compute_program_digest(self, code: str) -> str:
         """Return a digest of a program's text and of the servers that it names."""
-        canonical = encode_canonical_json([code, self._run_tool.homes.find_digests_in_code(code)])
+        canonical = encode_canonical_json([code, self._run_tool.server_identities.find_digests_in_code(code)])
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def resume_with_answers(
@@ -300,7 +300,7 @@ class StoredRunResumer:
         """Start resuming, once. Does nothing after `aclose`."""
         if self._resumer is None and not self._is_closed:
             self._resumer = Resumer(self._store(), tenant=self._tenant, app=self._app, resume=self.resume)
-            with detach_trace():  # later work does not belong to the trace of the first request
+            with without_trace():  # later work does not belong to the trace of the first request
                 await self._resumer.__aenter__()
 
     async def aclose(self, grace_seconds: float = 5.0) -> None:

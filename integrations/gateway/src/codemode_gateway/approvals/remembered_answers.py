@@ -222,7 +222,7 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
             return False
         identity: ToolIdentity | None = None
 
-        async def needs_call_approval(_input: Any, context: Any) -> bool:
+        async def check_approval_and_record_tool(_input: Any, context: Any) -> bool:
             nonlocal identity
             if identity is None:  # computed at the first call: few tools are called, and schemas may be large
                 digest = await run_off_loop(partial(compute_definition_digest, tool, config))
@@ -233,6 +233,6 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
             remembered.record_displayed_tool(context.tool_call_id, identity)
             return True
 
-        return needs_call_approval
+        return check_approval_and_record_tool
 
     return approval_hook

@@ -27,7 +27,7 @@ from codemode.trace.visible_text import (
 
 from .command_context import (
     get_audit_actor,
-    get_command_prefix,
+    get_typed_command_prefix,
     load_configuration_and_warn,
     load_store_configuration,
     open_controlling_terminal,
@@ -69,12 +69,12 @@ def format_call(record: Record, request: StoredRequest) -> str:
     if record.tenant != "local":
         rows.append(("principal", record.tenant))
     if request.annotations:
-        rows.append(("annotations", _to_json(request.annotations)))
+        rows.append(("annotations", _to_json_text(request.annotations)))
     if request.refusal:
         rows.append(("last answer refused", request.refusal))
     lines = align_columns([(f"  {label}", escape_invisible(value)) for label, value in rows])
-    lines += _format_program_lines(record.source, request.line)
-    return "\n".join([*lines, "  input", _indent(_to_json(request.input, indent=2))])
+    lines += _format_program_excerpt(record.source, request.line)
+    return "\n".join([*lines, "  input", _escape_and_indent(_to_json_text(request.input, indent=2))])
 
 
 def format_record(record: Record) -> str:
@@ -86,12 +86,12 @@ def format_record(record: Record) -> str:
     parts = ["\n".join(align_columns([(label, escape_invisible(value)) for label, value in rows]))]
     parts += [format_call(record, request) for request in record.requests]
     if record.source is not None:
-        parts.append(f"program\n{_number_lines(record.source)}")
+        parts.append(f"program\n{_escape_and_number_lines(record.source)}")
     if record.outcome is not None:
         outcome_text = (
-            record.outcome.error if record.outcome.error is not None else _to_json(record.outcome.value, indent=2)
+            record.outcome.error if record.outcome.error is not None else _to_json_text(record.outcome.value, indent=2)
         )
-        parts.append(f"outcome\n{_indent(outcome_text)}")
+        parts.append(f"outcome\n{_escape_and_indent(outcome_text)}")
     return "\n\n".join(parts)
 
 
@@ -148,12 +148,12 @@ def _to_call_row(record: Record, request: StoredRequest) -> tuple[str, ...]:
         clip_to_visible_line(server, 40),
         clip_to_visible_line(tool, 40),
         "" if request.line is None else str(request.line),
-        clip_to_visible_line(_to_json(request.input), _MAX_INPUT_CHARACTERS),
+        clip_to_visible_line(_to_json_text(request.input), _MAX_INPUT_CHARACTERS),
         format_time(record.expires_at_ms),
     )
 
 
-def _format_program_lines(source: str | None, line: int | None) -> list[str]:
+def _format_program_excerpt(source: str | None, line: int | None) -> list[str]:
     if line is None:
         return []
     lines = [] if source is None else split_program_lines(source)
@@ -167,18 +167,18 @@ def _format_program_lines(source: str | None, line: int | None) -> list[str]:
     ]
 
 
-def _number_lines(source: str) -> str:
+def _escape_and_number_lines(source: str) -> str:
     return "\n".join(
         f"  {number:4} {escape_invisible(text)}"
         for number, text in enumerate(split_program_lines(source) or [source], 1)
     )
 
 
-def _indent(text: str) -> str:
+def _escape_and_indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in escape_invisible(text, keep="\n").split("\n"))
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
+def _to_json_text(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
@@ -241,7 +241,10 @@ def _revoke_answers(remembered: RememberedAnswers, config: GatewayConfig, option
         for answer in matching
         if remembered.revoke_permanent_answers(answer.principal, answer.server, answer.tool)
     ]
-    print(f"revoked {format_count(len(revoked), 'answer')} about {_format_target(options)}: running gateways ask again")
+    print(
+        f"revoked {format_count(len(revoked), 'answer')} about {_format_server_or_tool(options)}:"
+        " running gateways ask again"
+    )
     _audit_revoked_answers(revoked, config, create=options.create)
     return SUCCEEDED
 
@@ -270,8 +273,8 @@ def _is_answer_selected(answer: RememberedAnswer, options: argparse.Namespace) -
 
 
 def _no_answer_message(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
-    problem = f"no answer of {_shorten_name(options.user)} about {_format_target(options)} is remembered"
-    command = f"`{get_command_prefix(options)} approvals remembered`"
+    problem = f"no answer of {_shorten_name(options.user)} about {_format_server_or_tool(options)} is remembered"
+    command = f"`{get_typed_command_prefix(options)} approvals remembered`"
     return f"{problem}: {command} lists them{_suggest_answer(all_answers, options)}"
 
 
@@ -296,7 +299,7 @@ def _suggest_answer(all_answers: Sequence[RememberedAnswer], options: argparse.N
     )
 
 
-def _format_target(options: argparse.Namespace) -> str:
+def _format_server_or_tool(options: argparse.Namespace) -> str:
     return _shorten_name(options.server if options.tool is None else f"{options.server}.{options.tool}")
 
 
@@ -387,13 +390,13 @@ def _confirm_and_save_decisions(config: GatewayConfig, options: argparse.Namespa
             terminal.write_line("Nothing was decided.")
             return FAILED
 
-    async def save_decisions(store: InterruptStore) -> int:
+    async def save_decisions_and_standing_approval(store: InterruptStore) -> int:
         code = await _save_decisions(store, record, decisions, displayed_values, options)
         if code == SUCCEEDED and standing_approval is not None:
             await _save_standing_approval(standing_approval, config, store, record)
         return code
 
-    return asyncio.run(run_with_store(config, save_decisions))
+    return asyncio.run(run_with_store(config, save_decisions_and_standing_approval))
 
 
 async def _save_decisions(
@@ -415,7 +418,7 @@ async def _save_decisions(
 
 
 def _warn_undecided(error: CodeModeError, options: argparse.Namespace) -> int:
-    warn(f"nothing was decided: {error.message}; `{get_command_prefix(options)} approvals` lists pending calls")
+    warn(f"nothing was decided: {error.message}; `{get_typed_command_prefix(options)} approvals` lists pending calls")
     return FAILED
 
 
@@ -516,7 +519,7 @@ async def _find_run_and_calls(store: InterruptStore, options: argparse.Namespace
             ]
             if still_waiting:
                 return record, still_waiting
-    hint = f"`{get_command_prefix(options)} approvals` lists pending calls"
+    hint = f"`{get_typed_command_prefix(options)} approvals` lists pending calls"
     if options.config is None:
         hint += "; use --config for another gateway"
     if len(id_or_prefix) < _MIN_ID_CHARACTERS:

@@ -46,7 +46,7 @@ def get_non_default_config_path(options: argparse.Namespace) -> Path | None:
     return None if path == _get_default_config_path(os.environ) else path
 
 
-def get_command_prefix(options: argparse.Namespace) -> str:
+def get_typed_command_prefix(options: argparse.Namespace) -> str:
     """Return the command before a subcommand for the same configuration, as the user typed it."""
     return (
         GATEWAY_COMMAND
@@ -122,7 +122,7 @@ def _missing_config_message(path: Path, options: argparse.Namespace) -> str:
         return f"{escape_invisible(str(path))} is a folder; use a file in it"
     problem = f"there is no configuration {escape_invisible(str(path))}"
     if options.config is not None:
-        return f"{problem}: `{get_command_prefix(options)} init` writes one"
+        return f"{problem}: `{get_typed_command_prefix(options)} init` writes one"
     nearby = next((name for name in _NEARBY_CONFIG_FILES if Path(name).is_file()), None)
     suggestion = "" if nearby is None else f"; to use {nearby} of this folder, if you trust it, add --config {nearby}"
     return (
@@ -186,7 +186,7 @@ def get_audit_actor() -> str:
 _MAX_COMMAND_PART_CHARACTERS = 300  # a longer path would hide the rest of a hint
 
 
-def get_gateway_command(options: argparse.Namespace) -> str:
+def get_command_valid_in_any_folder(options: argparse.Namespace) -> str:
     """Return the shell command before a subcommand, valid in any folder: usually `codemode mcp`.
 
     Omits a path that is too long or not safe to display.

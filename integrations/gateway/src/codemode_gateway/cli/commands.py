@@ -356,9 +356,9 @@ _SUBCOMMAND_FUNCTIONS = {
     "init": ("configuration_commands", "create_or_extend_configuration"),
     "add": ("configuration_commands", "create_or_extend_configuration"),
     "remove": ("configuration_commands", "remove_server"),
-    "import": ("configuration_commands", "import_or_install"),
-    "install": ("configuration_commands", "import_or_install"),
-    "undo": ("configuration_commands", "import_or_install"),
+    "import": ("configuration_commands", "import_install_or_undo"),
+    "install": ("configuration_commands", "import_install_or_undo"),
+    "undo": ("configuration_commands", "import_install_or_undo"),
     "list": ("configuration_commands", "list_servers"),
     "check": ("server_commands", "check_servers"),
     "types": ("server_commands", "print_types"),
@@ -394,13 +394,13 @@ def run_parsed_command(options: argparse.Namespace) -> int:
         raise UsageError(
             f"--{serving_options[0].replace('_', '-')} is for serving; do not use it with `{options.part}`"
         )
-    with report_as_usage_error():
+    with convert_errors_to_usage_error():
         module, function = _SUBCOMMAND_FUNCTIONS[options.part]
         return getattr(import_module(f".{module}", __package__), function)(options)
 
 
 @contextmanager
-def report_as_usage_error() -> Generator[None]:
+def convert_errors_to_usage_error() -> Generator[None]:
     """Turn expected errors into a `UsageError` with one message."""
     try:
         yield

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from codemode.cli.exits import FAILED, SUCCEEDED, UsageError, show_progress
+from codemode.cli.exits import FAILED, SUCCEEDED, UsageError, show_text_if_slow
 from codemode.trace.visible_text import align_columns, clip_to_visible_line, escape_invisible, format_count
 
 from .command_context import (
-    get_command_prefix,
     get_config_path,
+    get_typed_command_prefix,
     load_configuration_and_warn,
     open_controlling_terminal,
     print_json,
@@ -113,13 +113,13 @@ def create_or_extend_configuration(options: argparse.Namespace) -> int:
 
 
 def _create_configuration(options: argparse.Namespace) -> int:
-    from ..client_configs.text_files import FileText, create_config_text
+    from ..client_configs.text_files import FileText, create_gateway_config_text
 
     file = FileText.read(get_config_path(options).absolute())
     if file.is_present:
         raise UsageError(f"{escape_invisible(str(file.path))} already exists and stays unchanged")
-    file.write(create_config_text())
-    command_prefix = get_command_prefix(options)
+    file.write(create_gateway_config_text())
+    command_prefix = get_typed_command_prefix(options)
     print(f"wrote {escape_invisible(str(file.path))}")
     print(f"  {command_prefix} add NAME -- COMMAND...    adds a server; `import --from CLIENT` adds those of a client")
     print(f"  {command_prefix} check                    starts all servers, and prints the tool that models see")
@@ -127,12 +127,12 @@ def _create_configuration(options: argparse.Namespace) -> int:
 
 
 def _add_server_to_configuration(options: argparse.Namespace) -> int:
-    from ..client_configs.text_files import FileText, add_server, create_config_text
+    from ..client_configs.text_files import FileText, add_server, create_gateway_config_text
     from ..config.loader import load_config
 
     file = FileText.read(get_config_path(options).absolute())
     entry = build_server_entry(options)
-    file.write(add_server(file.text if file.is_present else create_config_text(), options.name, entry))
+    file.write(add_server(file.text if file.is_present else create_gateway_config_text(), options.name, entry))
     print(f"added {escape_invisible(options.name)} to {escape_invisible(str(file.path))}")
     if "cwd" in entry:
         print(f"  it starts in {escape_invisible(entry['cwd'])}, because its command names a relative path there")
@@ -147,7 +147,7 @@ def remove_server(options: argparse.Namespace) -> int:
     from ..client_configs import text_files
 
     file = text_files.FileText.read(require_config_file(options).absolute())
-    file.write(text_files.remove_server(file, options.name))
+    file.write(text_files.create_text_without_server(file, options.name))
     print(f"removed {escape_invisible(options.name)} from {escape_invisible(str(file.path))}")
     return SUCCEEDED
 
@@ -215,7 +215,7 @@ def _add_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str,
     return entry if options.approval is None else {**entry, "codemode": {"approval": options.approval}}
 
 
-def import_or_install(options: argparse.Namespace) -> int:
+def import_install_or_undo(options: argparse.Namespace) -> int:
     """Import servers, or install or uninstall the gateway."""
     if options.part == "import":
         return _import_servers(options)
@@ -226,7 +226,12 @@ def import_or_install(options: argparse.Namespace) -> int:
 
 def _import_servers(options: argparse.Namespace) -> int:
     from ..client_configs.importing import ClientEnvironment, collect_importable_servers, list_client_files
-    from ..client_configs.text_files import FileText, add_inputs, add_servers, create_config_text
+    from ..client_configs.text_files import (
+        FileText,
+        add_used_vscode_inputs,
+        create_gateway_config_text,
+        merge_client_servers,
+    )
 
     machine = ClientEnvironment(project=None if options.project is None else Path(options.project).resolve())
     if machine.project is not None and not machine.project.is_dir():
@@ -241,9 +246,9 @@ def _import_servers(options: argparse.Namespace) -> int:
         found_in = ", ".join(map(str, imported_servers.files)) or f"no file {', '.join(searched_paths)}"
         raise UsageError(escape_invisible(f"{options.client} has no server to import ({found_in})"))
     file = FileText.read(get_config_path(options).absolute())
-    before = file.text if file.is_present else create_config_text()
-    text, new_names = add_servers(before, imported_servers.servers, options.client)
-    text = add_inputs(text, imported_servers.inputs, imported_servers.servers)
+    before = file.text if file.is_present else create_gateway_config_text()
+    text, new_names = merge_client_servers(before, imported_servers.servers, options.client)
+    text = add_used_vscode_inputs(text, imported_servers.inputs, imported_servers.servers)
     is_new = text != before or not file.is_present
     if is_new:
         file.write(text)
@@ -316,7 +321,7 @@ async def _login(config: GatewayConfig, name: str, *, opens_browser: bool) -> in
 
     # At a terminal, the user may open the page on another machine and paste the final URL here.
     reads_terminal = sys.stdin.isatty() or not opens_browser
-    with show_progress(f"waiting for the sign-in to {clip_to_visible_line(name, _MAX_LOCATION_CHARACTERS)} ..."):
+    with show_text_if_slow(f"waiting for the sign-in to {clip_to_visible_line(name, _MAX_LOCATION_CHARACTERS)} ..."):
         await login(
             config,
             name,

@@ -14,7 +14,7 @@ from codemode.trace.visible_text import align_columns, clip_to_visible_line, esc
 from .approvals import format_time
 from .command_context import (
     get_audit_actor,
-    get_command_prefix,
+    get_typed_command_prefix,
     load_store_configuration,
     open_controlling_terminal,
     print_json,
@@ -64,7 +64,7 @@ def _select_program(programs: list[SavedProgram], options: argparse.Namespace) -
     if not matching:
         raise UsageError(
             f"there is no saved program {escape_invisible(options.name)}:"
-            f" `{get_command_prefix(options)} programs` lists the saved programs"
+            f" `{get_typed_command_prefix(options)} programs` lists the saved programs"
         )
     return matching[0]
 
@@ -111,7 +111,7 @@ def _print_program(config: GatewayConfig, program: SavedProgram, options: argpar
             f"\nversion {version.version}, saved by {escape_invisible(version.saved_by)}"
             f" {format_time(version.saved_at_ms)}"
         )
-        print(_indent(difference or version.program))
+        print(_escape_and_indent(difference or version.program))
     return SUCCEEDED
 
 
@@ -127,7 +127,7 @@ def _format_program(program: SavedProgram) -> str:
     return "\n".join(
         [
             *align_columns([(label, escape_invisible(value)) for label, value in rows]),
-            _indent(current.program),
+            _escape_and_indent(current.program),
         ]
     )
 
@@ -150,10 +150,10 @@ def _ask_and_confirm_program(config: GatewayConfig, program: SavedProgram, optio
     asyncio.run(run_with_store(config, confirm_program))
     print(
         f"confirmed saved.{program.name} of {escape_invisible(program.owner)};"
-        f" `{get_command_prefix(options)} programs` lists all"
+        f" `{get_typed_command_prefix(options)} programs` lists all"
     )
     return SUCCEEDED
 
 
-def _indent(text: str) -> str:
+def _escape_and_indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in escape_invisible(text, keep="\n").split("\n"))

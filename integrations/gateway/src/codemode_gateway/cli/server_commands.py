@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 from mcp import Client
 
-from codemode.cli.exits import FAILED, SUCCEEDED, show_progress
+from codemode.cli.exits import FAILED, SUCCEEDED, show_text_if_slow
 from codemode.cli.run import TerminalApprover, read_program
 from codemode.errors import CodeModeToolError
 from codemode.trace.visible_text import align_columns, clip_to_visible_line, escape_invisible, format_count
@@ -23,7 +23,7 @@ from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
 from ..passthrough.client_requests import has_server_label
 from .command_context import (
-    get_command_prefix,
+    get_typed_command_prefix,
     load_configuration_and_warn,
     print_json,
     require_server,
@@ -91,14 +91,14 @@ _MAX_LOGGED_TEXTS = 200
 
 
 @asynccontextmanager
-async def open_gateway(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
+async def open_gateway_and_workspace(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
     """Open a gateway and the workspace of its local user, who runs it with ``command``."""
     async with Gateway(config, GatewayOptions(command=command)) as gateway:
         yield gateway, await gateway.get_workspace()
 
 
 @contextmanager
-def report_logs_once(reported: Collection[str]) -> Generator[None]:
+def collect_warnings_and_print_once(reported: Collection[str]) -> Generator[None]:
     """Collect warnings of the gateway, and print each once at the end, unless it has a ``reported`` reason."""
     handler = _LogCollector(logging.WARNING)
     log = logging.getLogger("codemode")
@@ -158,7 +158,9 @@ def check_servers(options: argparse.Namespace) -> int:
     if options.name is not None:
         name = require_server(config, options.name)
         config = replace(config, servers=tuple(server for server in config.servers if server.name == name), problems=())
-    report = asyncio.run(_create_check_report(config, get_command_prefix(options), is_whole=options.name is None))
+    report = asyncio.run(
+        _check_servers_and_create_report(config, get_typed_command_prefix(options), is_whole=options.name is None)
+    )
     if options.json:
         print_json(report)
     else:
@@ -166,10 +168,10 @@ def check_servers(options: argparse.Namespace) -> int:
     return FAILED if report["problems"] or any(server["problem"] for server in report["servers"]) else SUCCEEDED
 
 
-async def _create_check_report(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
+async def _check_servers_and_create_report(config: GatewayConfig, command: str, *, is_whole: bool) -> dict[str, Any]:
     reported: list[str] = []
-    with report_logs_once(reported), show_progress(f"starting {_describe_servers(config)} ..."):
-        async with open_gateway(config, command) as (gateway, workspace):
+    with collect_warnings_and_print_once(reported), show_text_if_slow(f"starting {_describe_servers(config)} ..."):
+        async with open_gateway_and_workspace(config, command) as (gateway, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
                 *(list_tools_or_get_failure(upstream, starts_server=True) for upstream in upstreams)
@@ -181,7 +183,7 @@ async def _create_check_report(config: GatewayConfig, command: str, *, is_whole:
             rows = [
                 _to_server_row(
                     upstream,
-                    reason or workspace.run_tool.failures.get(upstream.server_id),
+                    reason or workspace.run_tool.listing_failures.get(upstream.server_id),
                     servers.get(upstream.server_id),
                 )
                 for upstream, reason in zip(upstreams, reasons, strict=True)
@@ -190,9 +192,9 @@ async def _create_check_report(config: GatewayConfig, command: str, *, is_whole:
             reported += [left_out_note for upstream in servers.values() for left_out_note in upstream.left_out]
             problems = [str(upstream) for upstream in config.problems if upstream.server is not None]
             problems += await _find_store_problems(gateway)
-            problems += _find_sign_in_problems(config)
+            problems += _find_http_settings_problems(config)
             usable_paths = [servers[row["name"]].path for row in rows if row["problem"] is None]
-            problems += await _find_program_problems(gateway, usable_paths)
+            problems += await _run_program_and_find_problems(gateway, usable_paths)
             warnings = _describe_unmatched_common_patterns(upstreams) if is_whole and not any(reasons) else []
     listed_tools = [tool for upstream in upstreams for tool in upstream.listed_tools]
     sizes = _compute_tool_sizes(tool, listed_tools)
@@ -227,7 +229,7 @@ def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
     return [f"codemode.{note}" for note in describe_unmatched_patterns(common, names, " of any server")]
 
 
-async def _find_program_problems(gateway: Any, paths: list[str]) -> list[str]:
+async def _run_program_and_find_problems(gateway: Any, paths: list[str]) -> list[str]:
     """Run a program that imports these servers without calls, and return its errors."""
 
     async def deny_call(_shown: str) -> bool:
@@ -252,7 +254,7 @@ async def _find_store_problems(gateway: Any) -> list[str]:
     return []
 
 
-def _find_sign_in_problems(config: GatewayConfig) -> list[str]:
+def _find_http_settings_problems(config: GatewayConfig) -> list[str]:
     """Return problems of the settings for HTTP."""
     from ..config.model import ConfigError
     from ..gateway.http_settings import parse_http_settings
@@ -326,7 +328,7 @@ def print_types(options: argparse.Namespace) -> int:
     name = None if options.name is None else require_server(config, options.name)
     if name is not None:
         config = replace(config, servers=tuple(server for server in config.servers if server.name == name))
-    text, failures = asyncio.run(_declare_types(config, get_command_prefix(options), name))
+    text, failures = asyncio.run(_declare_types(config, get_typed_command_prefix(options), name))
     if text:
         print(escape_invisible(text, keep="\n\t"))
     for failure in failures:
@@ -336,8 +338,8 @@ def print_types(options: argparse.Namespace) -> int:
 
 async def _declare_types(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
     reported: list[str] = []
-    with report_logs_once(reported), show_progress(f"starting {_describe_servers(config)} ..."):
-        async with open_gateway(config, command) as (_, workspace):
+    with collect_warnings_and_print_once(reported), show_text_if_slow(f"starting {_describe_servers(config)} ..."):
+        async with open_gateway_and_workspace(config, command) as (_, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
                 *(list_tools_or_get_failure(upstream, starts_server=False) for upstream in upstreams)
@@ -345,7 +347,7 @@ async def _declare_types(config: GatewayConfig, command: str, name: str | None) 
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             await workspace.run_tool.refresh()
             text = workspace.run_tool.declarations(name)
-            failures = workspace.run_tool.failures
+            failures = workspace.run_tool.listing_failures
     failure_reasons = [
         reason or failures.get(upstream.server_id) for upstream, reason in zip(upstreams, reasons, strict=True)
     ]
@@ -360,7 +362,7 @@ def run_program(options: argparse.Namespace) -> int:
     code = read_program(options.program)
     config = require_servers(load_configuration_and_warn(options))
     response = asyncio.run(
-        _run_program_in_terminal(config, get_command_prefix(options), code, TerminalApprover(options.approve))
+        _run_program_in_terminal(config, get_typed_command_prefix(options), code, TerminalApprover(options.approve))
     )
     print(escape_invisible(json.dumps(response, indent=2, ensure_ascii=False), keep="\n"))
     errors = [diagnostic for diagnostic in response.get("diagnostics", []) if diagnostic.get("severity") == "error"]
@@ -372,14 +374,14 @@ async def _run_program_in_terminal(
 ) -> dict[str, Any]:
     async def decide(text: str) -> bool:
         end_progress()
-        return await approvals.ask_decision(f"\n{escape_invisible(text, keep=chr(10))}") == "approved"
+        return await approvals.decide_or_ask(f"\n{escape_invisible(text, keep=chr(10))}") == "approved"
 
     async def confirm(text: str) -> bool:
         end_progress()
         return await approvals.ask_confirmation(f"\n{escape_invisible(text, keep=chr(10))}", "Open this page? [y/N] ")
 
-    with show_progress(f"running the program with {_describe_servers(config)} ...") as end_progress:
-        async with open_gateway(config, command) as (gateway, _):
+    with show_text_if_slow(f"running the program with {_describe_servers(config)} ...") as end_progress:
+        async with open_gateway_and_workspace(config, command) as (gateway, _):
             return await run_program_as_client(gateway, code, decide, warn, confirm)
 
 

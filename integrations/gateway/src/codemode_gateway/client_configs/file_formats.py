@@ -54,7 +54,7 @@ class JsonDocument:
             node = node.get(key) if node else None
         return node
 
-    def add_member(self, keys: Sequence[str], name: str, value: Any) -> str:
+    def create_text_with_member(self, keys: Sequence[str], name: str, value: Any) -> str:
         """Return the text with a member appended to the object at ``keys``, which is created if missing."""
         depth, node = 0, self.root
         while depth < len(keys) and (child := node.get(keys[depth])) is not None:
@@ -62,20 +62,20 @@ class JsonDocument:
         first, *further_keys = [*keys[depth:], name]
         for key in reversed(further_keys):
             value = {key: value}
-        return self._append_member(node, first, value)
+        return self._create_text_with_last_member(node, first, value)
 
-    def add_items(self, key: str, values: Sequence[Any]) -> str:
+    def create_text_with_items(self, key: str, values: Sequence[Any]) -> str:
         """Return the text with values appended to the root's array ``key``, which is created if missing."""
         node = self.root.get(key)
         if node is None:
-            return self.add_member((), key, list(values))
+            return self.create_text_with_member((), key, list(values))
         new_items = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
         position, comma = (node.items[-1].end, ", ") if node.items else (node.start + 1, "")
         return apply_edits(self.text, [(position, position, f"{comma}{new_items}")])
 
-    def _append_member(self, node: JsonNode, name: str, value: Any) -> str:
+    def _create_text_with_last_member(self, node: JsonNode, name: str, value: Any) -> str:
         if not node.members:
-            return self._add_first_member(node, name, value)
+            return self._create_text_with_first_member(node, name, value)
         last = node.members[-1]
         comma = self._find_comma(last)
         end = last.node.end if comma is None else comma + 1
@@ -90,7 +90,7 @@ class JsonDocument:
             return apply_edits(self.text, [(position, position, f"{new_text},")])
         return apply_edits(self.text, [(end, position, f",{self.text[end:position]}{new_text}")])
 
-    def _add_first_member(self, node: JsonNode, name: str, value: Any) -> str:
+    def _create_text_with_first_member(self, node: JsonNode, name: str, value: Any) -> str:
         outer = self._get_line_indent(node.start)
         indent = outer + self.indent_step
         inside = self.text[node.start + 1 : node.end - 1]
@@ -192,11 +192,11 @@ class JsonServersFormat:
         document = JsonDocument.parse(text)
         node = self._find_servers(document)
         if node is None:
-            return document.add_member(self.keys, name, entry)
+            return document.create_text_with_member(self.keys, name, entry)
         members = {member.key: member for member in node.members}
         target_name = name if name in members else next((member for member in members if member in moved), None)
         if target_name is None:
-            return document.add_member(self.keys, name, entry)
+            return document.create_text_with_member(self.keys, name, entry)
         removed = [member for member in moved if member != target_name]
         is_same = target_name == name and members[name].node.to_python() == entry
         instead = (

@@ -191,7 +191,7 @@ def collect_importable_servers(
             for name, entry in entries.items():
                 if is_gateway_entry(entry) or name in servers or name in skipped:
                     continue
-                converted = convert_entry(entry, source_file)
+                converted = make_entry_portable(entry, source_file)
                 if reason := find_unusable_reason(name, converted):
                     skipped[name] = reason
                 else:
@@ -297,7 +297,7 @@ def find_unusable_reason(name: str, entry: Any) -> str | None:
     return next((str(problem) for problem in problems if problem.server is not None and not problem.lacks_value), None)
 
 
-def convert_entry(entry: Any, file: ClientFile) -> Any:
+def make_entry_portable(entry: Any, file: ClientFile) -> Any:
     """Return a client's entry with the same meaning in another file: absolute paths, escaped literals."""
     escaped: Any = _escape_variables(entry) if file.is_literal else entry
     if file.scope == "user" or not is_mapping(escaped):

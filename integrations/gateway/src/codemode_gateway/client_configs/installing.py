@@ -28,15 +28,22 @@ from .importing import (
     MAX_BYTES,
     ClientEnvironment,
     ClientFile,
-    convert_entry,
     find_unusable_reason,
     get_servers_format,
     is_gateway_entry,
     list_client_files,
+    make_entry_portable,
     parse_servers,
     read_client_file,
 )
-from .text_files import OWNER_ONLY_MODE, FileText, add_servers, create_config_text, remove_file, write_atomically
+from .text_files import (
+    OWNER_ONLY_MODE,
+    FileText,
+    create_gateway_config_text,
+    merge_client_servers,
+    remove_file,
+    write_atomically,
+)
 
 _BACKUP_SUFFIX = "codemode-backup"
 _CREATED_SUFFIX = "codemode-created"
@@ -258,7 +265,9 @@ def install_gateway(
     if os.path.realpath(config.path) == os.path.realpath(target.path):
         raise ConfigError(f"{config.path}: the gateway's configuration must be another file than the client's")
     entries = parse_servers(target, client_text.text)
-    converted = {name: convert_entry(entry, target) for name, entry in entries.items() if not is_gateway_entry(entry)}
+    converted = {
+        name: make_entry_portable(entry, target) for name, entry in entries.items() if not is_gateway_entry(entry)
+    }
     skipped = {name: reason for name, entry in converted.items() if (reason := find_unusable_reason(name, entry))}
     moved = {name: entry for name, entry in converted.items() if name not in skipped}
     if GATEWAY_NAME in skipped:
@@ -269,7 +278,7 @@ def install_gateway(
     entry = create_gateway_entry(
         target, config.path, command, [moved[name] for name in moved], entries.get(GATEWAY_NAME)
     )
-    new_text = _replace_servers(target, client_text.text, list(moved), entry)
+    new_text = _create_text_with_gateway(target, client_text.text, list(moved), entry)
     notes = [f"{name} stays in {client}: {reason}" for name, reason in skipped.items()]
     notes += [f"{name} is called {names[name]} in the configuration" for name in names if names[name] != name]
     notes += _describe_other_files(target, machine)
@@ -295,12 +304,12 @@ def _describe_other_files(target: ClientFile, machine: ClientEnvironment | None)
 
 def _add_servers_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
     try:
-        return add_servers(config.text if config.is_present else create_config_text(), moved, client)
+        return merge_client_servers(config.text if config.is_present else create_gateway_config_text(), moved, client)
     except ConfigError as problem:
         raise ConfigError(f"{config.path}: {problem}") from None
 
 
-def _replace_servers(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
+def _create_text_with_gateway(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
     entries = parse_servers(target, text)
     expected = {name: value for name, value in entries.items() if name not in moved}
     new_text = get_servers_format(target).replace_servers(text, moved, GATEWAY_NAME, entry)
@@ -328,7 +337,9 @@ def uninstall_gateway(
         if not backups:
             raise ConfigError(_NO_BACKUP_MESSAGE.format(path=target.path))
         used_backups.append(backups.pop())
-        content = _restore_content(target, FileText(client_text.path, content), read_backup(used_backups[-1]))
+        content = _compute_content_before_install(
+            target, FileText(client_text.path, content), read_backup(used_backups[-1])
+        )
     text = "" if content is None else FileText(client_text.path, content).text
     restored_names = tuple(
         name for name in parse_servers(target, text) if name not in parse_servers(target, client_text.text)
@@ -350,7 +361,9 @@ _NO_BACKUP_MESSAGE = (
 )
 
 
-def _restore_content(target: ClientFile, current: FileText, backup_content: bytes | None) -> bytes | None:
+def _compute_content_before_install(
+    target: ClientFile, current: FileText, backup_content: bytes | None
+) -> bytes | None:
     """Return the content before one installation: the backup if nothing else changed, else a merge."""
     old_text = "" if backup_content is None else FileText(current.path, backup_content).text
     current_entries, old_entries = parse_servers(target, current.text), parse_servers(target, old_text)

@@ -135,7 +135,7 @@ _TEMPLATE = """\
 """
 
 
-def create_config_text(servers: Mapping[str, Any] | None = None) -> str:
+def create_gateway_config_text(servers: Mapping[str, Any] | None = None) -> str:
     """Return the text of a new configuration with these servers."""
     text = _TEMPLATE
     for name, entry in (servers or {}).items():
@@ -156,10 +156,12 @@ def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
     for problem in load_config({"mcpServers": {name: entry}}).problems:
         if problem.server is not None and not problem.lacks_value:
             raise ConfigError(str(problem))
-    return document.add_member(_find_server_container(document), name, entry)
+    return document.create_text_with_member(_get_server_container_path(document), name, entry)
 
 
-def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str) -> tuple[str, dict[str, str]]:
+def merge_client_servers(
+    config_text: str, servers: Mapping[str, Mapping[str, Any]], client: str
+) -> tuple[str, dict[str, str]]:
     """Return the text with the servers of a client added, and the new name of each server.
 
     A server that exists already, ignoring the key ``codemode``, is not added again. If another server has the name, the
@@ -182,7 +184,7 @@ def add_servers(config_text: str, servers: Mapping[str, Mapping[str, Any]], clie
     return config_text, new_names
 
 
-def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
+def add_used_vscode_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, Any]) -> str:
     """Return the text with VS Code's declarations of the inputs that these servers use.
 
     Existing declarations stay. Raises `ConfigError` if ``inputs`` of the text is not a list.
@@ -194,10 +196,10 @@ def add_inputs(config_text: str, inputs: Sequence[Any], servers: Mapping[str, An
     declared_ids = {mapping_or_empty(item).get("id") for item in (node.to_python() if node else ())}
     used_ids = set(_INPUT_VARIABLE.findall(json.dumps(servers, ensure_ascii=False))) - declared_ids
     new_inputs = {item["id"]: item for item in map(mapping_or_empty, inputs) if item.get("id") in used_ids}
-    return document.add_items(_INPUTS_KEY, [*new_inputs.values()]) if new_inputs else config_text
+    return document.create_text_with_items(_INPUTS_KEY, [*new_inputs.values()]) if new_inputs else config_text
 
 
-def remove_server(file: FileText, name: str) -> str:
+def create_text_without_server(file: FileText, name: str) -> str:
     """Return the text of a configuration without the server ``name``, in every object that has it. Comments stay.
 
     Raises `ConfigError` with the nearest names if there is no such server, or if removing it would change other
@@ -281,7 +283,7 @@ def _parse_config(text: str) -> JsonDocument:
     return document
 
 
-def _find_server_container(document: JsonDocument) -> tuple[str, ...]:
+def _get_server_container_path(document: JsonDocument) -> tuple[str, ...]:
     for key in SERVER_CONTAINER_KEYS:
         keys = tuple(key.split("."))
         node: JsonNode | None = document.find(keys)

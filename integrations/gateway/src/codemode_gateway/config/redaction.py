@@ -402,7 +402,7 @@ class SecretRedactor:
         return _RedactingFilter(self)
 
     @contextmanager
-    def redact_logs(self) -> Generator[None]:
+    def keep_logs_redacted(self) -> Generator[None]:
         """Replace secrets in the logs of the gateway, the SDK and its HTTP client, for all handlers.
 
         A logger's filter does not see records of child loggers, so this changes the log record factory.

@@ -75,7 +75,7 @@ class Gateway:
             ConnectionPool(container.connect_servers), container, lambda: self.config
         )
         self._container = container
-        self._exit_stack.enter_context(container.secrets.redact_logs())
+        self._exit_stack.enter_context(container.secrets.keep_logs_redacted())
         self._is_open = True
         if self.options.over_http:  # clients may return for the result
             await container.resumer.start()

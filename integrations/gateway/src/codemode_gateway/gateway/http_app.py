@@ -13,9 +13,9 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from codemode_console.web import SignalSafeServer as WebServer
 from codemode_console.web import (
     TrustedProxies,
+    WebServer,
     get_route_path,
     get_socket_url,
     open_server_socket,

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from codemode_console.web import drain_body, get_throttled_network, parse_address, parse_content_length
+from codemode_console.web import drain_body, get_throttling_key, parse_address, parse_content_length
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
@@ -182,7 +182,7 @@ class RequestReservation:
 def _get_address_or_network(scope: Mapping[str, Any]) -> str:
     """Return the client address; for IPv6 its network, from which one caller can choose addresses."""
     address = (scope.get("client") or ("",))[0]
-    return get_throttled_network(parse_address(address)) or address
+    return get_throttling_key(parse_address(address)) or address
 
 
 _DRAIN_SECONDS = 1.0

@@ -67,7 +67,7 @@ class SessionLimiter:
         self._adjust_request_count(key, 1)
         try:
             if is_initialize:
-                await self._close_idle_sessions(scope)
+                await self._close_excess_idle_sessions(scope)
             await self._app(scope, receive, track_response)
         finally:
             self._adjust_request_count(key, -1)
@@ -79,7 +79,7 @@ class SessionLimiter:
             session.requests += change
             self._sessions.move_to_end(key)
 
-    async def _close_idle_sessions(self, scope: Scope) -> None:
+    async def _close_excess_idle_sessions(self, scope: Scope) -> None:
         idle = [name for name, session in self._sessions.items() if not session.requests and isinstance(name, str)]
         for name in idle[: max(0, len(self._sessions) - self._max_sessions)]:
             session = self._sessions.pop(name)
@@ -165,7 +165,7 @@ class SessionRegistry:
         with sessions.track_request() as cancel_scope:
             receive, head = await buffer_request_body(scope, receive, self._limits)
             scope[REQUEST_ID_KEY], scope[METHOD_KEY] = head.id, head.method
-            with sessions.reject_duplicate_id(scope), self._track_call(scope), signal_disconnect_at_end(scope):
+            with sessions.hold_request_id(scope), self._track_call(scope), signal_disconnect_at_end(scope):
                 await sessions.app(scope, receive, tracked_send)
         if cancel_scope.cancelled_caught:
             await tracked_send.complete_answer()
@@ -190,13 +190,13 @@ class SessionRegistry:
                 return existing
             if not self._is_open:
                 raise HttpError(503, "The gateway is stopping", _RETRY_HEADERS)
-            await self._evict_idle_principals()
+            await self._make_room_for_principal()
             sessions = _PrincipalSessions(self._server, self._limits)
             await sessions.start()
             self._by_principal[principal_id] = sessions
             return sessions
 
-    async def _evict_idle_principals(self) -> None:
+    async def _make_room_for_principal(self) -> None:
         if len(self._by_principal) < self._limits.principals:
             return
         idle_since = time.monotonic() - self._limits.idle_seconds
@@ -258,7 +258,7 @@ class _PrincipalSessions:
                 self.last_used_at = time.monotonic()
 
     @contextlib.contextmanager
-    def reject_duplicate_id(self, scope: Scope) -> Generator[None]:
+    def hold_request_id(self, scope: Scope) -> Generator[None]:
         """Allow one request per id and session at a time: the SDK would not answer the first of two."""
         request_id = scope.get(REQUEST_ID_KEY)
         session = get_session_id(scope)

@@ -24,12 +24,17 @@ from pydantic import ValidationError
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, is_object
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import record_call_end, record_span_failure, request_span
+from codemode.observe.request_telemetry import record_call_end_and_get_trace_id, record_span_failure, request_span
 from codemode.trace.events import InvocationEvent, NestedToolCallEvent
 from codemode.trace.failures import log_failure
 
 from ..config.model import OutputFormat
-from ..passthrough.handlers import GetPassthrough, add_log_level_handler, create_capability_middleware, create_handlers
+from ..passthrough.handlers import (
+    GetPassthrough,
+    add_log_level_handler,
+    create_capability_and_log_middleware,
+    create_handlers,
+)
 from .options import TOOL_NAMES, ClientProfile
 from .principals import CURRENT_ORIGIN, CallOrigin, hold_reservation
 from .workspaces import INSTRUCTIONS
@@ -380,7 +385,7 @@ def _log_and_record_call_end(
     if response is not None:
         entry["calls"] = len(response.get("toolTrace") or ())
         entry["codes"] = codes
-    if (trace := record_call_end(outer_id, outcome, seconds, codes)) is not None:
+    if (trace := record_call_end_and_get_trace_id(outer_id, outcome, seconds, codes)) is not None:
         entry["trace"] = trace
     _log.info("%s", json.dumps(entry, ensure_ascii=True))
 
@@ -412,7 +417,7 @@ def create_server(
     server.middleware[:] = [hold_reservation, create_tracing_middleware(server)]
     if passes_through:
         add_log_level_handler(server, get_passthrough)
-        server.middleware.append(create_capability_middleware(get_passthrough))
+        server.middleware.append(create_capability_and_log_middleware(get_passthrough))
     server.middleware.append(hide_internal_errors)
     return server
 

@@ -171,7 +171,7 @@ async def hold_reservation(ctx: Any, call_next: Any) -> Any:
 
 
 @contextmanager
-def count_current_request() -> Generator[None]:
+def keep_current_request_counted() -> Generator[None]:
     """Count the current request for its user while the block runs, even after its answer."""
     reservation = _RESERVATION.get()
     with nullcontext() if reservation is None else reservation.count_request():

@@ -146,7 +146,7 @@ async def _close_all(connections: Sequence[SharedConnection]) -> None:
     await asyncio.gather(*(connection.close() for connection in connections))
 
 
-class WorkspaceFactory(Protocol):
+class WorkspacePartsFactory(Protocol):
     """Creates the parts of a workspace."""
 
     @property
@@ -274,7 +274,7 @@ class Workspace:
     ``active_runs`` counts running programs.
     """
 
-    def __init__(self, principal: Principal, connections: ConnectionPool, factory: WorkspaceFactory) -> None:
+    def __init__(self, principal: Principal, connections: ConnectionPool, factory: WorkspacePartsFactory) -> None:
         self.principal = principal
         self.active_runs = 0
         self.passthrough = PassthroughProxy(
@@ -420,7 +420,7 @@ class Workspaces:
     def __init__(
         self,
         connections: ConnectionPool,
-        factory: WorkspaceFactory,
+        factory: WorkspacePartsFactory,
         get_config: Callable[[], GatewayConfig],
         max_workspaces: int = MAX_WORKSPACES,
     ) -> None:

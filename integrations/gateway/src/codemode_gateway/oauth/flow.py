@@ -519,7 +519,7 @@ class OAuthExchange:
                 else:
                     self.client.issuer = self._get_issuer(context)
                     response = await self.client.send(outgoing)
-                    _choose_auth_method(context, response)
+                    _set_supported_auth_method(context, response)
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
@@ -604,7 +604,7 @@ class _ReadOnlyTokenStorage:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None: ...
 
 
-def _choose_auth_method(context: OAuthContext, response: httpx2.Response) -> None:
+def _set_supported_auth_method(context: OAuthContext, response: httpx2.Response) -> None:
     """Choose the client authentication method that the authorization server supports."""
     client = context.client_info
     if client is None or client.client_secret is None or "/.well-known/" not in str(response.request.url):

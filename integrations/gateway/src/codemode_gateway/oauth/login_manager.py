@@ -265,7 +265,7 @@ def _return_no_page_url(_server: str, _principal: str) -> None:
     return None
 
 
-def create_sign_in_hook(
+def create_stored_token_hook(
     config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
 ) -> Callable[[ServerConfig], ServerAuth | None]:
     """Return an `UpstreamHooks.create_auth` that uses and renews stored tokens and starts no sign-in."""
@@ -294,7 +294,7 @@ async def login(
     """
     from .flow import OAuthExchange  # imported late: only a sign-in needs it
 
-    server, output = _find_server(config, name), sys.stderr if out is None else out
+    server, output = _require_server(config, name), sys.stderr if out is None else out
     async with SignInManager(config, open_browser=open_browser) as sign_ins:
         auth = sign_ins.get_auth(server, principal)
         if auth is None:
@@ -359,7 +359,7 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
     """
     from .flow import OAuthExchange
 
-    server = _find_server(config, name)
+    server = _require_server(config, name)
     async with SignInManager(config) as sign_ins:
         auth = sign_ins.get_auth(server, principal)
         if auth is None:
@@ -389,7 +389,7 @@ def _delete_other_tokens(folder: Path, name: str, principal: str) -> bool:
     return found
 
 
-def _find_server(config: GatewayConfig, name: str) -> ServerConfig:
+def _require_server(config: GatewayConfig, name: str) -> ServerConfig:
     found = next((server for server in config.servers if server.name == name), None)
     if found is None:
         known = ", ".join(server.name for server in config.servers) or "none"

@@ -122,11 +122,11 @@ def try_lock(path: Path) -> Callable[[], None] | None:
     except Timeout:
         return None
     mark_file_used(path)
-    schedule_cleanup(path.parent, remove_unused_files)
+    schedule_cleanup(path.parent, remove_unused_lock_and_sign_in_files)
     return lock.release
 
 
-def remove_unused_files(folder: Path) -> None:
+def remove_unused_lock_and_sign_in_files(folder: Path) -> None:
     """Remove unused lock files and leftovers of unfinished sign-ins, but never tokens. Raises `OSError`."""
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -137,12 +137,12 @@ def remove_unused_files(folder: Path) -> None:
                 if not is_file_unused(entry.stat(follow_symlinks=False)):
                     continue
                 if is_lock:
-                    _remove_lock(Path(entry))
+                    _remove_lock_file_if_unused(Path(entry))
                 else:
                     Path(entry).unlink()
 
 
-def _remove_lock(path: Path) -> None:
+def _remove_lock_file_if_unused(path: Path) -> None:
     """Remove a lock file while holding it, so that no other process can hold it."""
     from filelock import FileLock, Timeout
 
@@ -157,7 +157,7 @@ _KEY_PATTERN = re.compile(r"[0-9a-f]{40}")
 _logger = logging.getLogger("codemode.mcp.signin")
 
 
-class TokenStorage(Protocol):
+class TextStorage(Protocol):
     """A store of texts by key. Methods may block and may raise `OSError`."""
 
     def read(self, key: str) -> str | None:
@@ -200,7 +200,7 @@ class FileStorage:
         return self.folder / f"{key}.json"
 
 
-class KeyringStorage:
+class KeyringOrFileStorage:
     """Texts in the desktop keyring, or in ``files`` when it is locked or rejects them."""
 
     def __init__(self, ring: Any, files: FileStorage) -> None:
@@ -238,7 +238,7 @@ class KeyringStorage:
             return
 
 
-def create_storage(storage: Storage, folder: Path) -> TokenStorage:
+def create_storage(storage: Storage, folder: Path) -> TextStorage:
     """Return the storage for ``auth.storage``; ``auto`` prefers a working keyring.
 
     Raises `OSError` if ``keyring`` is configured and unavailable.
@@ -247,7 +247,7 @@ def create_storage(storage: Storage, folder: Path) -> TokenStorage:
     ring = None if storage == "files" else _find_keyring()
     if ring is None and storage == "keyring":
         raise OSError("no keyring is available: install codemode-gateway[keyring] or set auth.storage to files")
-    return files if ring is None else KeyringStorage(ring, files)
+    return files if ring is None else KeyringOrFileStorage(ring, files)
 
 
 def _find_keyring() -> Any:
@@ -262,7 +262,7 @@ def _find_keyring() -> Any:
 class TokenStore:
     """Reads and writes token records in a thread. Unsafe records count as missing."""
 
-    def __init__(self, storage: TokenStorage) -> None:
+    def __init__(self, storage: TextStorage) -> None:
         self._storage = storage
         self._threads = BackgroundThreads("codemode-tokens", 1)
 

@@ -22,7 +22,7 @@ from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, mapping_or_empty
 from codemode.trace.visible_text import clip_text, escape_invisible
 
-from ..gateway.principals import CallOrigin, count_current_request
+from ..gateway.principals import CallOrigin, keep_current_request_counted
 from ..page_urls import PageURLError, get_page_host
 
 MAX_MESSAGE_CHARACTERS = 4_000
@@ -263,7 +263,7 @@ class PausedRequests:
 
 async def _run_with_reservation(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Run a request and count it for its user until it ends, also behind a question to the client."""
-    with count_current_request():
+    with keep_current_request_counted():
         return await run()
 
 
@@ -313,15 +313,15 @@ class ClientQuestions:
         if reason is not None:
             raise RequestDeclinedError(f"the client behind this gateway {reason}")
         self._count_or_decline(origin, method)
-        self._redact_request(request)
+        self._redact_elicitation_message(request)
         with self._reserve_characters(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
             paused = PAUSED_REQUESTS.get(origin)
             if paused is not None:
-                return await paused.ask_in_next_round(self._assign_local_id(request, server, session))
+                return await paused.ask_in_next_round(self._assign_and_register_local_id(request, server, session))
             if not session.can_send_request:
                 raise RequestDeclinedError("the client behind this gateway cannot be asked during this request")
             async with self._create_client_turn(get_client_connection(session) or session):
-                return await self._send(session, self._assign_local_id(request, server, session))
+                return await self._send(session, self._assign_and_register_local_id(request, server, session))
 
     async def ask_for_roots(self, connections: list[Any]) -> types.InputResponse:
         """Ask the only connected client for its roots, outside any call. Raises `RequestDeclinedError`."""
@@ -371,11 +371,13 @@ class ClientQuestions:
             semaphore = self._semaphores[client] = asyncio.Semaphore(1)
         return _ClientTurn(semaphore, self._waiting, id(client))
 
-    def _redact_request(self, request: types.InputRequest) -> None:
+    def _redact_elicitation_message(self, request: types.InputRequest) -> None:
         if isinstance(request, types.ElicitRequest):
             request.params.message = self._hide(request.params.message)
 
-    def _assign_local_id(self, request: types.InputRequest, server: str, session: Any) -> types.InputRequest:
+    def _assign_and_register_local_id(
+        self, request: types.InputRequest, server: str, session: Any
+    ) -> types.InputRequest:
         """Give an opened URL a unique id: two servers may use the same."""
         params = request.params
         if isinstance(params, types.ElicitRequestURLParams):

@@ -68,7 +68,7 @@ def get_requested_log_level(ctx: Any) -> types.LoggingLevel | None:
     return next((level for level in LOG_LEVELS_BY_VERBOSITY if level == requested), None)
 
 
-def create_capability_middleware(get_passthrough: GetPassthrough) -> Any:
+def create_capability_and_log_middleware(get_passthrough: GetPassthrough) -> Any:
     """Return a middleware that announces the capabilities of the servers.
 
     It also streams server logs to requests that ask for them.
@@ -114,17 +114,17 @@ class _PassthroughHandlers:
         self._get_passthrough = get_passthrough
 
     async def list_prompts(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        items, cursor = await self._get_page(ctx, params, PROMPTS)
+        items, cursor = await self._get_page_and_subscribe(ctx, params, PROMPTS)
         return types.ListPromptsResult(prompts=items, next_cursor=cursor)
 
     async def list_resources(self, ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-        items, cursor = await self._get_page(ctx, params, RESOURCES)
+        items, cursor = await self._get_page_and_subscribe(ctx, params, RESOURCES)
         return types.ListResourcesResult(resources=items, next_cursor=cursor)
 
     async def list_resource_templates(
         self, ctx: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        items, cursor = await self._get_page(ctx, params, TEMPLATES)
+        items, cursor = await self._get_page_and_subscribe(ctx, params, TEMPLATES)
         return types.ListResourceTemplatesResult(resource_templates=items, next_cursor=cursor)
 
     async def get_prompt(self, ctx: Any, params: types.GetPromptRequestParams) -> Any:
@@ -158,7 +158,9 @@ class _PassthroughHandlers:
             for content in result.contents:
                 is_requested = content.uri == uri
                 content.uri = (
-                    params.uri if is_requested else passthrough.to_public_uri(upstream.config.name, content.uri)
+                    params.uri
+                    if is_requested
+                    else passthrough.register_and_get_public_uri(upstream.config.name, content.uri)
                 )
         return result
 
@@ -208,7 +210,7 @@ class _PassthroughHandlers:
         finally:
             passthrough.subscriptions.unsubscribe(watcher)
 
-    async def _get_page(
+    async def _get_page_and_subscribe(
         self, ctx: Any, params: types.PaginatedRequestParams | None, kind: ListKind
     ) -> tuple[list[Any], str | None]:
         passthrough = await self._get_passthrough(ctx)
@@ -233,7 +235,7 @@ class _ForwardedRequest:
     async def run_in_rounds(self, params: Any, ask: Callable[..., Awaitable[Any]]) -> Any:
         """Return the server's answer, or its next question to the client."""
         return await self._passthrough.paused_requests.run_in_rounds(
-            self._origin, params, lambda: self._run_rounds(params, ask)
+            self._origin, params, lambda: self._send_and_answer_questions(params, ask)
         )
 
     async def send_to_server(self, ask: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -255,7 +257,7 @@ class _ForwardedRequest:
         except Exception:  # noqa: BLE001 - what a transport raises is not for clients
             raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server cannot be reached") from None
 
-    async def _run_rounds(self, params: Any, ask: Callable[..., Awaitable[Any]]) -> Any:
+    async def _send_and_answer_questions(self, params: Any, ask: Callable[..., Awaitable[Any]]) -> Any:
         state = params.request_state
         retry_arguments: dict[str, Any] = {}
         if state is not None and state.startswith(_UPSTREAM_STATE):
@@ -330,6 +332,6 @@ async def _subscribe_or_raise(
 
 def _rewrite_uris(passthrough: PassthroughProxy, server: str, content: Any) -> None:
     if isinstance(content, types.ResourceLink):
-        content.uri = passthrough.to_public_uri(server, content.uri)
+        content.uri = passthrough.register_and_get_public_uri(server, content.uri)
     elif isinstance(content, types.EmbeddedResource):
-        content.resource.uri = passthrough.to_public_uri(server, content.resource.uri)
+        content.resource.uri = passthrough.register_and_get_public_uri(server, content.resource.uri)

@@ -357,7 +357,7 @@ class PassthroughProxy:
         matching_list = next((item_list for item_list in item_lists if item_list.name == server), None)
         return None if matching_list is None else (matching_list.upstream, public)
 
-    def to_public_uri(self, server: str, uri: str) -> str:
+    def register_and_get_public_uri(self, server: str, uri: str) -> str:
         """Return the public form of a URI in a server's result."""
         return self._routes.register_linked_uri(uri, server, self._list_server_names())
 

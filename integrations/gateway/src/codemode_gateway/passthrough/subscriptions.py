@@ -25,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.trace.visible_text import clip_to_visible_line
 
-from ..upstreams.connection import LostRequestError
+from ..upstreams.connection import UnansweredRequestMCPError
 
 RESUBSCRIBE_SECONDS = 20.0
 MAX_RESUBSCRIBE_SECONDS = 300.0
@@ -166,7 +166,7 @@ class ServerSubscriptions:
 async def _send_request_or_get_refusal(session: Any, request: Any) -> str | None:
     try:
         await session.send_request(request, types.EmptyResult)
-    except LostRequestError:
+    except UnansweredRequestMCPError:
         raise
     except MCPError as error:  # the refusal concerns only this URI
         return error.message

@@ -104,7 +104,7 @@ def drop_rare_names(shape: ValueShape, *, drops_unnamed_objects: bool = False) -
     )
 
 
-def shape_to_named_schema(shape: ValueShape) -> dict[str, Any]:
+def shape_to_schema_without_rare_names(shape: ValueShape) -> dict[str, Any]:
     """Return a JSON Schema of the shape, without names that were seen once."""
     return _shape_to_schema(drop_rare_names(shape))
 

@@ -31,7 +31,7 @@ from .inferred_schema import (
     limit_size,
     shape_from_json,
     shape_to_json,
-    shape_to_named_schema,
+    shape_to_schema_without_rare_names,
 )
 from .tool_pins import ToolPins
 
@@ -84,7 +84,7 @@ class InferredOutputs:
     async def load(self) -> None:
         """Load stored shapes; skip invalid ones."""
         try:
-            stored = await run_off_loop(self._read_observations)
+            stored = await run_off_loop(self._read_observations_and_record_use)
         except OSError as error:
             _log.warning("the inferred output schemas cannot be read: %s", error)
             return
@@ -160,17 +160,17 @@ class InferredOutputs:
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
             try:  # after a cancelled close the process ends, and the thread with it
-                await shield_to_end(run_off_loop(lambda: self._write_shape_rows(rows)))
+                await shield_to_end(run_off_loop(lambda: self._write_shape_rows_and_record_use(rows)))
             except OSError as error:
                 _log.warning("the inferred output schemas cannot be saved: %s", error)
 
-    def _write_shape_rows(self, rows: list[tuple[str, ...]]) -> None:
+    def _write_shape_rows_and_record_use(self, rows: list[tuple[str, ...]]) -> None:
         with self._tables.open(writes=True) as file:
             file.executemany("INSERT OR REPLACE INTO shapes VALUES (?, ?, ?, ?)", rows)
             if not state_files.is_use_recorded(file, self._principal):
                 state_files.record_use_and_prune_tables(file, self._principal, "shapes")
 
-    def _read_observations(self) -> dict[tuple[str, str], _Observation]:
+    def _read_observations_and_record_use(self) -> dict[tuple[str, str], _Observation]:
         statement = "SELECT server, tool, shape FROM shapes WHERE principal = ? AND length(shape) <= ? LIMIT ?"
         observations: dict[tuple[str, str], _Observation] = {}
         with self._tables.open() as file:
@@ -182,7 +182,7 @@ class InferredOutputs:
             is_noted = state_files.is_use_recorded(file, self._principal)
         if observations and not is_noted:
             with suppress(OSError):  # a read-only file is still read
-                self._write_shape_rows([])
+                self._write_shape_rows_and_record_use([])
         return observations
 
 
@@ -199,8 +199,8 @@ def _infer_text_json_shape(value: Any) -> ValueShape | None:
 def _to_declaration(observation: _Observation) -> Mapping[str, Any] | None:
     """Return a schema for declarations, and whether it describes JSON in a text."""
     if observation.text is not None and observation.value == ValueShape(scalars={"string"}):
-        return {"schema": shape_to_named_schema(observation.text), "isText": True}
-    schema = shape_to_named_schema(observation.value)
+        return {"schema": shape_to_schema_without_rare_names(observation.text), "isText": True}
+    schema = shape_to_schema_without_rare_names(observation.value)
     return {"schema": schema, "isText": False} if schema else None
 
 

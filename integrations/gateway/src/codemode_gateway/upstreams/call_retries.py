@@ -40,7 +40,7 @@ from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from ..gateway.principals import LOCAL, CallOrigin, get_call_origin
 from ..page_urls import is_safe_page_url
-from .connection import Connection, LostRequestError, RequestDispatcher
+from .connection import Connection, RequestDispatcher, UnansweredRequestMCPError
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .hooks import UpstreamHooks
 from .reconnecting import ReconnectingConnection
@@ -205,13 +205,13 @@ class FairCallSlots:
         if self._free and self._is_within_share(caller):
             self._take_slot(caller)
         else:
-            await self._wait_for_slot(caller)
+            await self._wait_and_take_slot(caller)
         try:
             yield
         finally:
             self._release_slot(caller)
 
-    async def _wait_for_slot(self, caller: CallerKey) -> None:
+    async def _wait_and_take_slot(self, caller: CallerKey) -> None:
         user, program = caller
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(user, {}).setdefault(program, deque()).append(turn)
@@ -494,10 +494,10 @@ class CallSender:
                     return await self._send_with_input_rounds(connection, call, clock)
             except UnansweredRequestError as lost:
                 max_attempts = _MAX_SESSIONS if lost.is_over and lost.sent_bytes is None else _MAX_ATTEMPTS
-                if lost.is_over or (lost.is_late and await self._is_unresponsive_to_ping(connection)):
+                if lost.is_over or (lost.is_late and await self._ping_and_detect_silence(connection)):
                     await self._link.discard(connection, lost)
                 if lost.needs_sign_in:
-                    raise self._link.create_unavailable_error(
+                    raise self._link.record_sign_in_and_create_error(
                         lost.reason, UpstreamUnavailableError.from_unanswered_request(lost)
                     ) from None
                 is_harmless = lost.never_arrived or call.may_repeat
@@ -513,7 +513,7 @@ class CallSender:
                 raise self._redact_error(refused_call_error(self._config, call.name, error)) from None
         raise AssertionError
 
-    async def _is_unresponsive_to_ping(self, connection: Connection) -> bool:
+    async def _ping_and_detect_silence(self, connection: Connection) -> bool:
         """Return whether a server process was silent for two call timeouts and ignores a ping.
 
         A remote HTTP server would not benefit from a new connection.
@@ -587,7 +587,7 @@ class CallSender:
                 raise UnansweredRequestError(
                     "it did not answer in time", never_arrived=not sending.has_left, is_late=True
                 ) from None
-            except LostRequestError as error:
+            except UnansweredRequestMCPError as error:
                 raise error.lost from None
             except (OSError, RuntimeError):
                 if connection.is_open:

@@ -180,7 +180,7 @@ _MAX_NOTES_CHARACTERS = 500
 _SDK_LOSS_PREFIXES = ("SSE stream ", "Failed to parse ")
 
 
-class LostRequestError(MCPError):
+class UnansweredRequestMCPError(MCPError):
     """A request has no answer. Errors that the server answers are other `MCPError`s."""
 
     def __init__(self, lost: UnansweredRequestError) -> None:
@@ -239,7 +239,7 @@ class RequestDispatcher(JSONRPCDispatcher):
             if method.startswith("tools/"):
                 return result
             if has_more_values_than(result, MAX_ANSWER_VALUES):
-                raise LostRequestError(
+                raise UnansweredRequestMCPError(
                     UnansweredRequestError(f"its answer to {method} has more than {MAX_ANSWER_VALUES} values")
                 )
             result = result if self.hide is None else await self.hide(result)
@@ -263,7 +263,7 @@ class RequestDispatcher(JSONRPCDispatcher):
         try:
             result, notes = repair_handshake_answer(method, answer)
         except UnansweredRequestError as lost:
-            raise LostRequestError(lost) from None
+            raise UnansweredRequestMCPError(lost) from None
         if notes:
             message = "server %r answers %s with invalid fields, which are ignored: %s"
             _log.warning(message, self._name, method, clip_to_visible_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
@@ -272,20 +272,20 @@ class RequestDispatcher(JSONRPCDispatcher):
     async def _send_and_translate_errors(
         self, method: str, params: Any, opts: CallOptions | None, **more: Any
     ) -> dict[str, Any]:
-        """Send a request. Raises the server's own refusal, or `LostRequestError`."""
+        """Send a request. Raises the server's own refusal, or `UnansweredRequestMCPError`."""
         options: CallOptions = {**(opts or {})}
         if method in HANDSHAKES:  # the connecting caller sets the timeout
             options.pop("timeout", None)
         try:
             return await super().send_raw_request(method, params, options, **more)
         except MCPError as error:
-            lost = self._diagnose_lost_request(error)
+            lost = self._diagnose_and_end_if_lost(error)
             if lost is not None:
-                raise LostRequestError(lost) from None
+                raise UnansweredRequestMCPError(lost) from None
             refusal: WrappedServerError = error.error.data
             raise MCPError(refusal.error.code, refusal.error.message, refusal.error.data) from None
 
-    def _diagnose_lost_request(self, error: MCPError) -> UnansweredRequestError | None:
+    def _diagnose_and_end_if_lost(self, error: MCPError) -> UnansweredRequestError | None:
         """Return why a request has no answer, or None for a server's own error."""
         sending, refusal = SENDING.get() or RequestSendState(), error.error.data
         if sending.lost is not None:
@@ -348,7 +348,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(ready)
         except TimeoutError:
-            reason = self._find_failure_error(self._timeout_message(seconds))
+            reason = self._diagnose_failure(self._timeout_message(seconds))
             await self.aclose()
             raise reason from None
         except BaseException:
@@ -379,7 +379,7 @@ class Connection:
 
     def get_failure_error(self, default: str) -> UpstreamUnavailableError:
         """Return why the connection has ended."""
-        return self._find_failure_error(default)
+        return self._diagnose_failure(default)
 
     async def _run_session(self, era: Era | None, ready: asyncio.Future[None]) -> None:
         try:
@@ -399,7 +399,7 @@ class Connection:
                         ended.cancel()
         except asyncio.CancelledError:
             if not self._closing.is_set() and not ready.done():
-                ready.set_exception(self._find_failure_error("connecting was cancelled"))
+                ready.set_exception(self._diagnose_failure("connecting was cancelled"))
             return
         except BaseException as error:  # noqa: BLE001 - any error of a transport ends the connection
             self._failure = error
@@ -407,7 +407,7 @@ class Connection:
             if hasattr(self, "requests"):
                 self.requests.ended.set()
         if not ready.done():
-            ready.set_exception(self._find_failure_error("it ended before it answered"))
+            ready.set_exception(self._diagnose_failure("it ended before it answered"))
             ready.exception()  # the caller may have stopped waiting
 
     def _timeout_message(self, seconds: float) -> str:
@@ -415,7 +415,7 @@ class Connection:
         stderr_text = self._transport.get_last_output()
         return f"{message}: {stderr_text}" if stderr_text else message
 
-    def _find_failure_error(self, default: str) -> UpstreamUnavailableError:
+    def _diagnose_failure(self, default: str) -> UpstreamUnavailableError:
         """Return why the connection failed. The exit of a process counts only if it ended by itself."""
         ending = self._transport.get_failure()
         if ending is not None and ending.needs_sign_in:
@@ -433,7 +433,7 @@ class Connection:
                 return UpstreamUnavailableError(str(error), program_message=error.program_message)
             if isinstance(error, ConnectionError):
                 return UpstreamUnavailableError(str(error)[:500] or default)
-        if self._failure is None or isinstance(leaves[0], LostRequestError):
+        if self._failure is None or isinstance(leaves[0], UnansweredRequestMCPError):
             return UpstreamUnavailableError(default)
         first, error_type = leaves[0], type(leaves[0]).__name__
         return UpstreamUnavailableError(
@@ -443,7 +443,7 @@ class Connection:
 
 def _to_unavailable_error(error: BaseException) -> UpstreamUnavailableError | None:
     """Return the reason in an error of connecting, or None if it only reports a closed connection."""
-    if isinstance(error, LostRequestError):
+    if isinstance(error, UnansweredRequestMCPError):
         return (
             None
             if error.lost.is_over or error.lost.is_late
@@ -469,7 +469,7 @@ async def _negotiate_era(session: ClientSession, era: Era | None) -> Era:
     try:
         await preferred()
     except (MCPError, RuntimeError) as error:
-        if isinstance(error, LostRequestError):
+        if isinstance(error, UnansweredRequestMCPError):
             raise
         try:
             await fallback()

@@ -272,7 +272,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
 
         Details of a failed protocol request are in `RequestSendState.lost`.
         """
-        sending = _match_send_state(request)
+        sending = _match_or_claim_send_state(request)
         if request.method == "GET":
             await self._throttle_listen_request()
         try:
@@ -281,7 +281,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
                 (sending or _NO_REQUEST).run_while_caller_waits(),
             ):
                 response = await self._send_following_redirects(request, **options)
-                lost = await self._read_refusal(response)
+                lost = await self._read_refusal_or_keep_error_answer(response)
                 if lost is None:
                     answer = await self._repair_answer_body(response, sending or _NO_REQUEST)
                     if isinstance(answer, httpx2.Response):
@@ -329,7 +329,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
             self._is_redirected = True
             _log.info("server %r redirects %s to %s", name, *map(self._hide, urls))
 
-    async def _read_refusal(self, response: httpx2.Response) -> UnansweredRequestError | None:
+    async def _read_refusal_or_keep_error_answer(self, response: httpx2.Response) -> UnansweredRequestError | None:
         request, status = response.request, response.status_code
         encoding = response.headers.get("content-encoding", "identity")
         if encoding not in ("", "identity"):
@@ -433,7 +433,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
         return UnansweredRequestError(f"its connection was lost ({error_text})")
 
 
-def _match_send_state(request: httpx2.Request) -> RequestSendState | None:
+def _match_or_claim_send_state(request: httpx2.Request) -> RequestSendState | None:
     """Return the progress of the protocol request that this HTTP request sends, or None for other messages."""
     sending = SENDING.get()
     if sending is None or request.method != "POST":

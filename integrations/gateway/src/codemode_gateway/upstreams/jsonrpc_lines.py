@@ -57,7 +57,7 @@ def parse_message_line(line: bytes) -> ParsedMessage:
         return ParsedMessage(None)
     try:
         if len(line) > _LONG_LINE_BYTES:
-            max_values = MAX_REQUEST_VALUES if _is_request(line[:_INSPECTED_BYTES]) else MAX_VALUES
+            max_values = MAX_REQUEST_VALUES if _looks_like_request(line[:_INSPECTED_BYTES]) else MAX_VALUES
             text = line.decode("utf-8", "replace")
             require_max_text_values(text, max_values, "a message")
             return _parse_or_repair_message(text)  # blocks the loop for a fifth of the time
@@ -162,7 +162,7 @@ def to_short_text(value: Any, max_characters: int = _MAX_SHOWN_CHARACTERS) -> st
     return clip_text(text, max_characters)
 
 
-def _is_request(head: bytes) -> bool:
+def _looks_like_request(head: bytes) -> bool:
     """Return whether a line is a request or notification, judged by its beginning."""
     method, result = head.find(b'"method"'), head.find(b'"result"')
     return method >= 0 and not 0 <= result < method

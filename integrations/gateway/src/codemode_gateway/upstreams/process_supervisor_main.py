@@ -68,7 +68,7 @@ class Supervisor:
                         return
                 elif descriptor == self._wakeup_reader:
                     os.read(self._wakeup_reader, 4096)
-                    self._reap_children()
+                    self._reap_children_and_end_orphans()
                 else:
                     return
 
@@ -78,14 +78,14 @@ class Supervisor:
         for pid in self._ids:
             _signal_group(pid, signal.SIGTERM)
         deadline = time.monotonic() + _TERM_SECONDS
-        while self._reap_children() and time.monotonic() < deadline:
+        while self._reap_children_and_end_orphans() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         for _ in range(_KILL_ROUNDS):
             for pid in self._ids:
                 _signal_group(pid, signal.SIGKILL)
             for pid in _list_descendants(os.getpid()):
                 _signal(pid, signal.SIGKILL)
-            if not self._reap_children():
+            if not self._reap_children_and_end_orphans():
                 return
             time.sleep(_POLL_SECONDS)
 
@@ -140,7 +140,7 @@ class Supervisor:
                         _signal(descendant, signal.SIGKILL)
                 _signal_group(pid, request["signal"])
 
-    def _reap_children(self) -> bool:
+    def _reap_children_and_end_orphans(self) -> bool:
         """Reap ended children. Return False if no child is left."""
         while True:
             try:

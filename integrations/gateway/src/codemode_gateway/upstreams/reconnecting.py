@@ -17,7 +17,7 @@ from codemode.trace.visible_text import escape_invisible
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from .connection import Connection, Era, LostRequestError, RequestDispatcher, Transport
+from .connection import Connection, Era, RequestDispatcher, Transport, UnansweredRequestMCPError
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .stdio import StdioServer
 
@@ -109,12 +109,12 @@ class ReconnectingConnection:
         self.require_own_loop()
         while (connection := self.connection_if_open) is None:
             if self._is_closed:
-                raise self.create_unavailable_error("the gateway is stopping")
+                raise self.record_sign_in_and_create_error("the gateway is stopping")
             if self._starting is None:
                 self._starting = self._spawn(self._try_open_connection())
             await asyncio.wait([self._starting])  # shared with other callers, so it outlives this one
             if self.connection_if_open is None and self.state == "failed":
-                raise self.create_unavailable_error(
+                raise self.record_sign_in_and_create_error(
                     self.failure or "it was lost right after its start; try again later"
                 )
         return connection
@@ -127,7 +127,7 @@ class ReconnectingConnection:
                 " entered connect(), or connect on this loop"
             )
 
-    def create_unavailable_error(
+    def record_sign_in_and_create_error(
         self, reason: str, failure: UpstreamUnavailableError | None = None
     ) -> CodeModeToolError:
         """Return the error for a call of an unavailable server."""
@@ -178,12 +178,12 @@ class ReconnectingConnection:
             connection = await self.get_or_open_connection()
             try:
                 return await work(connection)
-            except LostRequestError as error:
+            except UnansweredRequestMCPError as error:
                 lost = error.lost
                 if lost.is_over:
                     await self.discard(connection, lost)
                 if is_last or not lost.is_over:
-                    raise LostRequestError(lost) from None  # the connection may know a better reason by now
+                    raise UnansweredRequestMCPError(lost) from None  # the connection may know a better reason by now
         raise AssertionError
 
     async def _close_discarded(self, connection: Connection, seconds: float) -> None:

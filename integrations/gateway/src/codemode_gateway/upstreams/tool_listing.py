@@ -217,7 +217,7 @@ class _PageParser:
                 if cached_text != text or not self.repeats:
                     reason = DUPLICATE_REASON if cached_text == text else CONFLICTING_DUPLICATE_REASON
                     page.left_out.add_entry(reason, format_entry_label(visible, place))
-            elif self.supports_argument_headers and _has_invalid_header(tool):
+            elif self.supports_argument_headers and _has_invalid_argument_header(tool):
                 page.left_out.add_entry(_UNSUPPORTED_HEADERS, format_entry_label(visible, place))
             else:
                 if (schema := visible.get("inputSchema")) is not None and not is_mapping(schema):
@@ -273,7 +273,7 @@ def _describe_invalid_entry(entry: Mapping[str, Any]) -> str:
     return f"its name is {describe_json_type(name)}, not a string"
 
 
-def _has_invalid_header(tool: types.Tool) -> bool:
+def _has_invalid_argument_header(tool: types.Tool) -> bool:
     try:
         return find_invalid_x_mcp_header(tool.input_schema) is not None
     except (RecursionError, TypeError, ValueError):

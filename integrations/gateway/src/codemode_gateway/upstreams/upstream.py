@@ -26,7 +26,7 @@ from ..config.model import ServerConfig
 from ..config.patterns import describe_unmatched_patterns, get_tool_patterns, matches
 from ..config.redaction import SecretRedactor
 from .call_retries import CallSender, ClientRequestCallbacks, add_metadata_and_create_options, supports_argument_headers
-from .connection import Connection, LostRequestError, ToolChangeListener, UpstreamLogLevel
+from .connection import Connection, ToolChangeListener, UnansweredRequestMCPError, UpstreamLogLevel
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
 from .hooks import UpstreamHooks
 from .reconnecting import ReconnectingConnection, ResultT, State
@@ -201,7 +201,7 @@ class Upstream:
         self._change_listener = ToolChangeListener()
         self._log_level = UpstreamLogLevel(lambda: hooks.get_log_level(config))
         self._background: set[asyncio.Task[None]] = set()
-        confirm = self._require_pinned_definition if config.pin == "block" else None
+        confirm = self._list_and_require_pinned_definition if config.pin == "block" else None
         self._calls = CallSender(config, hooks, secrets, self._link, self._client_requests, confirm=confirm)
 
     def __repr__(self) -> str:
@@ -327,7 +327,7 @@ class Upstream:
             await self.refresh()  # pins block tools of the cached list: the server may have changed back
             visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
         return await create_program_tools(
-            self.config, visible, self._hooks, self._call_for_program, self._get_current_tool
+            self.config, visible, self._hooks, self._call_for_program, self._get_or_fetch_current_tool
         )
 
     def fail_permanently(self, error: Exception) -> None:
@@ -347,7 +347,7 @@ class Upstream:
         tool = self._by_name.get(name)
         return await self._calls.call_tool(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
 
-    async def _get_current_tool(self, name: str) -> types.Tool | None:
+    async def _get_or_fetch_current_tool(self, name: str) -> types.Tool | None:
         """Return a tool's definition on the connection of the next call, listing the tools if needed.
 
         Raises `CodeModeToolError` if the server is unavailable or cannot list its tools.
@@ -359,7 +359,7 @@ class Upstream:
                     await self._list_tools_or_raise()
         return self._by_name.get(name)
 
-    async def _require_pinned_definition(self, connection: Connection, name: str) -> None:
+    async def _list_and_require_pinned_definition(self, connection: Connection, name: str) -> None:
         """Raise if a tool's definition on the connection of its call differs from the approved one.
 
         A list is valid until the server announces a change; servers without announcements are listed before each call.
@@ -374,7 +374,7 @@ class Upstream:
                 visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
             except OSError as error:
                 _log.warning("tools of server %r cannot be called without their pins: %s", self.config.name, error)
-                raise self._link.create_unavailable_error("the pins of its tools cannot be read") from None
+                raise self._link.record_sign_in_and_create_error("the pins of its tools cannot be read") from None
             self._permitted = (version, frozenset(tool.name for tool in visible))
         if name not in self._permitted[1]:
             raise tool_changed_error(self.config, name, is_listed=name in self._by_name)
@@ -388,7 +388,7 @@ class Upstream:
         """List the tools before a call on the same connection. Raises `UnansweredRequestError` for the unsent call."""
         try:
             await self._update_listing(connection)
-        except LostRequestError as error:
+        except UnansweredRequestMCPError as error:
             error.lost.never_arrived = True
             raise error.lost from None
         except MCPError as error:
@@ -461,7 +461,7 @@ class Upstream:
     async def _list_tools_or_raise(self) -> None:
         try:
             await self._link.run_on_connection(self._update_listing)
-        except LostRequestError as error:
+        except UnansweredRequestMCPError as error:
             raise self._record_listing_error(
                 error.lost.reason, UpstreamUnavailableError.from_unanswered_request(error.lost)
             ) from None
@@ -471,7 +471,7 @@ class Upstream:
     def _record_listing_error(self, cause: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
         reason = clip_text(self._link.sanitize_text(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
         self._listing_failure = reason
-        return self._link.create_unavailable_error(reason, failure)
+        return self._link.record_sign_in_and_create_error(reason, failure)
 
     async def _update_listing(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
@@ -504,7 +504,7 @@ class Upstream:
             opts = add_metadata_and_create_options(connection, "tools/list", params, self._client_requests.capabilities)
             try:
                 return await connection.requests.send_raw_request("tools/list", params, opts)
-            except LostRequestError:
+            except UnansweredRequestMCPError:
                 raise
             except MCPError as error:
                 if is_first:
@@ -517,10 +517,10 @@ class Upstream:
                 listing = await fetch_listing(request_page, self._secrets, supports_argument_headers=supports_headers)
         except TimeoutError:
             message = f"it took more than {seconds:g} seconds (the larger of timeoutMs and connectTimeoutMs)"
-            raise LostRequestError(UnansweredRequestError(message, is_late=True)) from None
+            raise UnansweredRequestMCPError(UnansweredRequestError(message, is_late=True)) from None
         except MCPError as error:
             # Some servers without the tools capability still have tools; others refuse to list them.
-            if isinstance(error, LostRequestError) or capabilities is None or capabilities.tools is not None:
+            if isinstance(error, UnansweredRequestMCPError) or capabilities is None or capabilities.tools is not None:
                 raise
             listing = Listing()
         instructions = session.instructions

@@ -60,7 +60,7 @@ def test_a_running_program_is_named_unless_it_asks_first(
         await is_due.wait()
         return {}
 
-    monkeypatch.setattr(server_commands, "open_gateway", open_gateway)
+    monkeypatch.setattr(server_commands, "open_gateway_and_workspace", open_gateway)
     monkeypatch.setattr(server_commands, "run_program_as_client", run_as_client)
     program = tmp_path / "program.js"
     for code, is_named in (("ask", False), ("1", True)):

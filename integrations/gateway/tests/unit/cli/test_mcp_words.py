@@ -14,9 +14,9 @@ import pytest
 from authorization_server import sign_in_server
 from codemode_gateway.cli.command_context import (
     CONFIG_VARIABLE,
-    get_command_prefix,
+    get_command_valid_in_any_folder,
     get_config_path,
-    get_gateway_command,
+    get_typed_command_prefix,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def said(config: str | None = None) -> str:
-    return get_gateway_command(argparse.Namespace(config=config))
+    return get_command_valid_in_any_folder(argparse.Namespace(config=config))
 
 
 def script_in(folder: Path) -> Path:
@@ -135,7 +135,7 @@ def test_whatever_a_file_is_called_a_shell_reads_its_name_and_nothing_else(name:
     ],
 )
 def test_at_the_terminal_what_was_typed_is_repeated(config: str | None, words: str):
-    assert get_command_prefix(argparse.Namespace(config=config)) == words
+    assert get_typed_command_prefix(argparse.Namespace(config=config)) == words
 
 
 def test_what_a_command_has_a_person_type_next_is_about_the_same_configuration(user: Path, capsys: Any):

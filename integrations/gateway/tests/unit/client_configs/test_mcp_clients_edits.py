@@ -91,7 +91,7 @@ def test_a_member_is_added_and_nothing_else_changes(
     text, servers = given_text
     name = f"new {name}"
     for keys, expected in ((("mcpServers",), {**servers, name: entry}), (("of", "mine"), {name: entry})):
-        new = JsonDocument.parse(text).add_member(keys, name, entry)
+        new = JsonDocument.parse(text).create_text_with_member(keys, name, entry)
         node: Any = parse_jsonc(new).root.to_python()
         for key in keys:
             node = node[key]

@@ -11,7 +11,12 @@ import pytest
 from codemode_gateway import ConfigError, load_config
 from codemode_gateway.client_configs.importing import ClientEnvironment, list_client_files
 from codemode_gateway.client_configs.installing import install_gateway, uninstall_gateway
-from codemode_gateway.client_configs.text_files import add_inputs, add_server, create_config_text, parse_config_servers
+from codemode_gateway.client_configs.text_files import (
+    add_server,
+    add_used_vscode_inputs,
+    create_gateway_config_text,
+    parse_config_servers,
+)
 from codemode_gateway.config.config_file import parse_jsonc
 from suite import each_row
 from test_mcp_clients import COMMAND, others, reads, written
@@ -100,7 +105,7 @@ def test_without_its_backup_nothing_is_guessed(machine: ClientEnvironment, confi
 
 def test_a_configuration_to_begin_with_and_servers_added_to_it():
     text = add_server(
-        add_server(create_config_text(), "a", {"command": "x"}),
+        add_server(create_gateway_config_text(), "a", {"command": "x"}),
         "b",
         {"url": "http://h", "codemode": {"approval": "always"}},
     )
@@ -108,8 +113,10 @@ def test_a_configuration_to_begin_with_and_servers_added_to_it():
     assert [(one.name, one.transport, one.approval) for one in config.servers] == [
         ("a", "stdio", "declared"), ("b", "http", "always"),
     ]  # fmt: skip
-    assert all(line in text for line in create_config_text().splitlines() if "//" in line)
-    assert create_config_text({"a": {"command": "x"}}) == add_server(create_config_text(), "a", {"command": "x"})
+    assert all(line in text for line in create_gateway_config_text().splitlines() if "//" in line)
+    assert create_gateway_config_text({"a": {"command": "x"}}) == add_server(
+        create_gateway_config_text(), "a", {"command": "x"}
+    )
 
 
 @each_row(
@@ -240,10 +247,10 @@ NAMING = {"a": {"command": "x", "env": {"KEY": "${input:key}"}, "args": ["${inpu
     ],
 )
 def test_what_vs_code_asks_for_is_asked_for_in_its_words(before: str, kept: list[str]):
-    text = add_inputs(before, INPUTS, NAMING)
+    text = add_used_vscode_inputs(before, INPUTS, NAMING)
     declared = parse_jsonc(text).root.to_python()["inputs"]
     assert [one["id"] for one in declared] == kept
-    assert add_inputs(text, INPUTS, NAMING) == text
+    assert add_used_vscode_inputs(text, INPUTS, NAMING) == text
     assert before.count("mine") == text.count("mine")
     if "mine" not in before:
         assert declared == [INPUTS[0], INPUTS[3]]

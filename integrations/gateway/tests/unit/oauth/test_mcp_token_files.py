@@ -14,7 +14,7 @@ import pytest
 from codemode_gateway.oauth.settings import TokenRecord
 from codemode_gateway.oauth.token_store import (
     FileStorage,
-    KeyringStorage,
+    KeyringOrFileStorage,
     TokenStore,
     UnsafeFileError,
     create_storage,
@@ -196,7 +196,7 @@ def test_a_keyring_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytes
 
 def test_what_a_keyring_refuses_is_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     ring = Ring(most=5)
-    place = KeyringStorage(ring, FileStorage(tmp_path))
+    place = KeyringOrFileStorage(ring, FileStorage(tmp_path))
     place.write(KEY, "short")
     place.write(KEY, "much longer")
     assert (ring.kept, place.read(KEY)) == ({}, "much longer")

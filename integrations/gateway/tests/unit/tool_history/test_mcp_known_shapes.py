@@ -23,7 +23,7 @@ from codemode_gateway.tool_history.inferred_schema import (
     limit_size,
     shape_from_json,
     shape_to_json,
-    shape_to_named_schema,
+    shape_to_schema_without_rare_names,
 )
 from codemode_gateway.tool_history.output_schema_inference import InferredOutputs
 from hypothesis import given
@@ -51,10 +51,10 @@ def test_a_shape_fits_all_that_was_seen_and_joining_more_only_widens_it(values: 
     before = reduce(join_shapes, map(infer_shape, values))
     after = limit_size(reduce(join_shapes, map(infer_shape, more), before))
     for value in values:
-        assert fits(value, shape_to_named_schema(before))
-        assert fits(value, shape_to_named_schema(after))
+        assert fits(value, shape_to_schema_without_rare_names(before))
+        assert fits(value, shape_to_schema_without_rare_names(after))
     for value in more:
-        assert fits(value, shape_to_named_schema(after))
+        assert fits(value, shape_to_schema_without_rare_names(after))
 
 
 @given(MANY, MANY)
@@ -62,7 +62,7 @@ def test_what_is_written_down_is_read_as_it_was_and_goes_on_to_fit(values: list[
     kept = drop_rare_names(limit_size(reduce(join_shapes, map(infer_shape, values))), drops_unnamed_objects=True)
     again = shape_from_json(json.loads(json.dumps(shape_to_json(kept))))
     assert shape_to_json(again) == shape_to_json(kept)
-    after = shape_to_named_schema(reduce(join_shapes, map(infer_shape, more), again))
+    after = shape_to_schema_without_rare_names(reduce(join_shapes, map(infer_shape, more), again))
     assert all(fits(value, after) for value in more)
 
 
@@ -78,7 +78,9 @@ MARKED = st.recursive(
 def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -> None:
     # In a list two objects may have the same keys, which makes names of them.
     shape = infer_shape(value)
-    said = json.dumps([shape_to_named_schema(shape), shape_to_json(drop_rare_names(shape, drops_unnamed_objects=True))])
+    said = json.dumps(
+        [shape_to_schema_without_rare_names(shape), shape_to_json(drop_rare_names(shape, drops_unnamed_objects=True))]
+    )
     keys = set(re.findall(rf"{MARK}[ab]*", said))
     assert f"{MARK} text" not in said
     assert all(json.dumps(value).count(f'"{key}":') >= 2 for key in keys)
@@ -94,14 +96,16 @@ def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -
 def test_a_key_that_is_odd_is_never_kept_however_often_it_is_seen(key: str) -> None:
     assert not is_property_name(key)
     shape = reduce(join_shapes, (infer_shape({key: {"id": number}, "id": 1}) for number in range(9)))
-    said = json.dumps([shape_to_named_schema(shape), shape_to_json(drop_rare_names(shape))], ensure_ascii=False)
+    said = json.dumps(
+        [shape_to_schema_without_rare_names(shape), shape_to_json(drop_rare_names(shape))], ensure_ascii=False
+    )
     assert not key or json.dumps(key, ensure_ascii=False)[1:-1] not in said
-    assert shape_to_named_schema(shape)["additionalProperties"]
+    assert shape_to_schema_without_rare_names(shape)["additionalProperties"]
 
 
 def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_of_a_record() -> None:
     issues = [{"number": n, "title": "x", **({"closed": True} if n % 2 else {})} for n in range(4)]
-    assert shape_to_named_schema(infer_shape({"items": issues}))["additionalProperties"] == {
+    assert shape_to_schema_without_rare_names(infer_shape({"items": issues}))["additionalProperties"] == {
         "type": "array",
         "items": {
             "type": "object",
@@ -111,7 +115,7 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
     }
     for people in (["ada", "bob", "eve"], ["ada bob", "ada eve"], ["ada bob", "ada bob", "ada bob eve"]):
         seen = [{name: {"age": number} for name in names.split()} for number, names in enumerate(people)]
-        record = shape_to_named_schema(reduce(join_shapes, map(infer_shape, seen)))
+        record = shape_to_schema_without_rare_names(reduce(join_shapes, map(infer_shape, seen)))
         assert record["type"] == "object"
         assert "properties" not in record
         assert record["additionalProperties"]["properties"] == {"age": {"type": "number"}}
@@ -119,21 +123,21 @@ def test_names_that_are_seen_again_are_properties_and_names_that_vary_are_those_
 
 def test_many_names_and_deep_values_are_bounded() -> None:
     wide = {f"n{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}": n for n in range(inferred_schema.MAX_NAMES + 1)}
-    assert shape_to_named_schema(join_shapes(infer_shape(wide), infer_shape(wide))) == {
+    assert shape_to_schema_without_rare_names(join_shapes(infer_shape(wide), infer_shape(wide))) == {
         "type": "object",
         "additionalProperties": {"type": "number"},
     }
     deep: Any = 1
     for _ in range(5000):
         deep = [deep]
-    assert len(json.dumps(shape_to_named_schema(infer_shape(deep)))) < 400
+    assert len(json.dumps(shape_to_schema_without_rare_names(infer_shape(deep)))) < 400
     endless = infer_shape([[{"x": n, "y": [n]} for n in range(rounds(200, 1000))] for _ in range(rounds(200, 1000))])
-    assert len(json.dumps(shape_to_named_schema(endless))) < 1000
+    assert len(json.dumps(shape_to_schema_without_rare_names(endless))) < 1000
     tree: Any = 1
     for level in range(rounds(6, 7)):
         tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
     twice = limit_size(join_shapes(infer_shape(tree), infer_shape(tree)))
-    assert len(json.dumps(shape_to_named_schema(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
+    assert len(json.dumps(shape_to_schema_without_rare_names(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
 
 
 def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None:
@@ -158,7 +162,7 @@ def test_no_more_of_a_value_is_looked_at_than_that_however_it_branches() -> None
 def test_what_is_not_looked_at_widens_nothing() -> None:
     one = {"name": "x", "owner": {"login": "y", "teams": [{"id": 1}]}}
     few, many = infer_shape([one] * 2), infer_shape([one] * inferred_schema.MAX_INSPECTED_PARTS)
-    assert shape_to_named_schema(many) == shape_to_named_schema(few)
+    assert shape_to_schema_without_rare_names(many) == shape_to_schema_without_rare_names(few)
 
 
 @each_row(
@@ -283,14 +287,14 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
 ) -> None:
     monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
     learned, began, goes_on = InferredOutputs(tmp_path), threading.Event(), threading.Event()
-    write = learned._write_shape_rows
+    write = learned._write_shape_rows_and_record_use
 
     def slow(rows: list[tuple[str, ...]]) -> None:
         began.set()
         assert goes_on.wait(60)
         write(rows)
 
-    monkeypatch.setattr(learned, "_write_shape_rows", slow)
+    monkeypatch.setattr(learned, "_write_shape_rows_and_record_use", slow)
     learned.get_observed_output(SERVER, tool())
     learned.on_result(SERVER, "t", 1)
     await until(began.is_set)
