@@ -73,6 +73,43 @@ def test_a_failed_program_is_explained_and_the_next_one_works(server, sdk):
     assert tool_result(sdk, third) == ("call_2", "fine")
 
 
+CONTINUED = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+REFUND = "return await tools.refund({ order: 'a' })"
+GATED = """
+from codemode import tool
+
+@tool(needs_approval=True)
+def refund(order: str) -> str:
+    with open("refunds.txt", "a") as file:
+        print(order, file=file)
+    return "refunded " + order
+"""
+
+
+def test_a_pause_is_continued_in_other_processes_and_once(server, tmp_path):
+    agent = GATED + block_of("openai").replace(
+        "create_code_mode_tool([stock])", 'create_code_mode_tool([refund], store="sqlite:///pauses.db")'
+    )
+    (tmp_path / "agent.py").write_text(agent, encoding="utf-8")
+    model = ScriptedModel([REFUND])
+    environment = {**os.environ, **serve(server, model), "CODEMODE_SIGNING_KEY": "9c1f0a7e93d24b68a1e7c05d9b3f8462"}
+
+    def run(*command: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, *command], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
+        )
+        return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+    assert run("agent.py") == (1, "", "a call waits for approval")
+    assert not (tmp_path / "refunds.txt").exists()
+    for _ in range(2):
+        assert run("-c", CONTINUED) == (0, model.closing, "")
+    assert (tmp_path / "refunds.txt").read_text() == "a\n"
+    assert model.asked[-1]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "refunded a"}
+    assert run("-c", CONTINUED.replace("True}", "False}"))[:2] == (0, model.closing)
+    assert "other answers" in model.asked[-1]["messages"][-1]["content"]
+
+
 def test_a_custom_tool_takes_raw_text(server):
     first, second, third = converse("responses", server, 'return "a\\n\\"b\\"";', FAILS)
     (tool,) = first["tools"]
