@@ -15,7 +15,7 @@ from codemode.options.parts import CodeModeOptions
 from codemode.protocol.continuation import Continuation, continuation_to_texts
 from codemode.protocol.framing import encode_frame
 from codemode.protocol.invocation import Invocation
-from codemode.workers.image import GuestRuntime, WorkerImage
+from codemode.workers.image import GuestRuntimeSource, WorkerImage
 
 OPTIONS = CodeModeOptions(continuation={"keys": "0123456789abcdef0123456789abcdef", "max_age_ms": 1 << 50})
 SETTINGS = invocation_settings.limited(
@@ -28,7 +28,7 @@ SETTINGS = invocation_settings.limited(
     max_ledger_bytes=1 << 16,
 )
 
-GUEST_RUNTIME = GuestRuntime((), "kernel")
+GUEST_RUNTIME = GuestRuntimeSource((), "kernel")
 IMAGE = WorkerImage("engine.so", "1.0", GUEST_RUNTIME, None, ())
 ENTRIES = [
     {"kind": "tool", "name": "search", "inputJson": '{"query":"a"}', "toolCallId": "outer:tool-1", "dateNowMs": NOW_MS,

@@ -255,7 +255,7 @@ def test_a_wait_that_is_cancelled_as_its_run_fails_leaves_word_of_that(make_pool
             try:
                 await asyncio.Event().wait()
             finally:
-                runner._fail(RuntimeError("the host broke"))
+                runner._end_with_exception(RuntimeError("the host broke"))
 
         monkeypatch.setattr(SuspendableRunner, "answer_open_yields", breaks)
         waiting = asyncio.ensure_future(wait(pair, first))

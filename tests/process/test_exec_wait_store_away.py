@@ -18,7 +18,7 @@ from waiting import until
 
 from codemode import CallContext, Interrupt
 from codemode.stores import ALL_TENANTS, postgres, sqlite_file
-from codemode.stores.journal import SqlJournal
+from codemode.stores.journal import SqlJournalStore
 
 LEASE_MS = 31_000
 AWAY = "runtime_unavailable"
@@ -209,7 +209,7 @@ def test_a_question_that_could_not_be_stored_is_asked_again(played, place, monke
 
 
 def test_a_journal_that_takes_longer_to_open_than_tools_are_waited_for_is_waited_for(played, place, monkeypatch):
-    opens = SqlJournal.open
+    opens = SqlJournalStore.open
 
     async def slowly(*given: Any, **more: Any) -> Any:
         opened = await opens(*given, **more)
@@ -217,7 +217,7 @@ def test_a_journal_that_takes_longer_to_open_than_tools_are_waited_for_is_waited
         return opened
 
     async def scenario(pair, _shop):
-        monkeypatch.setattr(SqlJournal, "open", slowly)
+        monkeypatch.setattr(SqlJournalStore, "open", slowly)
         asked = await at_last(pair, await run(pair, "return await tools.refund(1)"))
         (request,) = asked.requests
         last = await pair.resume(

@@ -180,7 +180,7 @@ class Slow:
         self.began, self.asked = asyncio.Event(), asyncio.Event()
 
     def __getattr__(self, name):
-        if name == "write_at_once":
+        if name == "write_nowait":
             raise AttributeError(name)
         return getattr(self._kept, name)
 
@@ -249,9 +249,9 @@ def test_what_is_kept_can_be_read_by_nobody_else_where_it_is_sealed(seal):
             self.texts += head
             return await super().open(key, head, again=again)
 
-        def write_at_once(self, opened, lines):
+        def write_nowait(self, opened, lines):
             self.texts += "".join(lines)
-            return super().write_at_once(opened, lines)
+            return super().write_nowait(opened, lines)
 
         async def end(self, opened, outcome, *, is_final):
             self.texts += outcome

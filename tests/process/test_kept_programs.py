@@ -17,7 +17,7 @@ from suite import each_row, full_only
 from worker_driver import WAIT_MS, frame, read_frame, read_hello
 
 from codemode import CodeModeError, Interrupt, Tool, WorkerPool, request_interrupt, run_code_mode, run_code_mode_sync
-from codemode.protocol.messages import BeginProgram, RunModule, RunProgram
+from codemode.protocol.messages import AnnounceNextProgram, RunModule, RunProgram
 from codemode.workers import process as process_memory
 from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.process import WorkerProcess, spawn_worker_process
@@ -46,7 +46,7 @@ class Kept:
         self.worker.channel.sendall(b"".join(frames))
 
     def begin(self) -> bytes:
-        return BeginProgram(self.ended).to_frame()
+        return AnnounceNextProgram(self.ended).to_frame()
 
     def run(self, program: bytes) -> Said:
         """Run a program to its end, and await that the worker is ready for another."""
@@ -182,9 +182,9 @@ def test_what_was_meant_for_a_program_reaches_no_other(kept: Kept) -> None:
         frame(b"T", "\0\0\1\0"),
         frame(b"A", "\0\0\0\1\0return 'late'"),
         frame(b"Z", "late"),
-        BeginProgram(0).to_frame(),
+        AnnounceNextProgram(0).to_frame(),
         script("return 'late'"),
-        BeginProgram(2).to_frame(),
+        AnnounceNextProgram(2).to_frame(),
         script("return 'later'"),
         frame(b"N", "\0\0\1"),
         frame(b"N", "\0\0\0\0\1"),

@@ -26,7 +26,7 @@ from codemode.protocol.framing import encode_frame
 from codemode.testing.fake_worker import FakeWorker, FakeWorkerSource
 from codemode.workers import worker_generations
 from codemode.workers.process import MemoryInUse
-from codemode.workers.worker_generations import WorkerReuse
+from codemode.workers.worker_generations import ReusedWorkerState
 from codemode.workers.worker_inventory import IdleWorkers
 
 MOST = 3
@@ -167,26 +167,26 @@ def test_options_of_kept_workers_are_checked() -> None:
 def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(worker_generations, "time", SimpleNamespace(monotonic=lambda: now))
-    one = WorkerReuse((), 50)
+    one = ReusedWorkerState((), 50)
     for _ in range(3):
-        assert one.record_program_end(b"", MemoryInUse(20 << 20, 40 << 20))
+        assert one.record_program_end_and_check_reusable(b"", MemoryInUse(20 << 20, 40 << 20))
         one.try_begin_program()
-    assert not one.record_program_end(b"", MemoryInUse(1 << 30, 1 << 30))
-    assert not WorkerReuse((), 50).record_program_end(b"", None)
-    assert not WorkerReuse((), 1).record_program_end(b"", NO_MEMORY)
-    one = WorkerReuse((), 50)
+    assert not one.record_program_end_and_check_reusable(b"", MemoryInUse(1 << 30, 1 << 30))
+    assert not ReusedWorkerState((), 50).record_program_end_and_check_reusable(b"", None)
+    assert not ReusedWorkerState((), 1).record_program_end_and_check_reusable(b"", NO_MEMORY)
+    one = ReusedWorkerState((), 50)
     now += 599
-    assert one.record_program_end(b"", NO_MEMORY)
+    assert one.record_program_end_and_check_reusable(b"", NO_MEMORY)
     now += 3600  # between programs nothing is counted
     one.try_begin_program()
     now += 2
-    assert not one.record_program_end(b"", NO_MEMORY)
+    assert not one.record_program_end_and_check_reusable(b"", NO_MEMORY)
 
 
 def test_the_next_program_may_have_the_largest_heap() -> None:
     most = worker_generations._MAX_ADDRESS_SPACE_BYTES
-    assert WorkerReuse((), 50).record_program_end(b"", MemoryInUse(0, most))
-    assert not WorkerReuse((), 50).record_program_end(b"", MemoryInUse(0, most + 1))
+    assert ReusedWorkerState((), 50).record_program_end_and_check_reusable(b"", MemoryInUse(0, most))
+    assert not ReusedWorkerState((), 50).record_program_end_and_check_reusable(b"", MemoryInUse(0, most + 1))
     lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "linux_lockdown.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None

@@ -59,14 +59,14 @@ def pool():
 @pytest.fixture
 def in_world(monkeypatch):
     """Return a function that gives the runs from here on what a world has in place of time."""
-    begin = SuspendableExecution._start_on_worker
+    begin = SuspendableExecution._start_on_worker_and_wait
 
     def under(world: World) -> World:
         async def noted(run: Any, source: str) -> Any:
             world.runs.append(run)
             return await begin(run, source)
 
-        monkeypatch.setattr(SuspendableExecution, "_start_on_worker", noted)
+        monkeypatch.setattr(SuspendableExecution, "_start_on_worker_and_wait", noted)
         monkeypatch.setattr(runner, "TimerQueue", world.timers)
         return world
 

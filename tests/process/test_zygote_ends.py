@@ -24,7 +24,7 @@ from worker_driver import (
 
 from codemode.errors import CodeModeWorkerError
 from codemode.workers import image as images
-from codemode.workers.image import GuestRuntime, find_engine, find_parser_site_paths
+from codemode.workers.image import GuestRuntimeSource, find_engine, find_parser_site_paths
 from codemode.workers.process import spawn_worker_process, wait_until_readable
 from codemode.workers.zygote import Zygote
 
@@ -156,7 +156,7 @@ def test_a_zygote_killed_from_outside_is_noticed() -> None:
 def test_a_zygote_that_cannot_start_says_why(tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.js"
     kernel.write_text("throw new Error('no kernel today')")
-    zygote = Zygote(stub_image(GuestRuntime((str(kernel),))))
+    zygote = Zygote(stub_image(GuestRuntimeSource((str(kernel),))))
     assert zygote._process.wait_until_dead(WAIT_MS)
     with pytest.raises(CodeModeWorkerError, match="no kernel today"):
         zygote.spawn()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from codemode.protocol.framing import split_messages
 from codemode.protocol.messages import RunProgram
-from codemode.workers.image import GuestRuntime, WorkerImage, find_engine
+from codemode.workers.image import GuestRuntimeSource, WorkerImage, find_engine
 from codemode.workers.process import WorkerProcess
 
-STUB_KERNEL = GuestRuntime((str(Path(__file__).parent / "stub_kernel.js"),))
+STUB_KERNEL = GuestRuntimeSource((str(Path(__file__).parent / "stub_kernel.js"),))
 WAIT_MS = 60_000
 
 
-def stub_image(kernel: GuestRuntime = STUB_KERNEL, analyser_path: str | None = None) -> WorkerImage:
+def stub_image(kernel: GuestRuntimeSource = STUB_KERNEL, analyser_path: str | None = None) -> WorkerImage:
     path, version = find_engine()
     return WorkerImage(path, version, kernel, analyser_path, ())
 

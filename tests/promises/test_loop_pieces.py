@@ -16,9 +16,9 @@ from waiting import within
 
 from codemode import CodeModeProtocolError, Interrupt, Tool, continue_interrupt, run_code_mode_sync
 from codemode.data import json_values as values
-from codemode.data.json_shape import find_exceeded_limit, has_long_integer
+from codemode.data.json_shape import find_exceeded_limit, has_longer_digit_run
 from codemode.data.json_values import count_json_bytes, count_utf8_bytes, decode_json, encode_json
-from codemode.data.plain_json import MAX_INT_DIGITS, has_cycle, write_json
+from codemode.data.plain_json import MAX_INT_DIGITS, encode_strict_json, has_cycle
 from codemode.errors import CodeModeSerializationError
 from codemode.host import steps
 
@@ -52,7 +52,9 @@ class Noting(json.JSONEncoder):
 def test_loop_long_integers_are_written_a_few_at_a_time(value, monkeypatch):
     monkeypatch.setattr(Noting, "lengths", [])
     monkeypatch.setattr("codemode.data.plain_json.json.JSONEncoder", Noting)
-    assert write_json(value) == "".join(json.encoder.JSONEncoder.iterencode(Noting(separators=(",", ":")), value))
+    assert encode_strict_json(value) == "".join(
+        json.encoder.JSONEncoder.iterencode(Noting(separators=(",", ":")), value)
+    )
     assert max(Noting.lengths) <= (1 << 10) * (MAX_INT_DIGITS + 1) + 1
 
 
@@ -63,7 +65,7 @@ def test_loop_long_integers_are_found_wherever_they_stand(value, digits, size, i
     text = json.dumps([value, one if in_text else int(one or "0"), value])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("codemode.data.json_shape._SLICE_CHARACTERS", size)
-        assert has_long_integer(text, MAX_INT_DIGITS) == (digits > MAX_INT_DIGITS and not in_text)
+        assert has_longer_digit_run(text, MAX_INT_DIGITS) == (digits > MAX_INT_DIGITS and not in_text)
         assert find_exceeded_limit(text, max_depth=600) is None
 
 

@@ -19,7 +19,7 @@ from codemode import (
     CodeModeToolError,
     Tool,
 )
-from codemode.execution.call_values import validate_answered_inputs, validate_input_to_run
+from codemode.execution.call_values import choose_and_validate_input, validate_answered_inputs
 from codemode.interrupts.approval import ApprovalDecision
 from codemode.interrupts.resolutions import ApprovalAnswer, RunAgainAnswer, ToolInterruptAnswer
 from codemode.protocol.ledger import LedgerEntry, Waiting
@@ -138,7 +138,7 @@ def test_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     try:
         _, entry = as_in_ledger(tool, data.draw(inputs(kinds)))
         edited = data.draw(inputs(kinds))
-        ran = validate_input_to_run(prepare_tool(tool), entry, json.dumps(edited))
+        ran = choose_and_validate_input(prepare_tool(tool), entry, json.dumps(edited))
     except (CodeModeToolError, CodeModeProtocolError):
         return
     changing = {f"f{n}" for n, kind in enumerate(kinds) if kind in ("changed each time", "one more each time")}

@@ -96,7 +96,7 @@ class Death:
         for name in METHODS[kind]:
             setattr(target, name, self._deadly(getattr(target, name), f"{kind}.{name}"))
         if kind == "journal":
-            target.write_at_once = self._deadly_at_once(target.write_at_once, "journal.write")
+            target.write_nowait = self._deadly_at_once(target.write_nowait, "journal.write")
         return target
 
     def _deadly(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:

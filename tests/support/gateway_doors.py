@@ -16,7 +16,7 @@ import mcp_types as types
 from codemode_gateway.config.model import GatewayConfig, GatewaySettings
 from codemode_gateway.gateway.http_app import HttpApp, create_http_app, serve_http
 from codemode_gateway.gateway.http_settings import HttpLimits, compute_token_digest
-from codemode_gateway.gateway.principals import get_request_principal, hold_reservation
+from codemode_gateway.gateway.principals import count_request_middleware, get_request_principal
 from mcp.server.lowlevel import Server
 
 from codemode.stores import MemoryInterruptStore
@@ -42,7 +42,7 @@ class StandIn:
         self.store = MemoryInterruptStore()
         self.is_open, self.record_url = True, lambda _record_id: None
         self.server = Server("stand-in", on_list_tools=self._listed, on_call_tool=self._called)
-        self.server.middleware.insert(0, hold_reservation)
+        self.server.middleware.insert(0, count_request_middleware)
         self.held, self.let_go, self.cancelled = (
             asyncio.Event(),
             asyncio.Event(),

@@ -44,7 +44,7 @@ def digest(seed: str) -> str:
     told = [
         whole.exec.description,
         *whole.catalog.entries_text_and_omitted_count,
-        whole.catalog.names_text,
+        whole.catalog.ids_by_name_json,
         [one["id"] for one in found],
     ]
     return hashlib.sha256(json.dumps([told, dict(whole.catalog.invocation_data)]).encode()).hexdigest()

@@ -75,12 +75,12 @@ class View:
         return iter(self.names())
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
-        return self._catalog.implicitly_read_names
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
+        return self._catalog.paths_read_by_javascript
 
     @property
-    def may_ask(self) -> bool:
-        return self._catalog.may_ask
+    def may_wait_for_person(self) -> bool:
+        return self._catalog.may_wait_for_person
 
     def names(self) -> tuple[str, ...]:
         return tuple(filter(self._is_shown, self._catalog.names()))

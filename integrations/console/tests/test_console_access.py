@@ -10,7 +10,7 @@ import httpx
 import pytest
 from codemode_console.access_middleware import AccessMiddleware
 from codemode_console.auth import ProxyHeaderAuth, TokenAuth, User, new_token, token_hash
-from codemode_console.principals import find_refusal
+from codemode_console.principals import find_decision_refusal
 from console_visitors import ANA, EVE, OWN, USERS, Desk, run, sign_in
 from starlette.requests import Request
 from suite import each_row
@@ -396,14 +396,14 @@ def test_a_policy_says_no_in_all_words_but_true() -> None:
         def fails(*_: Any) -> bool:
             raise LookupError
 
-        assert await find_refusal(None, ana, record, request) is None
-        assert await find_refusal(later, ana, record, request) is None
-        assert await find_refusal(later, User("eve", ["a"], may_decide=False), record, request) is not None
-        assert await find_refusal(lambda *_: "four eyes", ana, record, request) == "four eyes"
+        assert await find_decision_refusal(None, ana, record, request) is None
+        assert await find_decision_refusal(later, ana, record, request) is None
+        assert await find_decision_refusal(later, User("eve", ["a"], may_decide=False), record, request) is not None
+        assert await find_decision_refusal(lambda *_: "four eyes", ana, record, request) == "four eyes"
         refused: list[Any] = [False, "", None, 1, [True]]
         for answer in refused:
-            assert await find_refusal(lambda *_, answer=answer: answer, ana, record, request)
-        assert await find_refusal(fails, ana, record, request)
+            assert await find_decision_refusal(lambda *_, answer=answer: answer, ana, record, request)
+        assert await find_decision_refusal(fails, ana, record, request)
 
     run(work)
 

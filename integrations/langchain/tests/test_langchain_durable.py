@@ -347,10 +347,10 @@ class Away(MemoryJournal):
             raise OSError("the database is away")
         return await super().write(opened, lines)
 
-    def write_at_once(self, opened: Any, lines: Any) -> bool:
+    def write_nowait(self, opened: Any, lines: Any) -> bool:
         if self.is_away:
             raise OSError("the database is away")
-        return super().write_at_once(opened, lines)
+        return super().write_nowait(opened, lines)
 
 
 def test_a_thread_whose_journal_is_away_can_be_invoked_again(is_async: bool) -> None:

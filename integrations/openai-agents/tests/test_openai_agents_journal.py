@@ -29,8 +29,8 @@ class Dying(MemoryJournal):
     async def release(self, opened: OpenedJournal) -> bool:
         return self.is_dead or await super().release(opened)
 
-    def write_at_once(self, opened: OpenedJournal, lines: Any) -> bool:
-        return self.is_dead or super().write_at_once(opened, lines)
+    def write_nowait(self, opened: OpenedJournal, lines: Any) -> bool:
+        return self.is_dead or super().write_nowait(opened, lines)
 
 
 class Desk:

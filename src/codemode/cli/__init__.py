@@ -20,7 +20,7 @@ from .exits import (
     UsageError,
     discard_stdout,
     flush_stdout,
-    is_stdout_closed,
+    is_stdout_reader_gone,
 )
 
 _EXIT_CODES_HELP = """\
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"codemode: {error}", file=sys.stderr)
         return BAD_USAGE
     except BrokenPipeError:
-        if not is_stdout_closed():
+        if not is_stdout_reader_gone():
             raise
         discard_stdout()
         return OUTPUT_CLOSED

@@ -21,7 +21,7 @@ def get_sqlite_path(url: str) -> Path | None:
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) or "://" not in url else None
 
 
-def require_existing_database(url: str, *, create: bool) -> None:
+def require_existing_sqlite_file(url: str, *, create: bool) -> None:
     """Raise `UsageError` for a SQLite file that does not exist: a mistyped path would make an empty one.
 
     Other databases say themselves that they do not exist.
@@ -67,6 +67,6 @@ class LogThrottle(logging.Filter):
 _LOG_THROTTLE = LogThrottle()
 
 
-def throttle_driver_log() -> None:
+def throttle_postgres_log() -> None:
     """Limit each message of the Postgres driver in this process to one a minute."""
     logging.getLogger(POSTGRES_LOGGER).addFilter(_LOG_THROTTLE)

@@ -49,7 +49,7 @@ def flush_stdout() -> None:
         sys.stdout.flush()
 
 
-def is_stdout_closed() -> bool:
+def is_stdout_reader_gone() -> bool:
     """Return whether the reader of the output has gone."""
     try:
         poller = select.poll()

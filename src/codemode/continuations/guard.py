@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from ..errors import CodeModeProtocolError
-from ..host.cancellation import run_alongside
+from ..host.cancellation import run_alongside_block
 from ..host.clock import monotonic_seconds, now_ms
 from ..host.forks import forkable_lock
 from ..records import record
@@ -314,7 +314,7 @@ class ClaimRenewal:
             async with self._lock:
                 await self._renew_or_cancel_owner()
 
-    async def wait_for_ownership(self) -> None:
+    async def renew_and_wait_for_ownership(self) -> None:
         """Wait until a call may start: only while no other host can own the claim. Raises `CancelledError`."""
         if monotonic_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
             return
@@ -352,7 +352,7 @@ async def keep_claim_renewed(guard: ResumeGuard, key: str, requested_at: float) 
         yield None
         return
     renewal = ClaimRenewal(renew, key, owner, requested_at)
-    async with run_alongside(renewal.renew_until_lost()):
+    async with run_alongside_block(renewal.renew_until_lost()):
         try:
             yield renewal
         except asyncio.CancelledError:

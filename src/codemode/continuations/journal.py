@@ -37,7 +37,7 @@ class MemoryContentStore:
         """Keep the content of a run for the pause with this ``nonce`` until then, or for the journal of this key."""
         self._holds.setdefault(run, {})[(nonce or "") if journal is None else _JOURNAL_HOLD_PREFIX + journal] = until_ms
 
-    def purge_content(self, journals: Iterable[str]) -> None:
+    def delete_holds_of_journals_and_unheld_content(self, journals: Iterable[str]) -> None:
         """Delete content that only these journals held, and content that nothing holds."""
         removed_holds, now_ms = {_JOURNAL_HOLD_PREFIX + key for key in journals}, self._clock.now_ms()
         for run, holds in list(self._holds.items()):
@@ -82,7 +82,7 @@ class Journal(Protocol):
     """Stores the journals of invocations. Every method is atomic across all users of the journal.
 
     An exception ends the run: no call starts that is not written, and no outcome is reported. An optional method
-    ``write_at_once(opened, lines)`` writes without waiting and returns None if it would have to wait. With
+    ``write_nowait(opened, lines)`` writes without waiting and returns None if it would have to wait. With
     ``put_content``, ``get_content`` and ``hold_content``, as in `MemoryJournal`, it stores the images, audio and
     files of programs too.
     """
@@ -166,9 +166,9 @@ class MemoryJournal(MemoryContentStore):
 
     async def write(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """See `Journal.write`."""
-        return self.write_at_once(opened, lines)
+        return self.write_nowait(opened, lines)
 
-    def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
+    def write_nowait(self, opened: OpenedJournal, lines: Sequence[str]) -> bool:
         """Write as `write` does, without waiting."""
         with self._lock:
             row = self._touch_owned_row(opened)
@@ -218,7 +218,7 @@ class MemoryJournal(MemoryContentStore):
             ]
             for key in old:
                 del self._rows[key]
-            self.purge_content(old)
+            self.delete_holds_of_journals_and_unheld_content(old)
             return len(old)
 
     def _try_open(self, key: str, head: str, *, again: bool) -> OpenedJournal | None:

@@ -87,7 +87,7 @@ def get_random_key() -> bytes | None:
     return None if keys is None else keys[-1]
 
 
-def get_max_age_ms() -> int:
+def get_continuation_max_age_ms() -> int:
     """Return how long a continuation holds."""
     return _max_age_ms
 

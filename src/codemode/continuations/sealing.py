@@ -15,7 +15,7 @@ from ..data.json_shape import estimate_json_length
 from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeProtocolError
 from ..options.parts import MAX_LEDGER_BYTES, ContinuationOptions
-from .keys import get_max_age_ms, get_or_create_process_keys
+from .keys import get_continuation_max_age_ms, get_or_create_process_keys
 from .signing import KeyRing, SignatureInfo
 
 # Everything is processed in chunks, so that no call into C holds the interpreter for long.
@@ -40,7 +40,7 @@ def encode_and_sign_continuation(
     """
     encoding = "-".join(["sealed"] * options.seal + ["deflate"] * options.compress) or "json"
     body = [*(texts if encoding == "json" else _encode_body(texts, encoding, options))]
-    max_age_ms = options.max_age_ms if options.max_age_ms is not None else get_max_age_ms()
+    max_age_ms = options.max_age_ms if options.max_age_ms is not None else get_continuation_max_age_ms()
     head = {"version": _VERSION, "encoding": encoding}
     signed = _create_key_ring(options, "continuation", binding).sign(
         head,
@@ -191,12 +191,12 @@ def _decrypt(data: Iterable[bytes], secret: bytes, encoding: str) -> Iterator[by
         if decryptor is not None and len(rest) > _TAG_BYTES:
             chunks.append(decryptor.update(bytes(rest[:-_TAG_BYTES])))
             del rest[:-_TAG_BYTES]
-    if decryptor is None or len(rest) != _TAG_BYTES or not _is_tag_valid(decryptor, bytes(rest)):
+    if decryptor is None or len(rest) != _TAG_BYTES or not _finalize_and_check_tag(decryptor, bytes(rest)):
         raise CodeModeProtocolError("the sealed continuation cannot be opened")
     yield from chunks
 
 
-def _is_tag_valid(decryptor: Any, tag: bytes) -> bool:
+def _finalize_and_check_tag(decryptor: Any, tag: bytes) -> bool:
     from cryptography.exceptions import InvalidTag
 
     try:
@@ -206,12 +206,12 @@ def _is_tag_valid(decryptor: Any, tag: bytes) -> bool:
     return True
 
 
-def seal_text(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
+def seal_text_for_continuation(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
     """Seal a text with the key of the continuation of ``auth``, bound to that continuation."""
     return seal_with_secret(text, _create_key_ring(options, "outcome").get_secret(auth.key_id), auth.nonce)
 
 
-def unseal_text(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
+def unseal_text_of_continuation(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
     """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` if it was not sealed this way."""
     return unseal_with_secret(text, _create_key_ring(options, "outcome").get_secret(auth.key_id), auth.nonce)
 
@@ -259,7 +259,7 @@ def compute_answers_digest(text: str, options: ContinuationOptions, auth: Signat
     ).hexdigest()
 
 
-def require_cipher(options: ContinuationOptions) -> None:
+def require_cipher_if_sealing(options: ContinuationOptions) -> None:
     """Raise `ValueError` if continuations are to be sealed and no cipher is installed."""
     if options.seal:
         try:
@@ -311,15 +311,15 @@ class JournalCodec:
         try:
             expected = self._compute_signature(key_id, text, position)
         except (CodeModeProtocolError, UnicodeEncodeError):
-            raise _journal_error("was signed with an unknown key, or not at all") from None
+            raise _create_journal_error("was signed with an unknown key, or not at all") from None
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
-            raise _journal_error("was changed, is cut off, or is not of this journal or this place")
+            raise _create_journal_error("was changed, is cut off, or is not of this journal or this place")
         if self._sealing is None:
             return text
         try:
             return unseal_with_secret(text, self._sealing.get_secret(key_id), self._create_position_label(position))
         except (ValueError, CodeModeProtocolError):
-            raise _journal_error("is not sealed, and this host requires sealed entries") from None
+            raise _create_journal_error("is not sealed, and this host requires sealed entries") from None
 
     def verify_and_unseal_lines(self, lines: Sequence[str]) -> list[str]:
         """Return the texts of lines, from position 0."""
@@ -350,7 +350,7 @@ def _prepare_hmac(secret: bytes) -> tuple[Any, Any]:
     return inner, outer
 
 
-def _journal_error(reason: str) -> CodeModeProtocolError:
+def _create_journal_error(reason: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(
         f"the journal of this program cannot be used: an entry {reason}", details={"origin": "journal"}
     )

@@ -237,7 +237,7 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
     numbers: DistinctContents[int] = DistinctContents()
     parts: list[MediaContent] = []
 
-    def describe_content(item: Any) -> Any:
+    def number_and_describe_content(item: Any) -> Any:
         if not isinstance(item, MediaContent):
             return _UNCHANGED
         number = numbers.find_name(item)
@@ -247,9 +247,11 @@ def split_content(value: Any) -> tuple[Any, list[MediaContent]]:
         return {"content": number, **item.description}
 
     if not isinstance(value, ContentResult):
-        return _replace_nested_values(value, describe_content, 0) if may_hold_content(value) else value, parts
-    plain = _replace_nested_values(value.value, describe_content, 0)
-    _replace_nested_values(value.content, describe_content, 0)
+        return _replace_nested_values(value, number_and_describe_content, 0) if may_hold_content(
+            value
+        ) else value, parts
+    plain = _replace_nested_values(value.value, number_and_describe_content, 0)
+    _replace_nested_values(value.content, number_and_describe_content, 0)
     return plain, parts
 
 

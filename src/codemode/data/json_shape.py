@@ -81,7 +81,7 @@ class _ShapeCounter:
         return depth_before + max(accumulate(levels), default=0) > max_depth
 
 
-def has_long_integer(text: str, max_digits: int) -> bool:
+def has_longer_digit_run(text: str, max_digits: int) -> bool:
     """Return whether a JSON text has more than ``max_digits`` digits in a row outside strings."""
     width = (max_digits + 1) // 2
     # So many digits fill a piece of half the length from end to end; hardly any other text does.

@@ -12,20 +12,20 @@ from typing import Any, NoReturn, cast
 from ..cached_property import cached_property
 from ..errors import CodeModeSerializationError
 from ..host.steps import run_without_gc
-from .json_shape import estimate_json_length, find_exceeded_limit, has_long_integer, has_more_values_than
+from .json_shape import estimate_json_length, find_exceeded_limit, has_longer_digit_run, has_more_values_than
 from .plain_json import (
     MAX_DEPTH,
     MAX_INT_DIGITS,
     MAX_PLAIN_VALUES,
     describe_encoding_failure,
+    encode_json_in_steps,
     encode_small,
     encode_small_sorted,
-    encode_with_pydantic,
+    encode_strict_json,
+    encode_with_orjson,
+    encode_with_pydantic_fallback,
     has_cycle,
-    is_plain_json,
-    write_json,
-    write_json_in_chunks,
-    write_plain_json,
+    is_orjson_equivalent,
 )
 
 _SMALL_CHARACTERS = 1 << 9
@@ -85,7 +85,7 @@ def decode_json_replacing_numbers(read_number: Callable[[str], Any], text: str) 
     """
     if nests_deeper_than(text, MAX_DEPTH):
         raise ValueError(f"JSON nests deeper than {MAX_DEPTH} levels")
-    _refuse_long_integers(text)
+    _require_max_int_digits(text)
 
     def decode_number(number: str) -> Any:
         replacement = read_number(number)
@@ -99,7 +99,7 @@ def decode_json_replacing_numbers(read_number: Callable[[str], Any], text: str) 
 
 
 def _decode_long_text(text: str) -> Any:
-    _refuse_long_integers(text)
+    _require_max_int_digits(text)
     return _decode_text(text) if len(text) < _LARGE_TEXT_CHARACTERS else run_without_gc(lambda: _decode_text(text))
 
 
@@ -143,9 +143,9 @@ def create_too_many_values_error(max_values: int, what: str) -> CodeModeSerializ
     )
 
 
-def _refuse_long_integers(text: str) -> None:
+def _require_max_int_digits(text: str) -> None:
     # Reading one takes time quadratic in its digits, and Python's own limit may have been lifted for the process.
-    if len(text) > MAX_INT_DIGITS and has_long_integer(text, MAX_INT_DIGITS):
+    if len(text) > MAX_INT_DIGITS and has_longer_digit_run(text, MAX_INT_DIGITS):
         raise ValueError(f"JSON holds a number of more than {MAX_INT_DIGITS} digits")
 
 
@@ -199,7 +199,7 @@ def encode_canonical_json(value: Any) -> str:
     if estimate_json_length(value, _SMALL_CHARACTERS) < _SMALL_CHARACTERS:
         with suppress(TypeError, ValueError):
             return encode_small_sorted(value)
-    return write_json(value, sort_keys=True)
+    return encode_strict_json(value, sort_keys=True)
 
 
 def encode_json(
@@ -217,7 +217,7 @@ def encode_json(
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
-    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `is_plain_json`, where they are known.
+    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `is_orjson_equivalent`, where they are known.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
@@ -225,12 +225,16 @@ def encode_json(
     try:
         if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
             text = encode_small(value)
-        elif is_plain_json(value, MAX_PLAIN_VALUES if max_values is None else max_values) if plain is None else plain:
-            text = write_plain_json(value, max_depth=MAX_DEPTH)
+        elif (
+            is_orjson_equivalent(value, MAX_PLAIN_VALUES if max_values is None else max_values)
+            if plain is None
+            else plain
+        ):
+            text = encode_with_orjson(value, max_depth=MAX_DEPTH)
         else:
             if max_values is not None:
                 require_max_host_values(value, max_values, what)
-            text = write_json_in_chunks(value, max_depth=MAX_DEPTH)
+            text = encode_json_in_steps(value, max_depth=MAX_DEPTH)
     except (TypeError, ValueError, RecursionError):
         text = _encode_with_pydantic_within_limits(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
@@ -287,7 +291,7 @@ def require_max_bytes(byte_count: int, max_bytes: int, what: str) -> None:
 
 def _encode_with_pydantic_within_limits(value: Any, max_values: int | None, what: str) -> str:
     try:
-        text = encode_with_pydantic(value)
+        text = encode_with_pydantic_fallback(value)
         if max_values is not None:
             require_max_text_values(text, max_values, what)
         if nests_deeper_than(text, MAX_DEPTH):

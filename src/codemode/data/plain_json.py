@@ -35,7 +35,7 @@ _ALREADY_WRITTEN: Any = object()
 _values_of: Callable[[dict[Any, Any]], Iterable[Any]] = vars(dict)["values"]
 
 
-def is_long_integer(value: int) -> bool:
+def exceeds_max_int_digits(value: int) -> bool:
     """Return True for an integer of more digits than cross."""
     return not -_MIN_LONG_INTEGER < value < _MIN_LONG_INTEGER
 
@@ -75,24 +75,24 @@ encode_small = create_encoder()
 encode_small_sorted = create_encoder(sort_keys=True)
 
 
-def write_json(value: Any, *, sort_keys: bool = False) -> str:
+def encode_strict_json(value: Any, *, sort_keys: bool = False) -> str:
     """Write a value as `json.dumps` does, compactly and in ASCII, without keeping the interpreter for long.
 
     Raises `TypeError` for what is no JSON, and `ValueError` for NaN, infinities, integers of too many digits and what
     holds itself.
     """
     return (
-        write_plain_json(value, sort_keys=sort_keys)
-        if is_plain_json(value)
-        else write_json_in_chunks(value, sort_keys=sort_keys)
+        encode_with_orjson(value, sort_keys=sort_keys)
+        if is_orjson_equivalent(value)
+        else encode_json_in_steps(value, sort_keys=sort_keys)
     )
 
 
 _MAX_ROUNDS = 50_000
 
 
-def is_plain_json(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
-    """Return True if `write_plain_json` may write a value: at most ``max_values`` values that `json` writes alike.
+def is_orjson_equivalent(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
+    """Return True if `encode_with_orjson` may write a value: at most ``max_values`` values that `json` writes alike.
 
     orjson takes enums and UUIDs, writes NaN as null, and its versions differ in very large and very small numbers.
     """
@@ -105,7 +105,7 @@ def is_plain_json(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
         del pending[-_BATCH_VALUES:]
         kinds = {*map(type, batch)}
         if not kinds <= _PLAIN_TYPES or (
-            float in kinds and not _have_portable_text(_select_values_of_type(float, batch, kinds))
+            float in kinds and not _are_floats_encoded_alike(_select_values_of_type(float, batch, kinds))
         ):
             return False
         for kind in kinds - _PLAIN_SCALAR_TYPES:
@@ -123,26 +123,26 @@ def _select_values_of_type(kind: type, batch: list[Any], kinds: set[type]) -> li
     return batch if len(kinds) == 1 else [item for item in batch if type(item) is kind]
 
 
-def _have_portable_text(numbers: list[float]) -> bool:
+def _are_floats_encoded_alike(numbers: list[float]) -> bool:
     """Return True if all are written without an exponent, in which versions of orjson differ, and none is NaN."""
     sizes = [*map(abs, filter(None, numbers))]
     return not sizes or (max(sizes) < 1e16 and min(sizes) >= 1e-4 and isfinite(sum(sizes)))
 
 
-def write_plain_json(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
-    """Write a value for which `is_plain_json` is true. Raises `ValueError` if it nests deeper than ``max_depth``."""
+def encode_with_orjson(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
+    """Write a value that `is_orjson_equivalent`. Raises `ValueError` if it nests deeper than ``max_depth``."""
     import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
 
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
     except TypeError:  # nests deeper than 254, an integer of more than 64 bits, a lone surrogate
-        return write_json_in_chunks(value, sort_keys=sort_keys, max_depth=max_depth)
+        return encode_json_in_steps(value, sort_keys=sort_keys, max_depth=max_depth)
     if data.isascii() and b"\x7f" not in data:
         return data.decode()
     return (encode_small_sorted if sort_keys else encode_small)(value)  # which escapes faster than what is written
 
 
-def write_json_in_chunks(
+def encode_json_in_steps(
     value: Any, *, sort_keys: bool = False, nan_as_null: bool = False, max_depth: int = UNLIMITED
 ) -> str:
     """Write any value that `json` can write, a little at a time."""
@@ -176,11 +176,11 @@ class _ChunkEncoder:
                 open_containers[id(cast("object", item))] = members, bracket
                 is_dict = isinstance(item, dict)
                 yield "{" if is_dict else "["
-                members, bracket = self._iter_members(cast("Any", item)), "}" if is_dict else "]"
+                members, bracket = self._iterate_texts_and_members(cast("Any", item)), "}" if is_dict else "]"
             elif item is not _ALREADY_WRITTEN:
                 yield self._write_scalar(item)
 
-    def _iter_members(self, holder: Any) -> Iterator[tuple[str, Any]]:
+    def _iterate_texts_and_members(self, holder: Any) -> Iterator[tuple[str, Any]]:
         """Yield the text before each member, and the member, or `_ALREADY_WRITTEN` if the text includes it."""
         comma = ""
         if not isinstance(holder, dict):
@@ -207,7 +207,7 @@ class _ChunkEncoder:
     def _write_scalar_members(self, holder: Any, items: Collection[Any]) -> str | None:
         """Write the inside of what holds plain scalars alone; None if it holds anything else."""
         if not _PLAIN_SCALAR_TYPES.issuperset(map(type, items)) or any(
-            is_long_integer(item) for item in items if type(item) is int
+            exceeds_max_int_digits(item) for item in items if type(item) is int
         ):
             return None
         try:
@@ -221,7 +221,7 @@ class _ChunkEncoder:
         return self._encode(key) if isinstance(key, str) else self._encode({key: None})[1:-6]
 
     def _write_scalar(self, value: Any) -> str:
-        if isinstance(value, int) and is_long_integer(value):
+        if isinstance(value, int) and exceeds_max_int_digits(value):
             raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
         if self._nan_as_null and isinstance(value, float) and not isfinite(value):
             return "null"
@@ -247,14 +247,14 @@ _LEFT_OUT: Any = object()
 _COLLECTIONS = (list, tuple, set, frozenset, deque, range, UserList, MappingView)
 
 
-def encode_with_pydantic(value: Any) -> str:
+def encode_with_pydantic_fallback(value: Any) -> str:
     """Encode with pydantic, NaN and infinities as null. Errors of serializers pass through."""
     try:
-        return write_json_in_chunks(value, nan_as_null=True)
+        return encode_json_in_steps(value, nan_as_null=True)
     except TypeError:
         from pydantic_core import to_jsonable_python
 
-        return write_json_in_chunks(to_jsonable_python(value, fallback=_path_like_to_text), nan_as_null=True)
+        return encode_json_in_steps(to_jsonable_python(value, fallback=_path_like_to_text), nan_as_null=True)
 
 
 def _path_like_to_text(value: Any) -> str:
@@ -276,7 +276,7 @@ def _find_unencodable_values(value: Any) -> Iterator[tuple[str, str]]:
         path, item, ancestors = pending.pop()
         children = _list_children(item)
         if children is None:
-            if isinstance(item, int) and is_long_integer(item):
+            if isinstance(item, int) and exceeds_max_int_digits(item):
                 yield path, f"more than {MAX_INT_DIGITS} digits in a value of type builtins.int"
             elif not _is_encodable(item):
                 yield path, f"a value of type {type(item).__module__}.{type(item).__qualname__}"
@@ -320,7 +320,7 @@ class _EncodablePartReader:
         child_ancestors = (*ancestors, id(value))
         if isinstance(value, dict | list | tuple) and not value:
             self.parts += 1
-        if (members := _get_mapping_members(value)) is not None:
+        if (members := _get_separately_readable_members(value)) is not None:
             read_members = {
                 self._read_key(key, path): self.read(member, path + _format_path_step(key), child_ancestors)
                 for key, member in members.items()
@@ -342,17 +342,17 @@ class _EncodablePartReader:
         from ..host.cancellation import FAILURES
 
         try:
-            return next(iter(json.loads(encode_with_pydantic({key: None}))))
+            return next(iter(json.loads(encode_with_pydantic_fallback({key: None}))))
         except FAILURES:
             return self._omit_value(path, f"a key of type {type(key).__module__}.{type(key).__qualname__}")
 
     def _read_leaf(self, value: Any, path: str) -> Any:
         from ..host.cancellation import FAILURES
 
-        if isinstance(value, int) and is_long_integer(value):
+        if isinstance(value, int) and exceeds_max_int_digits(value):
             return self._omit_value(path, f"more than {MAX_INT_DIGITS} digits")
         try:
-            text = encode_with_pydantic(value)
+            text = encode_with_pydantic_fallback(value)
         except FAILURES:  # serialisers are the tool author's code
             if isinstance(value, bytes | bytearray | memoryview):
                 self.parts += 1
@@ -371,7 +371,7 @@ class _EncodablePartReader:
             self.problems.append((path, message))
 
 
-def _get_mapping_members(value: Any) -> Mapping[Any, Any] | None:
+def _get_separately_readable_members(value: Any) -> Mapping[Any, Any] | None:
     """Return the members of a mapping, and of a model or dataclass that pydantic cannot write as a whole."""
     if isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value)
@@ -411,7 +411,7 @@ def _is_encodable(item: Any) -> bool:
     from ..host.cancellation import FAILURES
 
     try:
-        encode_with_pydantic(item)
+        encode_with_pydantic_fallback(item)
     except FAILURES:  # serialisers are the tool author's code
         return False
     return True

@@ -48,7 +48,7 @@ class LocalReferenceResolver:
             value = _get_child(value, part)
         return value
 
-    def find_target(self, reference: Any) -> Any:
+    def look_up_reference(self, reference: Any) -> Any:
         """The schema that ``reference`` names, or ``None``."""
         pointer = self.resolve(reference) if isinstance(reference, str) else None
         return None if pointer is None else self.lookup(pointer)
@@ -59,7 +59,7 @@ class LocalReferenceResolver:
             rules = mapping_or_empty(schema)
             if "$ref" not in rules:
                 return schema
-            schema = self.find_target(rules["$ref"])
+            schema = self.look_up_reference(rules["$ref"])
         return None
 
     def _find_anchor(self, name: str) -> Pointer | None:

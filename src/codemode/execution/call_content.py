@@ -73,7 +73,7 @@ async def store_new_media_parts(contents: ContentRegistry, tag: str, options: Co
         contents.stored_names.add(part.id)
 
 
-async def retain_content_until_expiry(
+async def store_and_retain_content_until_expiry(
     interrupt: Interrupt, ledger: Ledger, salt: str, options: ContinuationOptions
 ) -> None:
     """Keep the content of a program in the store for as long as its pause is valid."""

@@ -12,10 +12,10 @@ from ..host.threads import run_check
 from ..options.checked_fields import (
     WrongTypeError,
     require_callable_or_none,
+    require_nonempty_string_or_none,
     require_positive,
     require_sequence,
     require_string_or_none,
-    require_text_or_none,
 )
 from ..options.parts import CodeModeOptions
 from ..records import record
@@ -53,7 +53,7 @@ class CallContext:
         if self.tool_call_id is not None:
             require_string_or_none(self.tool_call_id, "tool_call_id")
         if self.conversation_id is not None:
-            require_text_or_none(self.conversation_id, "conversation_id")
+            require_nonempty_string_or_none(self.conversation_id, "conversation_id")
         if self.clock_ms is not None:
             require_callable_or_none(self.clock_ms, "clock_ms")
         if self.started_at_ms is not None:
@@ -128,7 +128,7 @@ class StateBackend(Protocol):
         ...
 
 
-class MappingBackend:
+class MappingStateBackend:
     """Stores values in a mapping of the host, as plain JSON."""
 
     def __init__(self, mapping: MutableMapping[str, Any]) -> None:
@@ -222,16 +222,16 @@ def make_state_backend(options: CodeModeOptions, call: CallContext) -> StateBack
     if state is None or state is False:
         return None
     configured_id = options.continuation.conversation_id
-    return to_state_backend(state, configured_id if call.conversation_id is None else call.conversation_id)
+    return resolve_state_option(state, configured_id if call.conversation_id is None else call.conversation_id)
 
 
-def to_state_backend(state: Any, conversation: str | None) -> StateBackend | None:
+def resolve_state_option(state: Any, conversation: str | None) -> StateBackend | None:
     """Return the backend of a state option. Raises `TypeError` if a function returns another type."""
     backend = state(conversation) if callable(state) else state
     if backend is None:
         return None
     if isinstance(backend, MutableMapping):
-        return MappingBackend(cast("MutableMapping[str, Any]", backend))
+        return MappingStateBackend(cast("MutableMapping[str, Any]", backend))
     if is_state_backend(backend):
         return backend
     raise TypeError(

@@ -17,7 +17,7 @@ from ..data.json_values import (
     require_max_text_values,
 )
 from ..data.narrowing import is_array, is_object, mapping_or_empty
-from ..data.plain_json import is_plain_json, read_encodable_part
+from ..data.plain_json import is_orjson_equivalent, read_encodable_part
 from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
@@ -50,7 +50,7 @@ class CheckedInput:
     displayed_input_json: str | None
 
 
-def validate_input_to_run(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
+def choose_and_validate_input(tool: PreparedTool, entry: LedgerEntry, edited_json: str | None = None) -> ValidatedInput:
     """Return the validated input of a call: the edited, allowed, displayed or issued one.
 
     Raises `CodeModeToolError` for wrong input; `CodeModeProtocolError` if a displayed input would validate to
@@ -157,7 +157,7 @@ def validate_answered_inputs(
         if entry.kind != "tool" or answer is None or tool is None or not runs_tool(answer):
             continue
         try:
-            validated = validate_input_to_run(
+            validated = choose_and_validate_input(
                 tool, entry, answer.input_json if isinstance(answer, ApprovalAnswer) else None
             )
             inputs[entry.id] = CheckedInput(validated, to_displayed_json(validated))
@@ -179,7 +179,7 @@ class AnsweredPause:
     answers: Mapping[int, Answer]
     inputs: Mapping[int, CheckedInput]
 
-    def require_approved_tools(self, catalog: ToolCatalog[PreparedTool]) -> None:
+    def require_tools_of_approved_calls(self, catalog: ToolCatalog[PreparedTool]) -> None:
         """Raise `CodeModeProtocolError` if an answer allows a tool that this host lacks and the pause is in a store.
 
         Another host may have it, and the answer must not be used up. Without a store there is no other host:
@@ -212,7 +212,7 @@ class AnsweredPause:
 _LIMIT_DETAILS = frozenset({"max_bytes", "max_values"})
 
 
-def validate_call_input(
+def check_size_and_validate_input(
     tool: PreparedTool, entry: LedgerEntry, policy: ExecutionPolicy, *, is_displayed: bool
 ) -> CheckedInput:
     """Validate the input of a call and encode it for display if asked.
@@ -228,7 +228,7 @@ def validate_call_input(
         if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
             require_max_text_size(text, policy.max_tool_input_bytes, policy.max_values, label)
         try:
-            validated = validate_input_to_run(tool, entry)
+            validated = choose_and_validate_input(tool, entry)
             return CheckedInput(validated, to_displayed_json(validated) if is_displayed else None)
         except ValueError as error:
             raise CodeModeSerializationError(f"{label} cannot be read: {error}") from None
@@ -276,7 +276,7 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
 
 
 def _encode_large_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> EncodedOutput:
-    plain, is_declared = is_plain_json(output, policy.max_values), tool.output_json_schema is not None
+    plain, is_declared = is_orjson_equivalent(output, policy.max_values), tool.output_json_schema is not None
     if not plain:
         # Counted first: a validator would copy the value, and a value that is too large is not read further.
         try:
@@ -321,7 +321,7 @@ def _validate_and_encode_output(
         return EncodedOutput(
             _encode_as_tagged_json(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known)
         )
-    read = tool.read_output(output)
+    read = tool.convert_output_leniently(output)
     if read.problems and tool.declares_container and isinstance(output, str):
         read = _parse_json_output(tool, output, policy) or read
     try:
@@ -339,7 +339,7 @@ def _validate_and_encode_output(
             if is_ours:
                 raise error from read.failure or error.__cause__
             raise CodeModeSerializationError(f"{what} is not JSON: encoding it failed") from error
-    problems = read.problems or tool.read_output(value).problems
+    problems = read.problems or tool.convert_output_leniently(value).problems
     text = _encode_as_tagged_json(value, limits) if is_rich.get() else encode_json(value, **limits)
     return EncodedOutput(text, [*problems, *_make_omission_problems(left_out)], read.failure)
 
@@ -361,7 +361,7 @@ def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy)
         parsed = decode_json(output)
     except (ValueError, CodeModeSerializationError):
         return None
-    return tool.read_output(parsed) if is_object(parsed) or is_array(parsed) else None
+    return tool.convert_output_leniently(parsed) if is_object(parsed) or is_array(parsed) else None
 
 
 async def extract_strings_and_make_outcome(text: str | None, sidecar: LargeStringRegistry) -> Fulfilled:

@@ -153,7 +153,7 @@ def make_invocation_and_id(
         started_ms=call.started_at_ms or now_ms(),
         limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
         profile=_with_uncut_result(profile) if calls_directly else profile,
-        language_names=catalog.implicitly_read_names,
+        language_names=catalog.paths_read_by_javascript,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
@@ -465,7 +465,7 @@ class Execution:
 
     def _accept_unchecked_program(self, js: str) -> events.ProgramAccepted:
         """Accept a program that needs no check: it was checked before, or is a direct call."""
-        return events.ProgramAccepted(js, reports_locations=self._catalog.may_ask)
+        return events.ProgramAccepted(js, reports_locations=self._catalog.may_wait_for_person)
 
     async def _acquire_worker(self) -> PooledWorkerLease:
         policy, limits = self._options.execution_policy, self._machine.settings.limits

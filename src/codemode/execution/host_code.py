@@ -237,18 +237,18 @@ class CallPipeline:
     async def apply_before_hook(self, checked: CheckedInput) -> CheckedInput:
         """Return the input that the call runs with. Raises the error of a refusal."""
         replacement = await self._call_hook(
-            self._hooks.before, await self._copy_pipeline_call(checked.displayed_input_json)
+            self._hooks.before, await self._make_pipeline_call_with_input_copy(checked.displayed_input_json)
         )
         return (
             checked
             if replacement is None
-            else await self._convert_replacement_off_loop(replacement, self._validate_replacement)
+            else await self._convert_replacement_off_loop(replacement, self._validate_replaced_input)
         )
 
     async def validate_edited_input(self, value: Any) -> CheckedInput:
         """Validate an input that a person edited during the call, when the tool itself asked."""
         return await self.check_without_quoting_value(
-            "input", self._convert_replacement_off_loop(value, self._validate_replacement)
+            "input", self._convert_replacement_off_loop(value, self._validate_replaced_input)
         )
 
     async def require_input_allowed(self, checked: CheckedInput) -> None:
@@ -264,10 +264,12 @@ class CallPipeline:
         """Return the JSON text of the output for the program; None is undefined."""
         output = None if text is None else await decode_json_async(text)
         replacement = await self._call_hook(
-            self._hooks.after, await self._copy_pipeline_call(checked.displayed_input_json), output
+            self._hooks.after, await self._make_pipeline_call_with_input_copy(checked.displayed_input_json), output
         )
         return (
-            text if replacement is None else await self._convert_replacement_off_loop(replacement, self._encode_output)
+            text
+            if replacement is None
+            else await self._convert_replacement_off_loop(replacement, self._encode_replaced_output)
         )
 
     async def _call_hook(self, hook: Callable[..., Any] | None, *arguments: Any) -> Any:
@@ -276,14 +278,14 @@ class CallPipeline:
         work = run_hook(hook, arguments, self._threads, self._tool.name, self._entry.tool_call_id or "")
         return await await_hook(self._entry, work)
 
-    async def _copy_pipeline_call(self, displayed_input_json: str | None) -> PipelineCall:
+    async def _make_pipeline_call_with_input_copy(self, displayed_input_json: str | None) -> PipelineCall:
         return self._make_call(None if displayed_input_json is None else await decode_json_async(displayed_input_json))
 
     async def _convert_replacement_off_loop(self, replacement: Any, work: Callable[[Any], Any]) -> Any:
         value = None if replacement is PIPELINE_NULL else replacement
         return await run_bounded(value, partial(work, value))
 
-    def _validate_replacement(self, value: Any) -> CheckedInput:
+    def _validate_replaced_input(self, value: Any) -> CheckedInput:
         label, policy = f"the replacement input of tool {self._tool.name!r}", self._policy
         sidecar = self._entry.sidecar
         max_bytes = policy.max_tool_input_bytes + (0 if sidecar is None else sidecar.max_total_bytes)
@@ -297,7 +299,7 @@ class CallPipeline:
         validated = self._tool.validate_input(plain)
         return CheckedInput(validated, to_displayed_json(validated))
 
-    def _encode_output(self, value: Any) -> str:
+    def _encode_replaced_output(self, value: Any) -> str:
         label, policy = f"the output of tool {self._tool.name!r}", self._policy
         if is_rich.get():
             value = to_tagged_json(value, escapes=False, max_values=policy.max_values, what=label)

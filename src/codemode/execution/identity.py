@@ -168,7 +168,7 @@ _innermost_run: ContextVar[ActiveRun | None] = ContextVar("codemode_underway", d
 
 
 @contextmanager
-def track_run(key: str = "") -> Generator[ActiveRun]:
+def tracking_run(key: str = "") -> Generator[ActiveRun]:
     """Mark what the block starts as part of a run."""
     run = ActiveRun(key, _innermost_run.get())
     token = _innermost_run.set(run)

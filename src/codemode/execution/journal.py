@@ -234,7 +234,7 @@ class InvocationJournal:
         self.failure: CodeModeAbortedError | None = None
         self.has_more_to_deliver = False  # more outcomes after the one being delivered
         self._is_only_call: Callable[[], bool] = _always_false
-        self._write_at_once = getattr(self._journal, "write_at_once", None)
+        self._write_at_once = getattr(self._journal, "write_nowait", None)
         self._writer_task = self._loop.create_task(self._run_writer())
         self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_lease_renewal)
 
@@ -269,7 +269,7 @@ class InvocationJournal:
         self._enqueue_step(_QueuedStep(step, on_written, may_start))
         return may_start
 
-    def has_settled(self, request_id: int) -> bool:
+    def has_call_outcome(self, request_id: int) -> bool:
         """True if the outcome of a call is written or queued; a later outcome is ignored."""
         return request_id in self._settled_ids
 
@@ -308,10 +308,10 @@ class InvocationJournal:
         """Record the outcome of the invocation and release the journal. Raises `CodeModeAbortedError`."""
         await shield_to_end(self._record_outcome_and_release(outcome, is_final=is_final))
 
-    async def restore_pause_outcome(self, text: str) -> None:
+    async def write_back_pause_outcome(self, text: str) -> None:
         """Write the outcome of the pause back, as nothing ran since. Never raises."""
         if self._close_if_open():
-            await shield_to_end(self._run_and_log_failure(self._journal.end(self._opened, text, is_final=False)))
+            await shield_to_end(self._run_and_store_failure(self._journal.end(self._opened, text, is_final=False)))
 
     async def release(self) -> None:
         """Release the journal if it is owned: the next owner continues from its lines. Never raises."""
@@ -333,9 +333,9 @@ class InvocationJournal:
     async def _release(self) -> None:
         await self._wait_until_written()
         if self._close_if_open() and self.failure is None:
-            await self._run_and_log_failure(self._journal.release(self._opened))
+            await self._run_and_store_failure(self._journal.release(self._opened))
 
-    async def _run_and_log_failure(self, work: Awaitable[Any]) -> None:
+    async def _run_and_store_failure(self, work: Awaitable[Any]) -> None:
         try:
             await work
         except Exception as error:  # noqa: BLE001 - its lease will end

@@ -32,10 +32,10 @@ from .identity import (
     get_journal_wait_seconds,
     journal_busy_error,
     refuse_waiting_for_self,
-    track_run,
+    tracking_run,
 )
 from .journal import InvocationJournal, JournalAccess
-from .outcome import RunOutcome, is_program_error
+from .outcome import RunOutcome, is_repeatable_error
 from .pauses import restore_profile
 from .recovery import RecoveryLedgerBuilder
 
@@ -130,7 +130,7 @@ class LedgerRestorer:
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)
 
 
-def make_unknown_outcome_steps(previous: Ledger, current: Ledger) -> list[JournalStep]:
+def make_uncertain_outcome_steps(previous: Ledger, current: Ledger) -> list[JournalStep]:
     """Return the steps for calls whose outcome is unknown."""
     pairs = zip(previous.entries, current.entries, strict=True)
     return [
@@ -179,7 +179,7 @@ class RunJournaling:
         `CodeModeAbortedError` if the outcome cannot be recorded, or another run has the journal for too long.
         """
         try:
-            with track_run(self._journal_key) as self._run:
+            with tracking_run(self._journal_key) as self._run:
                 try:
                     outcome = await work()
                 except JournalBusy as busy:
@@ -188,7 +188,7 @@ class RunJournaling:
                     reset()
                     outcome = await work()
             error = outcome.error
-            has_ended = outcome.suspension is None and (error is None or is_program_error(error))
+            has_ended = outcome.suspension is None and (error is None or is_repeatable_error(error))
             if self.journal is not None and has_ended:
                 await self.journal.record_outcome_and_release(outcome, is_final=outcome.interrupt is None)
             return outcome
@@ -238,7 +238,7 @@ class RunJournaling:
             machine.ledger.sidecar,
             has_rich_values=settings.has_rich_values,
         )
-        journal.queue_steps(*make_unknown_outcome_steps(recorded.continuation.ledger, ledger))
+        journal.queue_steps(*make_uncertain_outcome_steps(recorded.continuation.ledger, ledger))
         return _add_settings_to_acceptance(event, settings, ledger)
 
     def _restore_settings(self, begun: Continuation, fresh: InvocationSettings) -> InvocationSettings:

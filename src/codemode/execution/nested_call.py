@@ -52,13 +52,13 @@ from .call_content import InvocationContent
 from .call_values import (
     CheckedInput,
     EncodedOutput,
+    check_size_and_validate_input,
     decode_catalog_argument,
     decode_fetch_request,
     decode_json_async,
     encode_interrupt_payload,
     encode_output,
     extract_strings_and_make_outcome,
-    validate_call_input,
 )
 from .host_code import (
     CallPipeline,
@@ -199,7 +199,7 @@ class NestedCalls:
     async def require_ownership(self) -> None:
         """Raise if another host may own this call now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
-            await self.renewal.wait_for_ownership()
+            await self.renewal.renew_and_wait_for_ownership()
         self.require_running()
 
     async def _fetch(self, entry: LedgerEntry, progress: CallProgressListener) -> str:
@@ -355,7 +355,7 @@ class _ToolCall:
         if entry.sidecar is not None:  # a recovery reads the displayed input from these
             characters = max(characters, LARGE_CHARACTERS)
         check = run_check(
-            characters, partial(validate_call_input, tool, entry, self._policy, is_displayed=is_displayed)
+            characters, partial(check_size_and_validate_input, tool, entry, self._policy, is_displayed=is_displayed)
         )
         return await (check if self._pipeline is None else self._pipeline.check_without_quoting_value("input", check))
 

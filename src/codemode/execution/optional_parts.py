@@ -68,9 +68,9 @@ def describe_fetch(options: CodeModeOptions) -> str | None:
 def require_cipher(options: CodeModeOptions) -> None:
     """Raise `ValueError` if continuations are to be sealed and no cipher is installed."""
     if options.continuation.seal:
-        from ..continuations.sealing import require_cipher
+        from ..continuations.sealing import require_cipher_if_sealing
 
-        require_cipher(options.continuation)
+        require_cipher_if_sealing(options.continuation)
 
 
 def is_telemetry_loaded() -> bool:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from ..continuations.sealing import seal_text, unseal_text
+from ..continuations.sealing import seal_text_for_continuation, unseal_text_of_continuation
 from ..continuations.signing import SignatureInfo
 from ..data.content import ContentResult, resolve_content_references
 from ..data.json_shape import estimate_json_length
 from ..data.json_values import MAX_DEPTH, decode_json, encode_json
 from ..data.narrowing import is_object
-from ..data.plain_json import write_json
+from ..data.plain_json import encode_strict_json
 from ..errors import (
     CUT_OFF_ERRORS,
     CallSummary,
@@ -28,7 +28,7 @@ from ..errors import (
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
-from ..protocol.call_status import get_call_id, summarize_calls
+from ..protocol.call_status import get_displayed_call_id, summarize_calls
 from ..protocol.continuation import encode_content_parts, read_content_parts
 from ..protocol.ledger import UNREPORTED_KINDS, Ledger, LedgerEntry, Waiting
 from ..protocol.messages import RequestKind
@@ -68,7 +68,10 @@ def list_pending_calls(entries: Iterable[LedgerEntry]) -> tuple[PendingCall, ...
     """Return the calls to tools and fetch without an answer, in issue order."""
     return tuple(
         PendingCall(
-            get_call_id(entry), entry.name, entry.kind, "waiting" if isinstance(entry.outcome, Waiting) else "running"
+            get_displayed_call_id(entry),
+            entry.name,
+            entry.kind,
+            "waiting" if isinstance(entry.outcome, Waiting) else "running",
         )
         for entry in entries
         if entry.kind not in ("catalog", *UNREPORTED_KINDS) and (entry.is_open or isinstance(entry.outcome, Waiting))
@@ -104,7 +107,7 @@ class SuspendedRun(Protocol):
         ...
 
     @property
-    def is_lost(self) -> bool:
+    def is_event_loop_closed(self) -> bool:
         """True once the event loop of its start, which runs its calls, is closed."""
         ...
 
@@ -130,7 +133,7 @@ class SuspendedRun(Protocol):
         """End it, with its calls."""
         ...
 
-    async def save_as_interrupt(self) -> Interrupt:
+    async def to_signed_interrupt(self) -> Interrupt:
         """Return it as an interrupt, in which the outcome of running calls is unknown."""
         ...
 
@@ -204,7 +207,7 @@ class RunOutcome:
         return () if self.ledger is None else summarize_calls(self.ledger.entries)
 
 
-def is_program_error(error: BaseException) -> bool:
+def is_repeatable_error(error: BaseException) -> bool:
     """Return True for an error that the same program would raise again."""
     return isinstance(error, CodeModeError) and not isinstance(error, (*CUT_OFF_ERRORS, CodeModeProtocolError))
 
@@ -228,7 +231,7 @@ def to_value_with_media(outcome: RunOutcome) -> Any:
     return ContentResult(value, displayed) if displayed else value
 
 
-async def replace_handles_with_descriptions(outcome: RunOutcome) -> Any:
+async def to_value_with_descriptions(outcome: RunOutcome) -> Any:
     """Return the value of a run with descriptions in place of handles, for results that outlive the content."""
     contents = get_contents(outcome)
     if contents is None:
@@ -287,7 +290,9 @@ class OutcomeCodec:
             return self.encode_error(outcome.error, output)
         if outcome.suspension is not None:
             calls = [[call.id, call.name, call.kind, call.status] for call in outcome.suspension.pending_calls]
-            return self._join_and_seal(f'{{"rest":{write_json([outcome.suspension.reason, calls])}{output}}}', ())
+            return self._join_and_seal(
+                f'{{"rest":{encode_strict_json([outcome.suspension.reason, calls])}{output}}}', ()
+            )
         output += self._encode_content_member(outcome) + (',"tagged":true' if outcome.is_tagged else "")
         return self.encode_value(outcome.value if outcome.interrupt is None else outcome.interrupt, output)
 
@@ -295,8 +300,8 @@ class OutcomeCodec:
         """Write a value, or the next interrupt."""
         if isinstance(value, Interrupt):
             plain, texts = _split_interrupt(value)
-            return self._join_and_seal(f'{{"interrupt":{write_json(plain)}{output}}}', texts)
-        return self._join_and_seal(f'{{"value":{write_json(value)}{output}}}', ())
+            return self._join_and_seal(f'{{"interrupt":{encode_strict_json(plain)}{output}}}', texts)
+        return self._join_and_seal(f'{{"value":{encode_strict_json(value)}{output}}}', ())
 
     def encode_error(self, error: BaseException, output: str = "") -> str:
         """Write an error, with its recovery."""
@@ -306,8 +311,8 @@ class OutcomeCodec:
         failure = {"name": type(error).__name__, "message": error.message, "code": error.code}
         recovery, texts = (None, ()) if error.recovery is None else _split_interrupt(error.recovery)
         details = _encode_details(error.details)
-        members = f'"error":{write_json(failure)},"calls":{write_json(error.calls)},"details":{details}'
-        return self._join_and_seal(f'{{{members},"recovery":{write_json(recovery)}{output}}}', texts)
+        members = f'"error":{encode_strict_json(failure)},"calls":{encode_strict_json(error.calls)},"details":{details}'
+        return self._join_and_seal(f'{{{members},"recovery":{encode_strict_json(recovery)}{output}}}', texts)
 
     def _encode_output_members(self, outcome: RunOutcome) -> str:
         """Return further members of the encoded outcome, after a comma; they are as bounded as the run."""
@@ -320,7 +325,7 @@ class OutcomeCodec:
         if outcome.output:
             members["output"] = [[item.kind, item.value, item.level] for item in outcome.output]
         members |= {"console": lines, "began": None if outcome.trace is None else outcome.trace.started_at_ms}
-        return "," + write_json(members)[1:-1]
+        return "," + encode_strict_json(members)[1:-1]
 
     def _encode_content_member(self, outcome: RunOutcome) -> str:
         """Return the content of a run, after a comma; only ids if a store has it."""
@@ -330,7 +335,7 @@ class OutcomeCodec:
         stored = [name for name, _ in contents.items() if name in contents.stored_names]
         carried = {name: part.size for name, part in contents.items() if name not in contents.stored_names}
         parts = encode_content_parts(contents, carried) if sum(carried.values()) <= MAX_CARRIED_BYTES else []
-        return f',"content":{write_json([contents.reference_key, contents.displayed_names, parts, stored])}'
+        return f',"content":{encode_strict_json([contents.reference_key, contents.displayed_names, parts, stored])}'
 
     def decode_outcome(self, text: str) -> RunOutcome:
         """Return the recorded outcome; content in a store is not loaded.
@@ -365,10 +370,10 @@ class OutcomeCodec:
 
     def _join_and_seal(self, head: str, texts: Iterable[str]) -> str:
         text = "".join([head, "\n", *texts])
-        return seal_text(text, self.options, self.auth) if self.is_sealed else text
+        return seal_text_for_continuation(text, self.options, self.auth) if self.is_sealed else text
 
     def _open_and_parse(self, text: str) -> tuple[dict[str, Any], _TextReader]:
-        opened = unseal_text(text, self.options, self.auth) if self.is_sealed else text
+        opened = unseal_text_of_continuation(text, self.options, self.auth) if self.is_sealed else text
         end = opened.find("\n") % (len(opened) + 1)  # to the end if no text follows
         outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _EXTRA_DEPTH)
         return cast("dict[str, Any]", outcome), _TextReader(opened, end + 1)

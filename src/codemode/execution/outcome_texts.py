@@ -32,7 +32,7 @@ from ..errors import (
     to_guest_error_fields,
 )
 from ..protocol.call_status import ERROR_STATUSES, format_detached_calls_message, may_have_run
-from ..source.program_input import make_failed_language_hint
+from ..source.program_input import make_language_hint_for_error
 from ..trace.visible_text import clip_text, escape_invisible
 from .large_results import escape_and_shorten_console, suggest_awaiting_last_call
 
@@ -365,7 +365,7 @@ def _make_headline(error: BaseException) -> str:
     name, message, _code = to_guest_error_fields(error)
     tool = error.details.get("tool_name")
     if name == "Error" and isinstance(tool, str):
-        ending = ": no decision could be obtained; the call did not run" if _has_no_decision(error) else " failed"
+        ending = ": no decision could be obtained; the call did not run" if _is_decision_failure(error) else " failed"
         displayed_name = tool if ":" in tool else f"tools.{tool}"  # a catalog id is not a member of `tools`
         return f"{type(error).__name__}: {displayed_name}{ending}"
     error_name = error.details.get("name") if type(error) is CodeModeError else None
@@ -378,12 +378,12 @@ def _describe_host_error(error: CodeModeError) -> str:
         return ""
     if error.details.get("origin") == "continuation":
         return f"the paused program could not resume: {error.message}"
-    if _has_no_decision(error):
+    if _is_decision_failure(error):
         return "the host's approval decision was malformed; the call did not run"
     return ""
 
 
-def _has_no_decision(error: BaseException) -> bool:
+def _is_decision_failure(error: BaseException) -> bool:
     return isinstance(error, CodeModeError) and error.details.get("origin") == "decision"
 
 
@@ -496,7 +496,7 @@ def _find_failure_hint(error: BaseException, js: str) -> str:
     is_syntax = isinstance(error, CodeModeSyntaxError)
     is_runtime = type(error) is CodeModeError and not getattr(error, "calls", ())
     if (is_syntax or is_runtime) and (
-        other := make_failed_language_hint("SyntaxError" if is_syntax else str(name), js)
+        other := make_language_hint_for_error("SyntaxError" if is_syntax else str(name), js)
     ):
         return f"Hint: {other}"
     if type(error) is CodeModeError and name == "TypeError" and (unawaited_hint := _find_unawaited_hint(error, js)):
@@ -711,7 +711,7 @@ def find_syntax_hint(message: str) -> str:
     return _ASSIGN_RESULT_HINT if message.startswith("return not in a function") else _CORRECT_HINT
 
 
-def find_thrown_error_hint(name: str, message: str) -> str:
+def find_error_hint(name: str, message: str) -> str:
     """Return a hint for an uncaught error of the engine."""
     if name == "ReferenceError" and (missing := _UNDEFINED_NAME.match(message)):
         return _ABSENT_NAME_HINTS.get(

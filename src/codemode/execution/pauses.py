@@ -20,10 +20,10 @@ from ..interrupts.interrupt import (
     list_pending_requests,
     to_location_fields,
 )
-from ..options.checked_fields import require_text_or_none
+from ..options.checked_fields import require_nonempty_string_or_none
 from ..options.parts import CodeModeOptions
 from ..profile import SurfaceSettings
-from ..protocol.call_status import ERROR_STATUSES, get_call_id, get_call_status
+from ..protocol.call_status import ERROR_STATUSES, get_call_status, get_displayed_call_id
 from ..protocol.continuation import Continuation, continuation_from_texts
 from ..protocol.ledger import UNREPORTED_KINDS, Fulfilled, LedgerEntry, Rejected, get_displayed_input_json
 
@@ -104,7 +104,7 @@ def open_with_any_binding(conversation_id: str | None, open_bound: Callable[[str
 
     Raises what ``open_bound`` raises, `ValueError` for a wrong ``conversation_id``.
     """
-    require_text_or_none(conversation_id, "conversation_id")
+    require_nonempty_string_or_none(conversation_id, "conversation_id")
     first_error: CodeModeProtocolError | None = None
     # Exec and wait bind their pauses separately; with a store also pauses without a conversation.
     for binding in (conversation_id, make_exec_wait_binding(conversation_id or "")):
@@ -131,7 +131,7 @@ def to_interrupt_verifying_json(
     wrong options.
     """
     settings = CodeModeOptions.of(options)
-    require_text_or_none(conversation_id, "conversation_id")
+    require_nonempty_string_or_none(conversation_id, "conversation_id")
     if isinstance(value, Interrupt):
         return value
     paused = Interrupt.from_dict(value)
@@ -150,7 +150,7 @@ def is_interrupt(
     A pause of a conversation counts only with its ``conversation_id``.
     """
     settings = CodeModeOptions.of(options)
-    require_text_or_none(conversation_id, "conversation_id")
+    require_nonempty_string_or_none(conversation_id, "conversation_id")
     try:
         paused = Interrupt.from_value(value)
         open_with_any_binding(
@@ -265,7 +265,7 @@ def _make_call_view(order: int, entry: LedgerEntry, answered: int | None) -> Cal
     location = to_location_fields(entry.location)
     return CallView(
         order=order,
-        id=get_call_id(entry),
+        id=get_displayed_call_id(entry),
         kind=entry.kind,
         name=entry.name,
         input=None if input_json is None else decode_json(input_json),

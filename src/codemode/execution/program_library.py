@@ -203,7 +203,7 @@ class ProgramLibrary:
         schema or a program that is too long, `CodeModeSyntaxError` for a syntax error.
         """
         body = await self.prepare_version(name, program, description, input_schema, self._pool)
-        body |= {"by": by, "created_from": _read_invocation_id(created_from)}
+        body |= {"by": by, "created_from": _get_completed_invocation_id(created_from)}
         return await self.store_version(self._require_owner(), name, body)
 
     async def prepare_version(
@@ -526,7 +526,7 @@ def index_tool_names(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
     for name in tools.names():
         for text in {_fold_name(name), _fold_name(name.rpartition(":")[2])}:  # the end of exec and wait ids
             index.setdefault(text, []).append(name)
-    by_server: Mapping[str, list[str]] = getattr(tools, "server_tools", {})  # of exec and wait
+    by_server: Mapping[str, list[str]] = getattr(tools, "server_tool_names_by_id", {})  # of exec and wait
     for name, aliases in by_server.items():
         for text in map(_fold_name, aliases):
             index.setdefault(text, []).append(name)
@@ -706,7 +706,7 @@ def _parse_exported_pins(tools: Any) -> dict[str, dict[str, str]] | None:
     }
 
 
-def _read_invocation_id(created_from: Any) -> str | None:
+def _get_completed_invocation_id(created_from: Any) -> str | None:
     """Return the id of an invocation. Raises `ValueError` if it has not completed."""
     if created_from is None or isinstance(created_from, str):
         return created_from

@@ -16,12 +16,12 @@ from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeMode
 from ..host.forks import forkable_lock
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
-from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_call_id
+from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_displayed_call_id
 from ..protocol.ledger import Fulfilled, LedgerEntry
 from ..trace.failures import log_failure
-from .call_context import BufferedStateBackend, MappingBackend, StateBackend
+from .call_context import BufferedStateBackend, MappingStateBackend, StateBackend
 from .large_results import describe_too_large_result
-from .outcome import replace_handles_with_descriptions
+from .outcome import to_value_with_descriptions
 
 if TYPE_CHECKING:
     from .outcome import RunOutcome
@@ -36,7 +36,7 @@ _log = logging.getLogger("codemode.tools")
 
 async def save_and_describe_large_result(outcome: RunOutcome, max_characters: int, backend: StateBackend | None) -> str:
     """Return the model's text about a result that is too large, and save the result if there is a backend."""
-    value, json_bytes = await replace_handles_with_descriptions(outcome), outcome.result_bytes
+    value, json_bytes = await to_value_with_descriptions(outcome), outcome.result_bytes
     return describe_too_large_result(
         value, max_characters, json_bytes, None if backend is None else await save_large_result(backend, value)
     )
@@ -56,7 +56,7 @@ async def save_large_call_results(outcome: RunOutcome, backend: StateBackend) ->
         for entry in ledger.entries
         if isinstance(entry.outcome, Fulfilled)
         and len(entry.outcome.value_json or "") > MAX_RESULT_CHARACTERS
-        and (call := calls.get(get_call_id(entry))) is not None
+        and (call := calls.get(get_displayed_call_id(entry))) is not None
     ]
     for call, text in large[-MAX_CALL_RESULTS:]:
         value = await run_check(len(text or ""), partial(decode_json, text or "null"))
@@ -159,7 +159,7 @@ class ProgramState:
         size = 0 if value is None else count_utf8_bytes(key) + count_utf8_bytes(value)
         while not self._quota.reserve(key, size):
             changes_before = self._quota.changes
-            self._quota.set_sizes(await self._read_sizes(), changes_before)
+            self._quota.set_sizes_if_unchanged(await self._read_sizes(), changes_before)
         is_sure = False
         try:
             await (self._backend.delete(key) if value is None else self._backend.set(key, value))
@@ -189,7 +189,7 @@ class _StateQuota:
         self._concurrent_keys: set[str] = set()
         self._lock = forkable_lock()
 
-    def set_sizes(self, sizes: dict[str, int], changes_before: int) -> None:
+    def set_sizes_if_unchanged(self, sizes: dict[str, int], changes_before: int) -> None:
         """Set the sizes that were read, unless there were changes since ``changes_before``."""
         with self._lock:
             if self._sizes is None and self.changes == changes_before:
@@ -247,7 +247,7 @@ _quotas: WeakValueDictionary[int, _StateQuota] = WeakValueDictionary()
 
 def _get_or_create_quota(backend: StateBackend) -> _StateQuota:
     """Return the quota of a backend, shared by all running programs."""
-    shared = backend.shared_mapping if isinstance(backend, MappingBackend) else backend
+    shared = backend.shared_mapping if isinstance(backend, MappingStateBackend) else backend
     quota = _quotas.get(id(shared))
     if quota is None or quota.backend is not shared:
         quota = _quotas[id(shared)] = _StateQuota(shared)

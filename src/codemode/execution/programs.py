@@ -23,7 +23,7 @@ from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
 from ..source.checks import find_missing_result_fields, find_program_problems, find_undefined_names
-from ..source.rules import find_unknown_tool_call, find_violations, has_analysis_facts, has_module_facts
+from ..source.rules import find_call_of_missing_tool, find_violations, has_analysis_facts, has_module_facts
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.visible_text import clip_to_visible_line
@@ -161,7 +161,9 @@ class ProgramChecker:
         refusal = None if last_check is not None else self._check_against_tools(facts)
         if refusal is not None:
             return refusal
-        accepted = ProgramAccepted(js, self._encode_invocation_data(facts), reports_locations=self._catalog.may_ask)
+        accepted = ProgramAccepted(
+            js, self._encode_invocation_data(facts), reports_locations=self._catalog.may_wait_for_person
+        )
         self._remember_check(accepted)
         return accepted
 
@@ -235,7 +237,7 @@ class ProgramChecker:
         """Return the error of the first call to a name that is not available."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        call = find_unknown_tool_call(facts, self._catalog.__contains__)
+        call = find_call_of_missing_tool(facts, self._catalog.__contains__)
         if call is None:
             return None
         error = self._catalog.tool_not_found_error(call.name)

@@ -30,7 +30,7 @@ from ..workers.image import find_engine_version
 from .call_content import (
     get_content_store,
     restore_handle_descriptions,
-    retain_content_until_expiry,
+    store_and_retain_content_until_expiry,
     using_content_registry,
 )
 from .call_values import AnsweredPause
@@ -200,11 +200,11 @@ class RecoveryPoint:
         self, js: str, settings: InvocationSettings, ledger: Callable[[], Ledger], engine: str | None, size: int
     ) -> None:
         # Stored here, where the caller's cancellation cannot reach: there must be no second interrupt.
-        interrupt, left = await run_check(size, lambda: self._make_interrupt(js, settings, ledger(), engine))
-        await retain_content_until_expiry(interrupt, left, settings.salt, self._options)
+        interrupt, left = await run_check(size, lambda: self._make_interrupt_and_ledger(js, settings, ledger(), engine))
+        await store_and_retain_content_until_expiry(interrupt, left, settings.salt, self._options)
         self._interrupt = interrupt
 
-    def _make_interrupt(
+    def _make_interrupt_and_ledger(
         self, js: str, settings: InvocationSettings, ledger: Ledger, engine: str | None
     ) -> tuple[Interrupt, Ledger]:
         continuation = make_continuation(js, engine or find_engine_version(), settings, ledger, self._options)

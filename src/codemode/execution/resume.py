@@ -161,7 +161,7 @@ async def _verify_and_resume(
     with marking_continuation_errors():
         tools.check_resumed_program(continuation.invocation_data, get_called_tool_names(continuation.ledger))
         restored = restore_profile(continuation, profile)
-        continuation = await _restore_references(continuation, restored.sidecar)
+        continuation = await _restore_large_strings(continuation, restored.sidecar)
         continuation = await _load_continuation_contents(continuation, restored, continuation_options)
         resumes_by_itself = not needs_answers or _can_resume_without_answers(continuation)
         answers, inputs = await _read_and_validate_answers(
@@ -179,7 +179,7 @@ async def _verify_and_resume(
     journaling = make_journaling(settings, outer_call, tools, restored)
     if journaling is None:
         return await _claim_and_run(
-            ClaimedResume(claim, execution), require, partial(answered.require_approved_tools, tools)
+            ClaimedResume(claim, execution), require, partial(answered.require_tools_of_approved_calls, tools)
         )
     make_execution = partial(
         _get_execution_type(restored), restored, tools, settings, outer_call, pool, journaling=journaling
@@ -208,7 +208,7 @@ async def _claim_and_run(
     return await resuming.resume_and_record()
 
 
-async def _restore_references(continuation: Continuation, rules: LargeStringRules | None) -> Continuation:
+async def _restore_large_strings(continuation: Continuation, rules: LargeStringRules | None) -> Continuation:
     if rules is None:
         return continuation
     ledger = await run_check(LARGE_CHARACTERS, lambda: restore_large_strings(continuation.ledger, rules))

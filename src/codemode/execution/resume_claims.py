@@ -42,10 +42,10 @@ from ..records import record
 from .call_content import load_outcome_content
 from .call_values import AnsweredPause
 from .execution import Execution
-from .identity import get_journal_wait_seconds, is_journal_error, journal_busy_error, track_run
+from .identity import get_journal_wait_seconds, is_journal_error, journal_busy_error, tracking_run
 from .journal import InvocationJournal, JournalAccess, RecordedOutcome
-from .journal_opening import RunJournaling, make_unknown_outcome_steps
-from .outcome import OutcomeCodec, RunOutcome, is_program_error
+from .journal_opening import RunJournaling, make_uncertain_outcome_steps
+from .outcome import OutcomeCodec, RunOutcome, is_repeatable_error
 from .recovery import build_ledger_with_started_calls
 
 _ENDED_ANSWER = '"ended"'  # never the text of answers, which is an object
@@ -71,9 +71,9 @@ class ResumeClaim:
         await self.guard.release(self.claim.key)
 
     @asynccontextmanager
-    async def keep_renewed(self, *, renews: bool = True) -> AsyncGenerator[ClaimRenewal | None]:
+    async def keeping_renewed(self, *, renews: bool = True) -> AsyncGenerator[ClaimRenewal | None]:
         """Renew the claim while the block runs. Cancels the block and raises `ClaimLost` if it is lost."""
-        with track_run(self.claim.key):
+        with tracking_run(self.claim.key):
             if not renews:
                 yield None
                 return
@@ -136,7 +136,7 @@ class ClaimedResume:
     async def resume_and_record(self) -> RunOutcome:
         """Continue the program under the owned claim and record its outcome."""
         try:
-            async with self.claim.keep_renewed(renews=self.is_ours) as renewal:
+            async with self.claim.keeping_renewed(renews=self.is_ours) as renewal:
                 outcome = await self.execution.resume(renewal)
         except ClaimLost:
             return await self.resolve_claim_result(await self.claim.claim_continuation())
@@ -171,7 +171,7 @@ class ClaimedResume:
         try:
             # Nothing has run and the program did not end: release the claim. If the journal cannot be written, the same
             # answers resume from its lines.
-            if is_journal_error(error) or (not self.execution.has_progressed and not is_program_error(error)):
+            if is_journal_error(error) or (not self.execution.has_progressed and not is_repeatable_error(error)):
                 await self.claim.release()
             else:
                 await self.claim.record_outcome(
@@ -249,7 +249,7 @@ class JournaledResume:
             return outcome
         finally:  # nothing was run if the journal is still to be released
             if outcome is None or outcome.suspension is None or outcome.is_replayed:
-                await (journal.release() if paused is None else journal.restore_pause_outcome(paused))
+                await (journal.release() if paused is None else journal.write_back_pause_outcome(paused))
 
     async def _open_journal(self, reader: JournalAccess, engine: str) -> OpenedJournal:
         try:
@@ -285,7 +285,7 @@ class JournaledResume:
         ledger = await self.journaling.calls.restore_ledger(
             recorded, settings.salt, has_rich_values=settings.has_rich_values
         )
-        return ledger, make_unknown_outcome_steps(recorded, ledger), journal_run.ended_ids
+        return ledger, make_uncertain_outcome_steps(recorded, ledger), journal_run.ended_ids
 
     async def _resume_from_ledger(
         self, journal: InvocationJournal, ledger: Ledger, new_steps: list[JournalStep], ended: frozenset[int]
@@ -295,7 +295,7 @@ class JournaledResume:
         paused = self._make_pause_with_open_answers(ledger)
         if not is_repeat:
             if any(
-                request_id not in ended or not self._asked_for_call_outcome(request_id)
+                request_id not in ended or not self._needs_call_outcome(request_id)
                 for request_id in self.answered.answers.keys() - paused.answers
             ):
                 raise make_superseded_error(
@@ -315,7 +315,7 @@ class JournaledResume:
             if outcome.suspension is None:
                 return outcome
             # The owner of the suspended run is gone, because the journal is free and has its progress.
-            self._require_approved_tools(paused)
+            self._require_tools_of_approved_calls(paused)
             return await self.make_execution(paused).resume()
         paused = await self._prepare_pause_or_withdraw_claim(journal, paused, claimed, is_repeat=is_repeat)
         execution = self.make_execution(paused)
@@ -334,7 +334,7 @@ class JournaledResume:
         continuation = replace(answered.continuation, ledger=replace(ledger, progress=paused_ledger.progress))
         return AnsweredPause(answered.interrupt, continuation, answers, inputs)
 
-    def _asked_for_call_outcome(self, request_id: int) -> bool:
+    def _needs_call_outcome(self, request_id: int) -> bool:
         """True if the answered question was about a call whose outcome the journal has by now."""
         entry = self.answered.continuation.ledger[request_id]
         return isinstance(entry.outcome, Waiting) and not is_waiting_for_answer(entry)
@@ -365,7 +365,7 @@ class JournaledResume:
                 await self.require_runnable()
                 if claimed is LAPSED:  # by a host without a journal
                     paused = await self._record_answered_calls_as_started(journal, paused)
-            self._require_approved_tools(paused)
+            self._require_tools_of_approved_calls(paused)
         except CodeModeProtocolError:
             if claimed is None:
                 await self.claim.release()
@@ -374,8 +374,8 @@ class JournaledResume:
             raise
         return paused
 
-    def _require_approved_tools(self, paused: AnsweredPause) -> None:
-        paused.require_approved_tools(self.journaling.calls.catalog)
+    def _require_tools_of_approved_calls(self, paused: AnsweredPause) -> None:
+        paused.require_tools_of_approved_calls(self.journaling.calls.catalog)
 
     async def _write_claim_withdrawal(self, journal: InvocationJournal) -> None:
         """Write that the program does not continue with these answers."""

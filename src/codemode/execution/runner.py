@@ -293,8 +293,8 @@ class Runner:
             compute_max_frame_bytes(limits.max_result_bytes, limits.max_tool_input_bytes),
             on_message=self.feed_event,
             on_end=self._on_worker_ended,
-            on_violation=self._stop_with_error,
-            on_failure=self._fail,
+            on_violation=self._feed_host_failure,
+            on_failure=self._end_with_exception,
         )
 
     def start(self, effects: Iterable[events.Effect]) -> None:
@@ -423,17 +423,17 @@ class Runner:
     ) -> None:
         self._remove_task_and_release_if_last(_PREPARATION_TASK)
         if task.cancelled():  # by the end of the run, or by the work itself
-            self._fail(CodeModeError(f"{failure_text}: the work was cancelled"))
+            self._end_with_exception(CodeModeError(f"{failure_text}: the work was cancelled"))
             return
         if (error := task.exception()) is not None:
-            self._fail(error)
+            self._end_with_exception(error)
         elif not self.ended.done():
             self._is_preparing = False
             self._clock.start()
             try:
                 then(task.result())
             except Exception as error:  # noqa: BLE001 - the loop would only log it, and the program would wait for ever
-                self._fail(error)
+                self._end_with_exception(error)
 
     def _check_inline_or_in_thread(self, request: events.CheckProgram) -> None:
         # A wrong name is compared with the names of all tools.
@@ -447,7 +447,7 @@ class Runner:
             checked = await run_check(LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size))
             self._on_program_checked(checked)
         except Exception as error:  # noqa: BLE001 - the waiting caller gets it
-            self._fail(error)
+            self._end_with_exception(error)
         finally:
             self._remove_task_and_release_if_last(_PROGRAM_TASK)
 
@@ -464,7 +464,7 @@ class Runner:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
             self._machine.enable_outcome_reservation()
-            self._journal.attach_ledger(self._machine.ledger, self._stop_with_error, lambda: len(self._tasks) < 2)
+            self._journal.attach_ledger(self._machine.ledger, self._feed_host_failure, lambda: len(self._tasks) < 2)
         if accepted is not None:
             self.feed_event(accepted)
 
@@ -528,7 +528,7 @@ class Runner:
             raise
         except BaseException as error:
             is_over = self.ended.done()
-            self._fail(error)
+            self._end_with_exception(error)
             if is_over or isinstance(error, KeyboardInterrupt):  # else the caller of the run raises it once
                 raise
         finally:
@@ -538,10 +538,10 @@ class Runner:
             if self.ended.done():
                 self._remove_task_and_release_if_last(entry.id)
 
-    def _stop_with_error(self, error: CodeModeError) -> None:
+    def _feed_host_failure(self, error: CodeModeError) -> None:
         self.feed_event(events.HostFailed(error))
 
-    def _fail(self, error: BaseException) -> None:
+    def _end_with_exception(self, error: BaseException) -> None:
         if not self.ended.done():
             self.ended.set_exception(error)
 
@@ -552,7 +552,7 @@ class Runner:
 
     def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
         journal = self._journal
-        if journal is not None and journal.has_settled(settled.id):
+        if journal is not None and journal.has_call_outcome(settled.id):
             return
         is_hidden = record.is_input_hidden and isinstance(settled.outcome, Rejected)
         displayed_input_json = record.displayed_input_json if is_hidden else settled.displayed_input_json
@@ -572,7 +572,7 @@ class Runner:
             self._calls.saved_inputs.pop(settled.id, None)
             self.feed_event(settled)
         except Exception as error:  # noqa: BLE001 - else it is lost and the program waits forever
-            self._fail(error)
+            self._end_with_exception(error)
 
     def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> StoppableTimer | None:
         task = asyncio.current_task()

@@ -172,12 +172,12 @@ class SavedProgramCatalog:
         return self._inner.names()
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
-        """See `ToolCatalog.implicitly_read_names`."""
-        return self._inner.implicitly_read_names
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
+        """See `ToolCatalog.paths_read_by_javascript`."""
+        return self._inner.paths_read_by_javascript
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True: calls of saved programs always report their location."""
         return True
 
@@ -223,7 +223,7 @@ class SavedProgramCatalog:
     def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return the certain problems of a program and of the saved programs that it names."""
         if self._error is None:
-            self._error = self._find_missing_import(facts) or self._find_first_refusal_error()
+            self._error = self._find_missing_import_error(facts) or self._find_first_refusal_error()
         return self._error or self._inner.find_program_error(self._remove_saved_imports(facts))
 
     def prepare_for_program(
@@ -356,7 +356,7 @@ class SavedProgramCatalog:
             if first_uses:  # an unpinned program is not trusted
                 self._error = CodeModeToolError(f"saved programs cannot be read now: {error.message}")
 
-    def _find_missing_import(self, facts: Any) -> CodeModeError | None:
+    def _find_missing_import_error(self, facts: Any) -> CodeModeError | None:
         """Return the error and position of an import of an unknown saved program."""
         module = mapping_or_empty(mapping_or_empty(facts).get("module"))
         imports = map(mapping_or_empty, list_or_empty(module.get("imports")))

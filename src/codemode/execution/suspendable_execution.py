@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 from ..data.json_values import count_utf8_bytes
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import shield_to_end, wait_despite_cancellation
+from ..host.cancellation import shield_to_end, wait_or_pass_late_result
 from ..host.clock import now_ms
 from ..host.threads import InvocationThreadsScope, run_check
 from ..interrupts.interrupt import Interrupt
@@ -24,7 +24,7 @@ from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..workers.image import find_engine_version
 from ..workers.pool import WorkerPool
-from .call_content import retain_content_until_expiry
+from .call_content import store_and_retain_content_until_expiry
 from .call_context import OuterCallSettings
 from .call_values import AnsweredPause
 from .execution import Execution, decode_program_value
@@ -202,7 +202,7 @@ class SuspendableExecution(Execution):
         return self._runner is not None and self._runner.machine.has_pending_deliveries
 
     @property
-    def is_lost(self) -> bool:
+    def is_event_loop_closed(self) -> bool:
         """True once the event loop of its start is closed."""
         return self._loop.is_closed()
 
@@ -232,8 +232,8 @@ class SuspendableExecution(Execution):
         stays suspended. Raises `CodeModeProtocolError` if it is not suspended or another caller continues it.
         If the caller is cancelled it stays suspended, and the next caller gets the outcome.
         """
-        return await self._run_on_own_loop(
-            lambda: self._continue_on_own_loop(self._wait_ms if wait_ms is None else wait_ms)
+        return await self._run_on_run_loop(
+            lambda: self._continue_on_run_loop(self._wait_ms if wait_ms is None else wait_ms)
         )
 
     def drop_worker(self) -> None:
@@ -243,14 +243,14 @@ class SuspendableExecution(Execution):
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
         """End it with its calls and return its failed outcome. Works from any event loop and thread."""
-        return await self._run_on_own_loop(lambda: self._abort_on_own_loop(CodeModeAbortedError(reason)))
+        return await self._run_on_run_loop(lambda: self._abort_on_run_loop(CodeModeAbortedError(reason)))
 
-    async def save_as_interrupt(self) -> Interrupt:
+    async def to_signed_interrupt(self) -> Interrupt:
         """Return a suspended run as a signed interrupt: program, settings and ledger.
 
         The outcome of running calls is unknown in it. `resume` with the same tools continues from there.
         """
-        return await self._run_on_own_loop(self._save_as_interrupt_on_own_loop)
+        return await self._run_on_run_loop(self._to_signed_interrupt_on_run_loop)
 
     # -- the run
 
@@ -266,7 +266,7 @@ class SuspendableExecution(Execution):
     async def _run_to_end(self, source: str) -> RunOutcome:
         try:
             try:
-                stop = await self._start_on_worker(source)
+                stop = await self._start_on_worker_and_wait(source)
             except BaseException:
                 await self._close()
                 raise
@@ -282,7 +282,7 @@ class SuspendableExecution(Execution):
             await self._close()
             raise
 
-    async def _start_on_worker(self, source: str) -> _StopReason:
+    async def _start_on_worker_and_wait(self, source: str) -> _StopReason:
         machine = self._machine
         lease = await self._acquire_worker()
         try:
@@ -307,7 +307,7 @@ class SuspendableExecution(Execution):
             runner.start(self._start_machine_and_get_effects(source, program))
         return await _wait_for_stop(runner)
 
-    async def _continue_on_own_loop(self, wait_ms: int) -> RunOutcome:
+    async def _continue_on_run_loop(self, wait_ms: int) -> RunOutcome:
         runner, unclaimed = self._runner, self._unclaimed_outcome
         if runner is None or not self.is_suspended or self._is_continuing:
             raise CodeModeProtocolError("the program is not suspended, or another caller continues it")
@@ -319,7 +319,7 @@ class SuspendableExecution(Execution):
             segment = self._loop.create_task(
                 self._run_and_journal_segment(lambda: self._run_next_segment(runner, wait_ms))
             )
-            return await wait_despite_cancellation(
+            return await wait_or_pass_late_result(
                 segment, self._store_unclaimed_outcome, lambda: not (self._has_segment_ended or runner.ended.done())
             )
         finally:
@@ -425,7 +425,7 @@ class SuspendableExecution(Execution):
             if not self._loop.is_closed():
                 self._loop.call_soon(runner.refill_spares)
 
-    async def _abort_on_own_loop(self, error: CodeModeError) -> RunOutcome:
+    async def _abort_on_run_loop(self, error: CodeModeError) -> RunOutcome:
         runner = self._runner
         if runner is None or self._is_continuing or self._is_over or runner.machine.suspension_reason is None:
             if runner is not None:
@@ -434,7 +434,7 @@ class SuspendableExecution(Execution):
         runner.feed_event(events.HostFailed(error))
         return await shield_to_end(self._run_and_journal_segment(lambda: _wait_for_stop(runner)))
 
-    async def _save_as_interrupt_on_own_loop(self) -> Interrupt:
+    async def _to_signed_interrupt_on_run_loop(self) -> Interrupt:
         runner = self._runner
         if runner is None or not self._is_machine_suspended:
             raise CodeModeProtocolError("the program is not suspended")
@@ -450,7 +450,7 @@ class SuspendableExecution(Execution):
 
         with InvocationThreadsScope(self._threads):
             interrupt = await run_check(len(js) + machine.stored_ledger_bytes, build_interrupt)
-            await retain_content_until_expiry(interrupt, ledger, settings.salt, continuation_options)
+            await store_and_retain_content_until_expiry(interrupt, ledger, settings.salt, continuation_options)
             return interrupt
 
     def _on_ended_while_suspended(self) -> None:
@@ -462,7 +462,7 @@ class SuspendableExecution(Execution):
     def _notify_change(self) -> None:
         self.on_change()
 
-    async def _run_on_own_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    async def _run_on_run_loop(self, work: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         return await run_on_loop(self._loop, work)
 
 

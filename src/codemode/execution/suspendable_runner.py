@@ -137,7 +137,7 @@ class SuspendableRunner(Runner):
         if self.machine.suspension_reason is None and self.machine.ending is None:
             self.compute_seconds = self.compute_ms / 1000
             self.machine.suspend_now()
-            self._stop_clocks()
+            self._close_clocks()
 
     async def answer_open_yields(self) -> None:
         """Answer open yields of a suspended run. Returns once the journal, if any, has them."""
@@ -241,7 +241,7 @@ class SuspendableRunner(Runner):
                     self._start_wait_clock()
             case events.SuspendProgram(reason):
                 self.compute_seconds += self._clock.ran_seconds
-                self._stop_clocks()
+                self._close_clocks()
                 if not self.stop_reason.done():
                     self.stop_reason.set_result(reason)
             case events.OutcomeQueued():
@@ -253,7 +253,7 @@ class SuspendableRunner(Runner):
             self._reported_ids.add(entry.id)
             super()._apply_and_report_replay(entry)
 
-    def _stop_clocks(self) -> None:
+    def _close_clocks(self) -> None:
         self._clock.close()
         self._close_wait_clock()
 
@@ -265,8 +265,8 @@ class SuspendableRunner(Runner):
         super()._finish(ending)
         self._notify_end()
 
-    def _fail(self, error: BaseException) -> None:
-        super()._fail(error)
+    def _end_with_exception(self, error: BaseException) -> None:
+        super()._end_with_exception(error)
         self._notify_end()
 
     def _notify_end(self) -> None:

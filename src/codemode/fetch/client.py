@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ..errors import CodeModeFetchError
 from ..host.imports import importing
-from ..host.threads import run_off_loop
+from ..host.threads import run_in_single_use_thread
 from .urls import Url
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ async def fetch_from_addresses(
     """
     global _has_loaded_tls  # noqa: PLW0603 - once for the process
     if not _has_loaded_tls:
-        await run_off_loop(_load_tls_context)
+        await run_in_single_use_thread(_load_tls_context)
         _has_loaded_tls = True
     import httpx
 

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Kind, number of the program. The host's side is `messages.BeginProgram`.
+# Kind, number of the program. The host's side is `messages.AnnounceNextProgram`.
 _BEGIN_STRUCT = struct.Struct(">cI")
 _BEGIN_KIND = b"N"
 

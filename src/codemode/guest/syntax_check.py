@@ -65,7 +65,7 @@ def find_syntax_problem(evaluate: Evaluate, text: str, prefix: int = 0) -> Probl
     """
     if (nul_index := text.find("\0")) >= 0:
         return {"message": "a program cannot have the character U+0000 in it", **_to_line_and_column(text, nul_index)}
-    answer = _get_engine_syntax_error(evaluate, text)
+    answer = _compile_and_find_syntax_error(evaluate, text)
     if answer is None:
         return None
     message, _, rest = answer.partition("\n")
@@ -75,7 +75,7 @@ def find_syntax_problem(evaluate: Evaluate, text: str, prefix: int = 0) -> Probl
     return {"message": message, **_to_line_and_column(text, _locate_syntax_error(evaluate, text, message))}
 
 
-def _get_engine_syntax_error(evaluate: Evaluate, text: str) -> str | None:
+def _compile_and_find_syntax_error(evaluate: Evaluate, text: str) -> str | None:
     if text.startswith("#!"):  # which means something at the very beginning alone
         text = "//" + text[2:]
     try:
@@ -122,7 +122,7 @@ def _locate_syntax_error(evaluate: Evaluate, text: str, message: str) -> int:
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
-        if (_get_engine_syntax_error(evaluate, text[:middle]) or "").partition("\n")[0] == message:
+        if (_compile_and_find_syntax_error(evaluate, text[:middle]) or "").partition("\n")[0] == message:
             high = middle
         else:
             low = middle + 1

@@ -32,7 +32,7 @@ async def shield_to_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, Resu
     raise cancelled
 
 
-async def wait_despite_cancellation(
+async def wait_or_pass_late_result(
     task: asyncio.Task[ResultT],
     on_late_result: Callable[[ResultT], None],
     may_cancel: Callable[[], bool] = lambda: False,
@@ -66,7 +66,7 @@ def _pass_late_result(task: asyncio.Task[ResultT], on_late_result: Callable[[Res
 
 
 @asynccontextmanager
-async def run_alongside(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
+async def run_alongside_block(work: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
     """Run work concurrently with the block, and cancel it at its end.
 
     A cancellation while it ends is raised after the block's outcome, which must not be lost.

@@ -44,7 +44,7 @@ def register_fork_reset(resource: ForkAware) -> None:
     _fork_aware.add(resource)
 
 
-def abandon_to_parent(*resources: object) -> None:
+def never_finalize_in_child(*resources: object) -> None:
     """In a forked child: never collect these objects, as their finalizers would affect the parent's resources."""
     _kept_for_parent.extend(resources)
 

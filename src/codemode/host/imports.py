@@ -26,7 +26,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
 
 
-def delay_forks_for(lock: threading.RLock, seconds: float) -> None:
+def make_forks_wait_for_lock(lock: threading.RLock, seconds: float) -> None:
     """Make a fork wait for a lock before it waits for `importing`, which the lock's holder may need.
 
     It waits at most ``seconds``: the lock is held while code of others is loaded.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .forks import abandon_to_parent, forkable_rlock, register_fork_reset
+from .forks import forkable_rlock, never_finalize_in_child, register_fork_reset
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,7 +52,7 @@ class JobThreads:
 
     def after_fork(self) -> None:
         """In a forked child: the threads do not exist."""
-        abandon_to_parent(self._jobs)
+        never_finalize_in_child(self._jobs)
         self._jobs = type(self._jobs)()
         self._count, self._idle_gates, self._is_waking = 0, [], False
 

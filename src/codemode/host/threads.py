@@ -336,12 +336,12 @@ class BackgroundThreads:
         return await self._threads.run(_InvocationJob(_default_threads, work, _run_in_job_context))
 
 
-async def run_off_loop(work: Callable[[], ResultT]) -> ResultT:
+async def run_in_single_use_thread(work: Callable[[], ResultT]) -> ResultT:
     """Run work once in a thread that is not shared and ends with it."""
     return await BackgroundThreads("codemode-once", 1, idle_seconds=0).run(work)
 
 
-async def run_check_in_own_thread(work: Callable[[], ResultT]) -> ResultT:
+async def run_check_in_dedicated_thread(work: Callable[[], ResultT]) -> ResultT:
     """Run heavy host work of no invocation in a thread of its own, in turn with others, until it is abandoned."""
     return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
 

@@ -89,7 +89,7 @@ def _create_call_end_message(event: NestedToolResultEvent) -> dict[str, Any]:
 
 
 @contextmanager
-def record_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
+def recording_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
     """Do something within a span ``execute_tool <name>``, as an execution has one; nothing unless enabled."""
     if not options.is_enabled:
         yield
@@ -127,7 +127,7 @@ class CatalogQuestionRecorder:
         """Start the span and the time."""
         self._started_at_ms, self._started = now_ms(), perf_counter()
         self._span.enter_context(
-            record_meta_tool_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"])
+            recording_meta_tool_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"])
         )
         return self
 

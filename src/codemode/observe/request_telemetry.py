@@ -75,7 +75,7 @@ def get_propagation_headers() -> dict[str, str]:
 
 
 @contextmanager
-def without_trace() -> Generator[None]:
+def without_parent_trace() -> Generator[None]:
     """Start tasks in this block without a parent trace."""
     context = _get_loaded_module("context")
     if context is None:
@@ -118,7 +118,7 @@ def record_call_end_and_get_trace_id(outer_id: str, outcome: str, seconds: float
 
 
 @contextmanager
-def measure_server_call(server: str) -> Generator[None]:
+def measuring_server_call(server: str) -> Generator[None]:
     """Measure the call of a tool of a server."""
     started_at, attributes = time.monotonic(), Attributes({"code_mode.server": server})
     try:
@@ -141,7 +141,7 @@ def record_server_start(server: str, *, is_ready: bool, is_restart: bool) -> Non
     _add_to_counter("server.starts", 1, attributes)
 
 
-def count_requested_approvals(channel: str, calls: int) -> None:
+def record_requested_approvals(channel: str, calls: int) -> None:
     """Count inner calls that people are asked about, by the way: ``retry``, ``session`` or ``store``."""
     _add_to_counter("approvals.asked", calls, {"code_mode.way": channel})
 

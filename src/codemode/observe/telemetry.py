@@ -192,7 +192,7 @@ class _TelemetryRecorder:
         self._outer_span = self._tracer.start_span(f"execute_tool {self._outer_tool}", attributes=attributes)
 
     def _on_call_start(self, call: Call) -> None:
-        name, attributes = self._describe_call(call)
+        name, attributes = self._create_span_name_and_attributes(call)
         if self._options.record_arguments and self._options.record_inputs and "gen_ai.tool.name" in attributes:
             attributes |= _create_payload_attribute("gen_ai.tool.call.arguments", call, "input")
         attributes |= {
@@ -208,7 +208,7 @@ class _TelemetryRecorder:
         token = None if call.replayed else self._context.attach(self._trace.set_span_in_context(span))
         self._open_spans[call.bridge_index] = (span, token)
 
-    def _describe_call(self, call: Call) -> tuple[str, Attributes]:
+    def _create_span_name_and_attributes(self, call: Call) -> tuple[str, Attributes]:
         if isinstance(call, FetchRequestEvent):
             method = call.method if call.method in _HTTP_METHODS else "_OTHER"
             attributes: Attributes = {"code_mode.kind": "fetch", "http.request.method": method}

@@ -36,7 +36,7 @@ _MAX_NESTING = 20
 MultipartPart = tuple[str, tuple[str | None, bytes, str | None]]
 
 
-class PlainRequest(NamedTuple):
+class RequestWithoutServer(NamedTuple):
     """A request without its server. ``target`` is an encoded path with its query."""
 
     method: str
@@ -47,7 +47,7 @@ class PlainRequest(NamedTuple):
     files: list[MultipartPart] | None = None
 
 
-def create_plain_request(operation: Operation, value: Mapping[str, Any]) -> PlainRequest:
+def create_request_without_server(operation: Operation, value: Mapping[str, Any]) -> RequestWithoutServer:
     """Return the request for a validated input. Raises `CodeModeToolError` for a value that cannot be sent."""
     parameter_values = [
         (parameter_value, value[parameter_value.key])
@@ -71,7 +71,7 @@ def create_plain_request(operation: Operation, value: Mapping[str, Any]) -> Plai
             cookies += _encode_query_pairs(parameter, parameter_value)
     _require_safe_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
-    request = PlainRequest(operation.method, target, headers, cookies)
+    request = RequestWithoutServer(operation.method, target, headers, cookies)
     if operation.form.body is None:
         return request
     return _create_request_with_body(
@@ -175,8 +175,8 @@ def _iterate_deep_object_members(name: str, value: Any, level: int) -> Iterator[
 
 
 def _create_request_with_body(
-    request: PlainRequest, body: RequestBody, value: Mapping[str, Any], parameters: set[str]
-) -> PlainRequest:
+    request: RequestWithoutServer, body: RequestBody, value: Mapping[str, Any], parameters: set[str]
+) -> RequestWithoutServer:
     names = {key: name for name, key in body.keys.items()}
     body_values = {names[key]: member for key, member in value.items() if key in names}
     if body.parts is not None and body.parts.extra is not False:
@@ -261,7 +261,7 @@ class OperationResponse(NamedTuple):
 
     operation: Operation
     value: Mapping[str, Any]
-    request: PlainRequest
+    request: RequestWithoutServer
     response: httpx.Response
     body: bytes
 
@@ -408,7 +408,7 @@ class OperationCaller:
 
         Raises `CodeModeHttpError` for an error of the API, `CodeModeToolError` where there was no answer.
         """
-        request = await run_bounded(value, partial(create_plain_request, operation, value))
+        request = await run_bounded(value, partial(create_request_without_server, operation, value))
         waited_ms = 0
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             response, body = await self._send_request(operation, request)
@@ -425,7 +425,9 @@ class OperationCaller:
             await asyncio.sleep(retry_ms / 1000)
         raise AssertionError
 
-    async def _send_request(self, operation: Operation, plain_request: PlainRequest) -> tuple[httpx.Response, bytes]:
+    async def _send_request(
+        self, operation: Operation, plain_request: RequestWithoutServer
+    ) -> tuple[httpx.Response, bytes]:
         def build_request(url: str, status: int | None) -> httpx.Request:
             nonlocal plain_request
             plain_request = plain_request if status is None else _to_redirected_request(plain_request, status)
@@ -444,7 +446,7 @@ class OperationCaller:
             warning = "it may have happened all the same: look before you repeat it"
             raise CodeModeToolError(f"{summary} got no answer ({error}); {warning}", code=CALL_TIMEOUT) from None
 
-    def _build_request(self, plain_request: PlainRequest, url: str) -> httpx.Request:
+    def _build_request(self, plain_request: RequestWithoutServer, url: str) -> httpx.Request:
         import httpx
 
         headers = {"accept-encoding": "gzip", **plain_request.headers}
@@ -461,7 +463,7 @@ class OperationCaller:
         return request
 
 
-def _to_redirected_request(request: PlainRequest, status: int) -> PlainRequest:
+def _to_redirected_request(request: RequestWithoutServer, status: int) -> RequestWithoutServer:
     """Return the request that follows a redirect, as browsers make it."""
     if status in (307, 308) or request.method in ("GET", "HEAD") or (status != 303 and request.method != "POST"):
         return request

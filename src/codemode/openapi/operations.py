@@ -113,7 +113,7 @@ class SchemaCopier:
             return {"description": f"not described here: {clip_text(reference, 100)}"}
         if pointer not in self._names:
             name = re.sub(r"[^A-Za-z0-9_]+", "_", pointer[-1] if pointer else "")[:_MAX_SCHEMA_NAME_CHARACTERS]
-            self._names[pointer] = self._unique_names.create_unique_name(name or "Type")
+            self._names[pointer] = self._unique_names.reserve_unique_name(name or "Type")
             self._pending_pointers.append(pointer)
         copied: dict[str, Any] = {"$ref": f"#/$defs/{self._names[pointer]}"}
         if description := shorten_description(schema.get("description"), self._side):
@@ -128,7 +128,7 @@ class UniqueNames:
         self._counts: dict[str, int] = {}
         self.renamed: list[str] = []
 
-    def create_unique_name(self, preferred_name: str) -> str:
+    def reserve_unique_name(self, preferred_name: str) -> str:
         """Return the name, with a suffix if it is in use, and mark it as in use."""
         name = preferred_name
         while name in self._counts:
@@ -222,7 +222,7 @@ class RequestBody(NamedTuple):
     encoding: Mapping[str, Any]
 
 
-class RequestForm(NamedTuple):
+class RequestDefinition(NamedTuple):
     """The parts of a request."""
 
     parameters: tuple[OperationParameter, ...]
@@ -270,14 +270,14 @@ class Operation:
         return {name: True for name, methods in hints.items() if self.method in methods}
 
     @cached_property
-    def form(self) -> RequestForm:
+    def form(self) -> RequestDefinition:
         """Parameters and body."""
-        return read_request_form(self)
+        return read_request_definition(self)
 
     @property
     def outline(self) -> dict[str, Any]:
         """Names and descriptions of the inputs, for a search. Nothing is compiled, and nothing is kept."""
-        form = read_request_form(self)
+        form = read_request_definition(self)
         properties_by_key = {
             parameter.key: {"description": parameter.description, **_select_type_and_format(parameter.schema)}
             for parameter in form.parameters
@@ -373,7 +373,7 @@ def read_operations(spec: Spec, hidden: Iterable[ParameterIdentity] = ()) -> tup
     )
     for path, method, raw, item, tags in rows:
         operation_id = clip_to_visible_line(string_or_empty(raw.get("operationId")).strip(), 200)
-        name = names.create_unique_name(create_tool_name(operation_id, method, path))
+        name = names.reserve_unique_name(create_tool_name(operation_id, method, path))
         operations.append(Operation(operation_id, name, method.upper(), path, tags, raw, item, spec, hidden))
     if names.renamed:
         problems.append(f"operations with equal names got a suffix: {format_names(names.renamed, 10)}")
@@ -401,14 +401,14 @@ def create_tool_name(operation_id: str, method: str, path: str) -> str:
 # --- parameters and bodies ---
 
 
-def read_request_form(operation: Operation) -> RequestForm:
+def read_request_definition(operation: Operation) -> RequestDefinition:
     """Return what a request of an operation is made of. Never raises: what is malformed is left out."""
     keys: set[str] = set()
     parameters = tuple(
         parameter._replace(key=_reserve_unique_key(parameter.name, parameter.location, keys))
         for parameter in _read_parameters(operation)[:_MAX_PARAMETERS]
     )
-    return RequestForm(parameters, _read_request_body(operation, keys))
+    return RequestDefinition(parameters, _read_request_body(operation, keys))
 
 
 def _reserve_unique_key(name: str, location: str, keys: set[str]) -> str:

@@ -23,7 +23,7 @@ from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, map
 from ..data.references import LocalReferenceResolver
 from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import iter_decoded_body
-from ..host.threads import run_check_in_own_thread
+from ..host.threads import run_check_in_dedicated_thread
 from ..trace.visible_text import clip_text, clip_to_visible_line
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Spec:
     def _get_or_compute_digest(self, reference: str) -> tuple[str, set[str]]:
         if reference not in self._digests_by_reference:
             self._digests_by_reference[reference] = _compute_digest_and_references(
-                self.references.find_target(reference)
+                self.references.look_up_reference(reference)
             )
         return self._digests_by_reference[reference]
 
@@ -222,7 +222,7 @@ async def load_spec(
     Raises `SpecError` for Swagger 2, for what is not an OpenAPI document, and for more than ``max_bytes``.
     """
     if is_mapping(source):
-        return await run_check_in_own_thread(lambda: create_spec(source, "the given object"))
+        return await run_check_in_dedicated_thread(lambda: create_spec(source, "the given object"))
     text = source if isinstance(source, str) else ""
     if _URL.match(text):
         name, raw = _remove_query_and_credentials(text), await _download_document(text, client, max_bytes)
@@ -230,10 +230,10 @@ async def load_spec(
         name, raw = "the given text", text.encode("utf-8", "replace")
     else:
         path = Path(cast("os.PathLike[str]", source))
-        name, raw = path.name, await run_check_in_own_thread(lambda: _read_file(path, max_bytes))
+        name, raw = path.name, await run_check_in_dedicated_thread(lambda: _read_file(path, max_bytes))
     if len(raw) > max_bytes:
         raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
-    return await run_check_in_own_thread(lambda: parse_spec(raw, name))
+    return await run_check_in_dedicated_thread(lambda: parse_spec(raw, name))
 
 
 def parse_spec(raw: bytes, name: str) -> Spec:

@@ -125,7 +125,7 @@ def require_callable_or_none(value: Any, path: str) -> Any:
 CALLABLE = {"check": require_callable_or_none}
 
 
-def require_text_or_none(value: Any, path: str) -> str | None:
+def require_nonempty_string_or_none(value: Any, path: str) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise ValueError(f"{path} must be a non-empty string or None, got {value!r}")
     return value

@@ -98,7 +98,7 @@ class OptionGroup:
         """Return whether this option was set explicitly."""
         return name in self.explicit_names
 
-    def with_defaults_for(self, *names: str) -> Self:
+    def with_options_reset(self, *names: str) -> Self:
         """Return the same options with the defaults for these names."""
         return type(self)(**{name: getattr(self, name) for name in self.explicit_names if name not in names})
 
@@ -110,7 +110,7 @@ class OptionGroup:
             name = _snake_case(key)
             if name not in known:
                 other_path = cls._suggest_option_path(name)
-                hint = _describe_path(other_path) if other_path else _suggest_option(name, known)
+                hint = _describe_path(other_path) if other_path else _format_option_suggestion(name, known)
                 raise ValueError(f"{cls._get_option_path(str(key))} is not an option{hint}")
             if name in keywords:
                 raise ValueError(f"{cls._get_option_path(name)} is set twice")
@@ -174,7 +174,7 @@ def _snake_case(key: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda capital: "_" + capital[0].lower(), str(key))
 
 
-def _suggest_option(name: str, known: set[str]) -> str:
+def _format_option_suggestion(name: str, known: set[str]) -> str:
     import difflib  # late: most options are known
 
     matches = difflib.get_close_matches(name, sorted(known), n=1)

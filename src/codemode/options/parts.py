@@ -19,13 +19,13 @@ from .checked_fields import (
     require_count_or_clamp,
     require_http_methods,
     require_mapping_or_none,
+    require_nonempty_string_or_none,
     require_not_negative,
     require_positive,
     require_resume_guard_or_none,
     require_signing_keys_or_none,
     require_state_backend_or_none,
     require_strings,
-    require_text_or_none,
 )
 from .part import OptionGroup
 
@@ -205,7 +205,7 @@ class Telemetry(OptionGroup):
     record_inputs: bool = flag_field(default=True)
     record_outputs: bool = flag_field(default=True)
     record_arguments: bool = flag_field(default=False)
-    function_id: str | None = option_field(None, require_text_or_none)
+    function_id: str | None = option_field(None, require_nonempty_string_or_none)
     metadata: Mapping[str, Any] | None = option_field(None, require_mapping_or_none)
     tracer: Any = field(default=None, metadata={"check": make_methods_check("start_span")})
     meter: Any = field(default=None, metadata={"check": make_methods_check("create_counter", "create_histogram")})
@@ -257,7 +257,7 @@ class ContinuationOptions(OptionGroup):
 
     keys: tuple[bytes, ...] | None = field(default=None, repr=False, metadata={"check": require_signing_keys_or_none})
     max_age_ms: int | None = optional_limit_field()
-    conversation_id: str | None = option_field(None, require_text_or_none)
+    conversation_id: str | None = option_field(None, require_nonempty_string_or_none)
     seal: bool = flag_field(default=False)
     compress: bool = flag_field(default=False)
     guard: Any = field(default=None, metadata={"check": require_resume_guard_or_none})

@@ -84,7 +84,7 @@ def get_call_status(outcome: Outcome | None, names: CallStatusNames[StatusT]) ->
     return names.late if outcome.code == CALL_TIMEOUT else names.rejected
 
 
-def get_call_id(entry: LedgerEntry) -> str:
+def get_displayed_call_id(entry: LedgerEntry) -> str:
     """Return the id of a call for people."""
     return entry.tool_call_id or str(entry.id)
 
@@ -120,7 +120,7 @@ def _summarize_call(entry: LedgerEntry) -> CallSummary:
     status = get_call_status(entry.outcome, ERROR_STATUSES)
     is_denied = isinstance(entry.outcome, Rejected) and entry.outcome.code == _DENIED
     return {
-        "id": get_call_id(entry),
+        "id": get_displayed_call_id(entry),
         "name": entry.name,
         "status": "denied" if is_denied else status,
         "is_started": is_started,
@@ -150,7 +150,7 @@ def may_have_run(summary: CallSummary) -> bool:
 
 def describe_detached_call(entry: LedgerEntry, status: str) -> DetachedCall:
     return {
-        "id": get_call_id(entry),
+        "id": get_displayed_call_id(entry),
         "kind": entry.kind,
         "name": entry.name,
         "status": status,

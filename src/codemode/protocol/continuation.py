@@ -22,7 +22,7 @@ from .in_flight import parse_timer_delay_ms
 from .ledger import Fulfilled, Ledger, LedgerEntry, Outcome, ProgramProgress, Rejected, Waiting
 from .messages import REQUEST_KINDS, SourceLocation
 from .references import MAX_CARRIED_BYTES, ContentRegistry
-from .settings import InvocationSettings, list_replayed_limits
+from .settings import InvocationSettings, list_recorded_limit_names
 
 # All readers raise `CodeModeProtocolError` for any other value.
 
@@ -336,7 +336,7 @@ class Continuation:
         Raises `CodeModeSerializationError` for more content than it can carry.
         """
         if carries_content and ledger.contents is not None:
-            ledger.contents.require_size_for_continuation()
+            ledger.contents.require_fits_in_continuation()
         return cls(
             js,
             engine,
@@ -363,7 +363,7 @@ class Continuation:
 
     def restore_settings(self, fresh: InvocationSettings) -> InvocationSettings:
         """Return the settings of the resumed run: ``fresh`` ones with those that a replay depends on."""
-        limits = {name: self.replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)}
+        limits = {name: self.replay_settings[name] for name in list_recorded_limit_names(LargeHeapPolicy)}
         identity = {name: self.replay_settings[name] for name in _SETTING_READERS if name not in _PROFILE_SETTINGS}
         return replace(
             fresh,
@@ -396,7 +396,7 @@ class Continuation:
         _require_replay_version(read_mapping(value))
         body = read_object_with_keys(value, _BODY_KEYS)
         replay_settings = read_object_with_keys(
-            body["settings"], {*_SETTING_READERS, *list_replayed_limits(LargeHeapPolicy)}
+            body["settings"], {*_SETTING_READERS, *list_recorded_limit_names(LargeHeapPolicy)}
         )
         for name, read in _SETTING_READERS.items():
             read(replay_settings[name])
@@ -419,7 +419,7 @@ def get_replay_settings(settings: InvocationSettings) -> dict[str, Any]:
     replay_settings: dict[str, Any] = {
         name: getattr(settings, name) for name in _SETTING_READERS if name not in _PROFILE_SETTINGS
     }
-    replay_settings |= {name: getattr(settings.limits, name) for name in list_replayed_limits(LargeHeapPolicy)}
+    replay_settings |= {name: getattr(settings.limits, name) for name in list_recorded_limit_names(LargeHeapPolicy)}
     replay_settings["language_names"] = list(settings.language_names)
     return {**replay_settings, "profile": profile.name, "parameters": dict(profile.parameters)}
 
@@ -508,7 +508,7 @@ def _read_long_text_name(name: object) -> str:
 def _validate_limits(replay_settings: Mapping[str, Any]) -> None:
     """Check each limit like the option. A resume cannot exceed the limits of options."""
     try:
-        LargeHeapPolicy(**{name: replay_settings[name] for name in list_replayed_limits(LargeHeapPolicy)})
+        LargeHeapPolicy(**{name: replay_settings[name] for name in list_recorded_limit_names(LargeHeapPolicy)})
     except ValueError as error:
         raise CodeModeProtocolError(f"the continuation holds an invalid limit: {error}") from None
 

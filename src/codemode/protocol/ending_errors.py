@@ -72,7 +72,7 @@ def make_guest_error(event: ProgramThrew) -> CodeModeError:
     return CodeModeError(event.message, details=details)
 
 
-def make_guest_or_refusal_error(event: ProgramThrew, settings: InvocationSettings) -> CodeModeError:
+def make_guest_or_call_refusal_error(event: ProgramThrew, settings: InvocationSettings) -> CodeModeError:
     """Return the error of a program that no host answer ended; a call refused for its input may have."""
     error = make_guest_error(event)
     if event.refused_tool is None:
@@ -80,19 +80,19 @@ def make_guest_or_refusal_error(event: ProgramThrew, settings: InvocationSetting
     codes = settings.profile.host_errors.codes
     if codes is None:
         raise CodeModeProtocolError("the worker refuses a call for its input, which its surface reports otherwise")
-    call = _make_refusal_details(event.refused_tool, codes["validation"], event.message)
+    call = _make_call_refusal_details(event.refused_tool, codes["validation"], event.message)
     refused = CodeModeToolError(event.message, details={**error.details, **call})
     refused.reason = "validation"
     return refused
 
 
-def _make_refusal_details(tool_name: str, code: str, message: str) -> dict[str, Any]:
+def _make_call_refusal_details(tool_name: str, code: str, message: str) -> dict[str, Any]:
     """Return the details of an error for a call that was refused before it was made."""
     call = {"toolName": tool_name, "code": code, "message": message}
     return {"tool_name": tool_name, "call": call, "ran": False}
 
 
-def choose_thrown_error(
+def select_error_to_throw(
     event: ProgramThrew,
     settings: InvocationSettings,
     ledger: Ledger,
@@ -112,7 +112,7 @@ def choose_thrown_error(
         return add_guest_error_details(errors[event.request_id], event, call)
     if event.limit is not None:
         return make_exceeded_limit_error(event.limit, event.refused_tool, settings)
-    return make_guest_or_refusal_error(event, settings)
+    return make_guest_or_call_refusal_error(event, settings)
 
 
 def add_guest_error_details(error: CodeModeError, event: ProgramThrew, call: dict[str, Any] | None) -> CodeModeError:
@@ -184,7 +184,7 @@ def make_exceeded_limit_error(limit: str, refused_tool: str | None, settings: In
     error.reason = "limit"
     codes = settings.profile.host_errors.codes
     if refused_tool is not None and codes is not None:
-        error.details |= _make_refusal_details(refused_tool, codes["limit"], message)
+        error.details |= _make_call_refusal_details(refused_tool, codes["limit"], message)
     return error
 
 

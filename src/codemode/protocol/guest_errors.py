@@ -48,14 +48,14 @@ def encode_surface_error_fields(
     try:
         return _encode_error_fields(fields)
     except Exception:  # noqa: BLE001 - as above
-        return _encode_small_error_fields(required_fields, optional_fields)
+        return _encode_required_and_small_fields(required_fields, optional_fields)
 
 
 def _encode_error_fields(value: Any, max_bytes: int = MAX_FIELDS_BYTES) -> str:
     return encode_json(value, max_bytes=max_bytes, max_values=_MAX_VALUES, what="the fields of an error")
 
 
-def _encode_small_error_fields(required_fields: Mapping[str, str], optional_fields: Mapping[str, Any]) -> str:
+def _encode_required_and_small_fields(required_fields: Mapping[str, str], optional_fields: Mapping[str, Any]) -> str:
     """Return the required fields and the small optional ones."""
     fields: dict[str, Any] = dict(required_fields)
     for key, value in optional_fields.items():
@@ -117,7 +117,7 @@ def make_rejection(
         displayed_message = to_public_message(get_exception_text(error.__cause__), message)
     else:
         displayed_message = message
-    surface_code = _find_surface_code(error, host_errors.codes, has_reason=has_reason, is_hidden=is_hidden)
+    surface_code = _choose_surface_code(error, host_errors.codes, has_reason=has_reason, is_hidden=is_hidden)
     fields_json = json.dumps(
         {"code": surface_code, "message": displayed_message, "toolName": entry.name}, separators=(",", ":")
     )
@@ -131,7 +131,7 @@ def make_rejection(
     return Rejected(name, message, code, fields_json)
 
 
-def _find_surface_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bool, is_hidden: bool) -> str:
+def _choose_surface_code(error: CodeModeError, codes: Mapping[str, str], *, has_reason: bool, is_hidden: bool) -> str:
     if has_reason:
         return codes.get(error.reason, codes["execution"])
     keeps_its_own = not is_hidden and error.code != type(error).default_code

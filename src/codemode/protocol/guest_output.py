@@ -56,7 +56,7 @@ class OutputLimiter:
         self.count = 0
 
     @property
-    def is_limited(self) -> bool:
+    def has_byte_limit(self) -> bool:
         """True for a profile whose programs write output."""
         return self._maximum is not None
 
@@ -119,7 +119,7 @@ _MAX_HANDLE_CHARACTERS = 4096
 OutputMessage: TypeAlias = ConsoleWritten | OutputItemWritten | GuestNotification
 
 
-class GuestOutput:
+class GuestOutputRecorder:
     """Checks output messages of the worker and returns their effects.
 
     A replay repeats no notices and no delivered lines and items. Raises `CodeModeProtocolError` for more output
@@ -170,7 +170,7 @@ class GuestOutput:
             if (
                 event.kind == "content"
                 and self._record_displayed_part(event.text)
-                and not self._output_limiter.is_limited
+                and not self._output_limiter.has_byte_limit
             ):
                 return []
             effect = WriteOutputItem(event.kind, event.text)

@@ -130,7 +130,7 @@ class TurnCounter:
         ):
             raise CodeModeProtocolError("the worker sent more requests than the limits allow")
 
-    def count_turn_end(self, in_flight: int) -> None:
+    def check_and_count_turn_end(self, in_flight: int) -> None:
         """Count the end of a turn and compare the guest's number of calls in flight."""
         if in_flight != self._in_flight:
             raise CodeModeProtocolError("the worker miscounts the calls in flight")

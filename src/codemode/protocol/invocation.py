@@ -23,7 +23,7 @@ from .events import (
     ToolStarted,
 )
 from .guest_errors import make_rejection, restore_host_error
-from .guest_output import GuestOutput, OutputMessage
+from .guest_output import GuestOutputRecorder, OutputMessage
 from .in_flight import RequestQueue, TurnCounter, parse_timer_delay_ms
 from .ledger import INTERNAL_KINDS, Fulfilled, Ledger, LedgerEntry, Outcome, Rejected, Waiting
 from .messages import CallRequested
@@ -388,8 +388,8 @@ class Invocation:
         return self.ledger.entries[request_id - 1]
 
     @cached_property
-    def _guest_output(self) -> GuestOutput:  # most programs write nothing
-        return GuestOutput(self.settings, self.ledger, self._recorded)
+    def _guest_output(self) -> GuestOutputRecorder:  # most programs write nothing
+        return GuestOutputRecorder(self.settings, self.ledger, self._recorded)
 
     # -- before the program runs
 
@@ -487,12 +487,12 @@ class Invocation:
                 self._effects.append(events.StopTimer(event.id))
 
     def _on_turn_ended(self, event: messages.TurnEnded) -> None:
-        self._turns.count_turn_end(event.in_flight)
+        self._turns.check_and_count_turn_end(event.in_flight)
         requests, self._turn_requests = self._turn_requests, []
         for entry in requests:
             self._queue_unless_answered(entry if entry.kind != "timer" else self.ledger[entry.id])
         if not self._replay.is_empty:
-            self._count_replayed_deliveries()
+            self._record_and_report_replayed_deliveries()
         if self._requests.pending:
             self._start_pending_requests()
         self._finish_or_update_clocks()
@@ -505,7 +505,7 @@ class Invocation:
         if is_open or (isinstance(outcome, Waiting) and entry.id in self._answered_ids):
             self._requests.pending.append(entry)
 
-    def _count_replayed_deliveries(self) -> None:
+    def _record_and_report_replayed_deliveries(self) -> None:
         """Deliver recorded outcomes in order, as far as their requests were issued again."""
         while (entry := self._replay.find_next_delivery(self.ledger)) is not None:
             self._effects.append(ReportReplayedRequest(entry))
@@ -621,7 +621,7 @@ class Invocation:
             self._replay.require_complete(self.ledger)
         delivered_ids = self.ledger.deliveries[: self._turns.ended_count]
         self._finish_with_error(
-            ending_errors.choose_thrown_error(event, self.settings, self.ledger, delivered_ids, self.host_errors)
+            ending_errors.select_error_to_throw(event, self.settings, self.ledger, delivered_ids, self.host_errors)
         )
 
     def _on_deadline_passed(self, event: events.DeadlinePassed) -> None:

@@ -133,7 +133,7 @@ class LedgerEntry(NamedTuple):
         return self.outcome is None and not self.is_withdrawn
 
     @property
-    def attempt_count(self) -> int:
+    def wait_count_including_current(self) -> int:
         """How often the request has waited, including the current wait."""
         return self.outcome.attempt if isinstance(self.outcome, Waiting) else self.waits
 
@@ -233,7 +233,7 @@ class Ledger:
         The outcome is unknown until it is settled.
         """
         previous = self.entries[request_id - 1]  # the first seven fields are the request
-        waits = previous.waits if previous.outcome is None else previous.attempt_count
+        waits = previous.waits if previous.outcome is None else previous.wait_count_including_current
         rest = previous.now_ms, is_approved, True, waits, previous.sidecar
         entry = LedgerEntry(*previous[:7], None, executed_input_json, *rest)
         self.entries[request_id - 1] = entry
@@ -323,7 +323,7 @@ def build_recovery_ledger(
             return entry
         if may_repeat(entry):
             return entry._replace(executed_input_json=get_repeat_input(entry))
-        return _make_unknown_outcome_entry(entry, salt, get_input_json(entry))
+        return _make_uncertain_outcome_entry(entry, salt, get_input_json(entry))
 
     entries = [recover_entry(entry) for entry in ledger.entries]
     return Ledger(
@@ -331,7 +331,7 @@ def build_recovery_ledger(
     )
 
 
-def _make_unknown_outcome_entry(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
+def _make_uncertain_outcome_entry(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
     return entry._replace(
         outcome=make_waiting_outcome(entry, "unknown", salt, _UNKNOWN_OUTCOME_JSON, input_json), waits=0
     )
@@ -345,7 +345,7 @@ def make_waiting_outcome(
     The id is derived from everything that is displayed: if an engine repeats a step and the same call has another
     input, an answer to the first must not fit the second.
     """
-    attempt = entry.attempt_count + 1
+    attempt = entry.wait_count_including_current + 1
     digest = _hash_texts(salt, reason, entry.name, payload_json, input_json)
     interrupt_id = f"{entry.tool_call_id or entry.id}:{reason}-{digest}-{attempt}"
     return Waiting(interrupt_id, payload_json, input_json, attempt)

@@ -186,7 +186,7 @@ class AddPausedTime:
 
 
 @record
-class BeginProgram:
+class AnnounceNextProgram:
     """Start the next program of a worker that has ended ``number``."""
 
     number: int
@@ -197,7 +197,7 @@ class BeginProgram:
 
 
 HostMessage: TypeAlias = (
-    AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | AddPausedTime | BeginProgram
+    AnalyseProgram | RunProgram | RunModule | DeliverValue | DeliverError | AddPausedTime | AnnounceNextProgram
 )
 
 

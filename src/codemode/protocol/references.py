@@ -165,7 +165,7 @@ class ContentRegistry:
                     details={"limit": option, "max": maximum},
                 )
 
-    def require_size_for_continuation(self) -> None:
+    def require_fits_in_continuation(self) -> None:
         """Raise `CodeModeSerializationError` for more content than a continuation carries."""
         if self._bytes > MAX_CARRIED_BYTES:
             raise CodeModeSerializationError(
@@ -207,7 +207,7 @@ class LargeStringRegistry:
     def extract_strings(self, text: str) -> LargeStrings | None:
         """Return the large strings of an output, if any. Raises `CodeModeSerializationError` for one too large."""
         rules = self._rules
-        large = extract_large_strings(text, rules.threshold_bytes, self._find_string_size)
+        large = extract_large_strings(text, rules.threshold_bytes, self._find_size_by_text)
         if large is not None and max(large.sizes) > rules.max_reference_bytes:
             size, maximum = max(large.sizes), rules.max_reference_bytes
             message = f"a string in the output has {size} bytes; maxReferenceSize is {maximum}"
@@ -254,10 +254,10 @@ class LargeStringRegistry:
 
         def get_string_and_spend_budget(number: int) -> str:
             nonlocal room
-            room -= self._get_known_string_size(number)
+            room -= self._get_size_by_number(number)
             if room < 0:
                 raise self._make_total_size_error(what)
-            return self._get_string(number)
+            return self._get_or_decode_string(number)
 
         return decode_json_with_large_strings(text, get_string_and_spend_budget)
 
@@ -275,21 +275,21 @@ class LargeStringRegistry:
             count_utf8_bytes(text)
             - 2 * len(places)
             - digits
-            + sum(2 + self._get_known_string_size(number) for number in places)
+            + sum(2 + self._get_size_by_number(number) for number in places)
         )
 
-    def _get_string(self, number: int) -> str:
+    def _get_or_decode_string(self, number: int) -> str:
         number = self._numbers[self._texts[number]]  # decoded once, however often it was delivered
         string = self._strings.get(number)
         if string is None:
             string = self._strings[number] = decode_large_string(self._texts[number])
         return string
 
-    def _find_string_size(self, text: str) -> int | None:
+    def _find_size_by_text(self, text: str) -> int | None:
         number = self._numbers.get(text)
         return None if number is None or number >= len(self._sizes) else self._sizes[number]
 
-    def _get_known_string_size(self, number: int) -> int:
+    def _get_size_by_number(self, number: int) -> int:
         if number >= len(self._sizes):
             raise CodeModeProtocolError("the worker names a large string that it was not given")
         return self._sizes[number]

@@ -110,6 +110,6 @@ def get_analysis_mode(profile: SurfaceSettings) -> int:
 
 
 @cache
-def list_replayed_limits(policy: type[ExecutionPolicy]) -> tuple[str, ...]:
+def list_recorded_limit_names(policy: type[ExecutionPolicy]) -> tuple[str, ...]:
     """Return the names of limits that a continuation records."""
     return tuple(option.name for option in fields(policy) if option.metadata.get("is_signed"))

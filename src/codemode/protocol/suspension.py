@@ -160,7 +160,7 @@ class SuspendableInvocation(Invocation):
             super()._on_settled(event)
 
     def _queue_outcome(self, event: events.CallSettled) -> None:
-        entry = self._record_outcome(self._admit_finished_request(event), self.ledger[event.id])
+        entry = self._record_outcome(self._end_request_and_admit_outcome(event), self.ledger[event.id])
         if not isinstance(entry.outcome, Waiting):
             self.ledger.deliveries.append(entry.id)
             self._queued.append(entry)
@@ -168,7 +168,7 @@ class SuspendableInvocation(Invocation):
         self._start_pending_requests()
         self._update_wait_clock(is_idle=True)
 
-    def _admit_finished_request(self, event: events.CallSettled) -> events.CallSettled:
+    def _end_request_and_admit_outcome(self, event: events.CallSettled) -> events.CallSettled:
         """Return the outcome of a request for the ledger; the request does not run any more."""
         self._requests.record_request_end(event.id)
         event = self.admit_outcome(event)
@@ -183,7 +183,7 @@ class SuspendableInvocation(Invocation):
         )
 
     def _record_outcome_before_replay(self, event: events.CallSettled) -> None:
-        event = self._admit_finished_request(event)
+        event = self._end_request_and_admit_outcome(event)
         previous = self.get_entry(event.id)
         entry = self._replay.record_outcome(event)
         self._update_inherited_entry(previous, entry)

@@ -125,7 +125,7 @@ def _iterate_in_place_subschemas(
     """Yield the subschemas that apply to the same value, each with the reference that leads to it."""
     for keyword in REFERENCES:
         reference = rules.get(keyword)
-        if isinstance(reference, str) and is_mapping(target := local.find_target(reference)):
+        if isinstance(reference, str) and is_mapping(target := local.look_up_reference(reference)):
             yield reference, target
     for keyword in _IN_PLACE_APPLICATORS:
         rule = rules.get(keyword)

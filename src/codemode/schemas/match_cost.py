@@ -334,7 +334,7 @@ class _PatternAutomaton:
         return self._has_few_ascii_states
 
     def _has_few_reachable_states(self, search: _StateExplorer) -> bool:
-        pending, symbols = [search.get_or_create_start_state()], search.cache_characters(_ASCII)
+        pending, symbols = [search.get_or_create_start_state()], search.cache_characters_and_get_symbols(_ASCII)
         while pending:
             state = pending.pop()
             for symbol in symbols:
@@ -353,7 +353,7 @@ class _PatternAutomaton:
             chunk = text[read_count : read_count + _CHUNK_CHARACTERS]
             count_steps(1 + len(chunk) // _CHARACTERS_PER_STEP)
             read_count += len(chunk)
-            search.cache_characters(chunk)
+            search.cache_characters_and_get_symbols(chunk)
             for symbol in map(memo.atoms_by_character.__getitem__, chunk):
                 state = state.next_states.get(symbol) or search.get_or_create_next_state(state, symbol)
                 total += state.weight
@@ -429,7 +429,7 @@ class _StateExplorer:
             memo.start_state = self._intern_state([0], is_start=True)
         return memo.start_state
 
-    def cache_characters(self, text: str) -> Collection[frozenset[int]]:
+    def cache_characters_and_get_symbols(self, text: str) -> Collection[frozenset[int]]:
         """Add the text's characters to the cache, and return their entries."""
         memo = self._memo
         for character in {*text} - memo.atoms_by_character.keys():

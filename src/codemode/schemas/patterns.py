@@ -107,7 +107,7 @@ class PatternRefusedError(ValueError):
 
 
 @contextmanager
-def treat_patterns_as_foreign(*, are_foreign: bool = True) -> Generator[None, None, None]:
+def dropping_nonlinear_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]:
     """Drop, with a warning, patterns that cannot run from tools made in this block: their schemas are foreign."""
     token = _is_foreign.set(are_foreign)
     try:
@@ -116,7 +116,7 @@ def treat_patterns_as_foreign(*, are_foreign: bool = True) -> Generator[None, No
         _is_foreign.reset(token)
 
 
-def are_new_patterns_foreign() -> bool:
+def are_nonlinear_patterns_dropped() -> bool:
     """Tell whether tools that are made now come from somewhere else."""
     return _is_foreign.get()
 

@@ -26,7 +26,7 @@ def raise_pattern_refused(error: PatternRefusedError) -> None:
     raise error
 
 
-def estimate_pattern_size(string_schema: dict[str, Any]) -> int:
+def estimate_schema_automaton_size(string_schema: dict[str, Any]) -> int:
     """Return at how many places a match of the pattern of a string may be."""
     return estimate_automaton_size(_to_pattern_text(string_schema["pattern"]))
 
@@ -153,7 +153,7 @@ class StepLimitedValidator:
         self._refuse = refuse
         self._rewrites_patterns = False
         settings: Mapping[str, Any] = getattr(adapter, "_config", None) or {}
-        self._config = _select_core_config(settings)
+        self._config = _to_core_config_or_none(settings)
         traits = _CoreSchemaTraits(self._core_schema, settings.get("regex_engine"))
         self._is_recursive = traits.is_recursive
         self._pattern_size = traits.pattern_size
@@ -167,7 +167,7 @@ class StepLimitedValidator:
             )
         if traits.needs_linear_patterns:
             self._rewrites_patterns = True
-            self.original = _create_exact_validator(
+            self.original = _create_validator_without_prebuilt(
                 self._rewrite_schema(counts_items=False, fails_fast=False, meters_patterns=False), None
             )
 
@@ -242,7 +242,7 @@ class StepLimitedValidator:
         if self._config is None:
             return self.original
         try:
-            return _create_exact_validator(
+            return _create_validator_without_prebuilt(
                 self._rewrite_schema(counts_items=counts_items, fails_fast=fails_fast), self._config or None
             )
         except PatternRefusedError:
@@ -255,7 +255,7 @@ class StepLimitedValidator:
         ).rewrite(self._core_schema)
 
 
-def _select_core_config(settings: Mapping[str, Any]) -> Any:
+def _to_core_config_or_none(settings: Mapping[str, Any]) -> Any:
     """Return settings that stand in no core schema, as it takes them; None for some that would be lost."""
     if not settings:
         return {}
@@ -264,7 +264,7 @@ def _select_core_config(settings: Mapping[str, Any]) -> Any:
     return settings if settings.keys() <= CoreConfig.__annotations__.keys() else None
 
 
-def _create_exact_validator(core_schema: Any, config: Any) -> Any:
+def _create_validator_without_prebuilt(core_schema: Any, config: Any) -> Any:
     """Return a validator of exactly this schema. Raises `PatternRefusedError` where pydantic cannot make one."""
     from pydantic_core import SchemaValidator
 
@@ -312,7 +312,7 @@ class _CoreSchemaTraits:
             self.differs_in_json |= settings.get("strict") is True
         if _has_pattern(schema):
             self._has_patterns = True
-            self.pattern_size += estimate_pattern_size(schema)
+            self.pattern_size += estimate_schema_automaton_size(schema)
             self.needs_linear_patterns |= not isinstance(schema["pattern"], str)
         if kind == "definition-ref":
             self._references_by_schema.setdefault(owner, set()).add(str(schema.get("schema_ref")))

@@ -37,7 +37,7 @@ class PieceSerializer:
         serializer_options = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
         if not self._can_split or count_values(instance, MAX_PIECE_VALUES) < MAX_PIECE_VALUES:
             return self._adapter_serializer.to_python(instance, **serializer_options)
-        return _PieceSerialization(self, serializer_options).serialize_in_pieces(self._schema, None, instance, 0)
+        return _SerializationInProgress(self, serializer_options).serialize_in_pieces(self._schema, None, instance, 0)
 
     def to_python_values(self, instance: Any, *, round_trip: bool) -> Any:
         """Return the instance's values, with dates, bytes and sets unconverted."""
@@ -96,7 +96,7 @@ class PieceSerializer:
         )
 
 
-class _PieceSerialization:
+class _SerializationInProgress:
     def __init__(self, serializer: PieceSerializer, serializer_options: Mapping[str, Any]) -> None:
         self._serializer = serializer
         self._serializer_options = serializer_options

@@ -11,7 +11,7 @@ from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferenceResolver
 from ..data.rich_values import is_rich
 from .described_tool import DescribedTool, get_rich_value_sides, may_need_approval
-from .literals import Expression, to_literal, to_member_access
+from .literals import JavaScriptExpression, to_literal, to_member_access
 
 MAX_SAMPLE_DEPTH = 6
 MAX_SAMPLE_PROPERTIES = 20
@@ -166,12 +166,12 @@ class _RichSchemaSampler(_SchemaSampler):
     def _create_string(self, schema: Mapping[Any, Any]) -> Any:
         format_name, text = schema.get("format"), super()._create_string(schema)
         if format_name == "binary":
-            return Expression("new Uint8Array([1, 2, 3])")
-        return Expression(f"new Date({to_literal(text)})") if format_name in ("date-time", "date") else text
+            return JavaScriptExpression("new Uint8Array([1, 2, 3])")
+        return JavaScriptExpression(f"new Date({to_literal(text)})") if format_name in ("date-time", "date") else text
 
     def _create_array(self, schema: Mapping[Any, Any], depth: int) -> Any:
         items = super()._create_array(schema, depth)
-        return Expression(f"new Set({to_literal(items)})") if schema.get("uniqueItems") is True else items
+        return JavaScriptExpression(f"new Set({to_literal(items)})") if schema.get("uniqueItems") is True else items
 
 
 # The keywords of a condition that a sample meets: `else`; `then`; `if` and `then`.
@@ -418,7 +418,7 @@ def _create_dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
             if consumer is producer or (name, kind) not in offered:
                 continue
             value = to_member_access("item" if is_list else "found", name)
-            call = _format_call_example(consumer, {name: Expression(value)})
+            call = _format_call_example(consumer, {name: JavaScriptExpression(value)})
             end = f"await Promise.all(found.map((item) => {call}))" if is_list else f"await {call}"
             program = f"const found = await {_format_call_example(producer)};\nreturn {end};"
             if len(program) <= _MAX_PROGRAM_CHARACTERS:

@@ -88,7 +88,7 @@ def read_document(schema: Any, *, has_rich_values: bool = False) -> ShapeDocumen
 
     ``has_rich_values``: it is of a Python type whose dates, bytes and sets cross as such.
     """
-    return _SchemaReader(schema, has_rich_values=has_rich_values).read_document()
+    return _SchemaReader(schema, has_rich_values=has_rich_values).read_shape_document()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class _ReadContext:
     types: tuple[str, ...] = ()
     """What the schema around says about the type, for a branch that says nothing."""
 
-    def enter_container(self) -> _ReadContext:
+    def create_container_context(self) -> _ReadContext:
         return _ReadContext(self.depth + 1, is_guarded=True)
 
-    def enter_branch(self, types: tuple[str, ...]) -> _ReadContext:
+    def create_branch_context(self, types: tuple[str, ...]) -> _ReadContext:
         return _ReadContext(self.depth + 1, self.is_guarded, types)
 
 
@@ -116,7 +116,7 @@ class _SchemaReader:
         dialect = string_or_empty(mapping_or_empty(root).get("$schema"))
         self._ignores_ref_siblings = any(draft in dialect for draft in _LEGACY_DRAFTS)
 
-    def read_document(self) -> ShapeDocument:
+    def read_shape_document(self) -> ShapeDocument:
         definitions: dict[Pointer, ShapeDefinition] = {}
         while self._pending:
             pointer = self._pending.pop()
@@ -190,7 +190,7 @@ class _SchemaReader:
         for keyword in _BRANCHING_KEYWORDS:
             branches = list_or_empty(schema.get(keyword))
             if branches:
-                inner = context.enter_branch(types)
+                inner = context.create_branch_context(types)
                 shapes = [self._read_shape(branch, inner) for branch in branches]
                 yield create_intersection(shapes) if keyword == "allOf" else create_union(shapes)
 
@@ -222,7 +222,7 @@ class _SchemaReader:
             return _TOO_DEEP
         if isinstance(value, int | float):
             return BuiltinType("number")
-        inner = context.enter_container()
+        inner = context.create_container_context()
         if isinstance(value, list | tuple | Mapping) and len(cast("list[Any]", value)) > self._nodes_left:
             return _TOO_LARGE
         if isinstance(value, list | tuple):
@@ -250,7 +250,7 @@ class _SchemaReader:
         return create_unknown_type(to_comment_line(f"no JSON Schema type: {name}", MAX_COMMENT_CHARACTERS))
 
     def _read_object(self, schema: Schema, context: _ReadContext) -> Shape:
-        inner = context.enter_container()
+        inner = context.create_container_context()
         properties, is_cut = self._read_properties(schema, inner)
         if is_cut:
             return Object(properties, UNKNOWN, "more properties than can be shown")
@@ -314,7 +314,7 @@ class _SchemaReader:
         return get_additional_properties_schema(schema) is False
 
     def _read_array(self, schema: Schema, context: _ReadContext) -> Shape:
-        inner = context.enter_container()
+        inner = context.create_container_context()
         prefix, rest = list_or_empty(schema.get("prefixItems")), schema.get("items")
         if isinstance(rest, list):
             prefix, rest = list_or_empty(rest), schema.get("additionalItems")

@@ -59,7 +59,7 @@ def to_number_literal(value: float) -> str | None:
     return repr(float(value)) if math.isfinite(value) else None
 
 
-class Expression(str):
+class JavaScriptExpression(str):
     """An expression that stands as it is among values of a literal."""
 
     __slots__ = ()
@@ -67,7 +67,7 @@ class Expression(str):
 
 def to_literal(value: Any, depth: int = 0) -> str:
     """A JavaScript expression for a JSON value; what is too deep, too long or no JSON is elided."""
-    if type(value) is Expression:
+    if type(value) is JavaScriptExpression:
         return value
     if value is None or isinstance(value, bool):
         return json.dumps(value)
@@ -106,7 +106,7 @@ def _to_array_literal(value: Sequence[Any], depth: int) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def clip(text: str, max_characters: int) -> str:
+def clip_with_ellipsis(text: str, max_characters: int) -> str:
     """At most ``max_characters``, the last of them an ellipsis when something was cut."""
     return text if len(text) <= max_characters else text[: max_characters - 1].rstrip() + ELISION
 
@@ -114,7 +114,9 @@ def clip(text: str, max_characters: int) -> str:
 def to_comment_lines(text: str, max_characters: int) -> list[str]:
     """The lines of a comment, safe inside ``/* */``: no line can end it, or be mistaken for code."""
     # Terminators are broken last: what the cleaning removes could have stood between their halves.
-    visible = _UNSAFE_EXCEPT_NEWLINE.sub(" ", re.sub(r"\r\n?|[\u2028\u2029]", "\n", clip(text, max_characters)))
+    visible = _UNSAFE_EXCEPT_NEWLINE.sub(
+        " ", re.sub(r"\r\n?|[\u2028\u2029]", "\n", clip_with_ellipsis(text, max_characters))
+    )
     lines = [line.rstrip().replace("*/", "*\\/") for line in visible.strip().split("\n")]
     return [line for line, before in zip(lines, ["", *lines], strict=False) if line or before]
 

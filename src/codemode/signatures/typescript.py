@@ -59,7 +59,7 @@ class _PrintScope:
     owner: Pointer
     depth: int = 0
 
-    def enter_nested(self, owner: Pointer | None = None) -> _PrintScope:
+    def create_nested_scope(self, owner: Pointer | None = None) -> _PrintScope:
         return _PrintScope(self.part, self.owner if owner is None else owner, self.depth + 1)
 
 
@@ -165,7 +165,7 @@ class TypePrinter:
                 return text
             case Array(item, is_set):
                 return (
-                    f"Set<{self._print_shape(item, scope.enter_nested())}>"
+                    f"Set<{self._print_shape(item, scope.create_nested_scope())}>"
                     if is_set
                     else f"{self._print_operand(item, scope)}[]"
                 )
@@ -175,7 +175,7 @@ class TypePrinter:
                 return self._print_object(shape, scope)
             case Union(members):
                 return " | ".join(
-                    _deduplicate_texts(self._print_shape(member, scope.enter_nested()) for member in members)
+                    _deduplicate_texts(self._print_shape(member, scope.create_nested_scope()) for member in members)
                 )
             case Intersection(members):
                 return " & ".join(_deduplicate_texts(self._print_operand(member, scope) for member in members))
@@ -183,7 +183,7 @@ class TypePrinter:
                 return self._print_reference(shape, scope)
 
     def _print_operand(self, shape: Shape, scope: _PrintScope) -> str:
-        text = self._print_shape(shape, scope.enter_nested())
+        text = self._print_shape(shape, scope.create_nested_scope())
         is_compound = isinstance(self._resolve_references(shape, scope), Union | Intersection)
         return f"({text})" if is_compound and not _WORD.fullmatch(text) else text
 
@@ -196,7 +196,7 @@ class TypePrinter:
         return shape
 
     def _print_tuple(self, shape: Tuple, scope: _PrintScope) -> str:
-        inner = scope.enter_nested()
+        inner = scope.create_nested_scope()
         optional = [*shape.items[shape.required :], *([] if shape.rest is None else [Array(shape.rest)])]
         if any(self._refers_to_owner(item, scope) for item in optional):
             return self._print_labelled_tuple(shape, inner)
@@ -236,7 +236,7 @@ class TypePrinter:
         return False
 
     def _print_object(self, shape: Object, scope: _PrintScope) -> str:
-        inner = scope.enter_nested()
+        inner = scope.create_nested_scope()
         members = [self._print_property(prop, inner) for prop in shape.properties]
         if shape.index is not None:
             if not members and not shape.index_comment and isinstance(shape.index, BuiltinType):
@@ -279,7 +279,7 @@ class TypePrinter:
             return "/* refers to itself */ unknown"
         if self._is_inlined(shape, scope):
             definition = scope.part.document.definitions[shape.pointer]
-            return self._print_shape(definition.shape, scope.enter_nested(shape.pointer))
+            return self._print_shape(definition.shape, scope.create_nested_scope(shape.pointer))
         return self._get_or_create_alias(scope, shape.pointer)
 
     def _is_inlined(self, shape: Reference, scope: _PrintScope) -> bool:

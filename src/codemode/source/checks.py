@@ -308,7 +308,7 @@ def resolve_schema(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
         reference = schema.get("$ref")
         if reference is None:
             return schema
-        schema = root.local.find_target(reference)
+        schema = root.local.look_up_reference(reference)
     return None
 
 

@@ -79,7 +79,7 @@ def make_language_hint(text: str) -> str | None:
     return f"This is {language}, and a program is JavaScript. Write it as JavaScript and send the whole program."
 
 
-def make_failed_language_hint(name: str, text: str) -> str | None:
+def make_language_hint_for_error(name: str, text: str) -> str | None:
     """Return a hint for a text that ended with an error of this name; `ls -la` is a program of undefined names."""
     return make_language_hint(text) if name in ("SyntaxError", "ReferenceError") else None
 
@@ -95,7 +95,7 @@ def _is_json(text: str) -> bool:
 PROGRAM_FIELDS = ("js", "code", "script", "program", "source", "javascript", "typescript")
 
 
-def fill_program_field(tool_input: Any, field: str | Collection[str]) -> Any:
+def rename_program_field(tool_input: Any, field: str | Collection[str]) -> Any:
     """Return an input with the program in ``field``, moved from another of `PROGRAM_FIELDS`, if it is there.
 
     ``field`` may be all fields of the input, including the program's.

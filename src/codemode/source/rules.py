@@ -82,15 +82,15 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
         return [create_not_analysable_violation()]
     try:
         broken_rules = list(_find_banned_names(facts["names"], rules, source))
-        broken_rules += _find_statements(facts["modules"], "DisallowedImport", MODULE_KINDS)
+        broken_rules += _find_statement_violations(facts["modules"], "DisallowedImport", MODULE_KINDS)
         if not rules.allow_loops:
-            broken_rules += _find_statements(facts["loops"], "DisallowedLoop", LOOP_KINDS)
+            broken_rules += _find_statement_violations(facts["loops"], "DisallowedLoop", LOOP_KINDS)
     except _MalformedFactsError:
         return [create_not_analysable_violation()]
     return sorted(broken_rules, key=_get_location)[:MAX_VIOLATIONS]
 
 
-def find_unknown_tool_call(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
+def find_call_of_missing_tool(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
     """Return the first uncaught call of an unknown tool by literal name.
 
     ``facts`` is what the worker reported, untrusted; malformed parts are ignored.
@@ -123,7 +123,7 @@ def _find_banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[
         if name in names:
             uses += ((offset, name) for offset in _require_offsets(names[name]))
     if uses:
-        yield from _locate_uses(sorted(uses)[:MAX_VIOLATIONS], kinds, source.encode(errors="replace"))
+        yield from _make_use_violations(sorted(uses)[:MAX_VIOLATIONS], kinds, source.encode(errors="replace"))
 
 
 def _require_offsets(offsets: Any) -> list[int]:
@@ -134,7 +134,7 @@ def _require_offsets(offsets: Any) -> list[int]:
     return first_offsets
 
 
-def _locate_uses(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> Iterator[Violation]:
+def _make_use_violations(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes) -> Iterator[Violation]:
     position, line = 0, 1
     for offset, name in uses:
         if offset >= len(data):
@@ -146,7 +146,7 @@ def _locate_uses(uses: list[tuple[int, str]], kinds: dict[str, str], data: bytes
         yield {"kind": kinds[name], "name": name, "location": {"line": line, "column": column}}
 
 
-def _find_statements(items: Any, violation_kind: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
+def _find_statement_violations(items: Any, violation_kind: str, kinds: tuple[str, ...]) -> Iterator[Violation]:
     """Yield violations by loops and module statements."""
     for item in islice(list_or_empty(items), MAX_VIOLATIONS):
         kind, location = mapping_or_empty(item).get("kind"), _parse_location(item)

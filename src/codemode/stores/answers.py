@@ -154,7 +154,7 @@ def encode_decisions(decisions: Mapping[str, Any]) -> dict[str, str]:
         try:
             decision_jsons[interrupt_id] = encode_canonical_json(_to_plain_json(decision))
         except CodeModeError as error:
-            raise _answer_refused_error({interrupt_id: [error.message]}) from error
+            raise _create_answer_refused_error({interrupt_id: [error.message]}) from error
     return decision_jsons
 
 
@@ -166,7 +166,7 @@ def require_valid_answers(requests: Iterable[StoredRequest], decisions: Mapping[
         if request_problems:
             problems[request.interrupt_id] = request_problems
     if problems:
-        raise _answer_refused_error(problems)
+        raise _create_answer_refused_error(problems)
 
 
 def _list_answer_problems(request: StoredRequest, decision: Any) -> list[str]:
@@ -227,6 +227,6 @@ def _to_plain_json(decision: Any) -> Any:
     return json.loads(encode_json(decision, what="the decision"))
 
 
-def _answer_refused_error(problems: dict[str, list[str]]) -> AnswerRefusedError:
+def _create_answer_refused_error(problems: dict[str, list[str]]) -> AnswerRefusedError:
     text = "; ".join(f"{interrupt_id!r}: {', '.join(found)}" for interrupt_id, found in problems.items())
     return AnswerRefusedError(f"an answer does not fit: {text}", details={"problems": problems})

@@ -11,7 +11,7 @@ from ..continuations.keys import (
     DEFAULT_MAX_AGE_MS,
     SIGNING_KEY_VARIABLE,
     get_configured_keys,
-    get_max_age_ms,
+    get_continuation_max_age_ms,
     read_environment_keys,
 )
 from ..options.checked_fields import KEY_COMMAND, WrongTypeError
@@ -78,7 +78,7 @@ def add_store_to_options(
                 f" set the environment variable {SIGNING_KEY_VARIABLE} to the output of {KEY_COMMAND},"
                 " or give continuation={'keys': ...}"
             )
-    if max_age_ms is None and get_max_age_ms() == DEFAULT_MAX_AGE_MS:
+    if max_age_ms is None and get_continuation_max_age_ms() == DEFAULT_MAX_AGE_MS:
         max_age_ms = DEFAULT_STORED_MAX_AGE_MS
     if not (approval.is_set_explicitly("mode") or approval.on_approval_required):
         approval = replace(approval, mode="interrupt")

@@ -43,7 +43,7 @@ from .records import (
 )
 from .resume_outcome import (
     call_resume,
-    find_outcome_error,
+    find_error_to_settle_with,
     get_bound_tool,
     get_not_resumable_reason,
     get_refusal_reason,
@@ -81,7 +81,7 @@ class InterruptStore(ABC):
         self._guard = guard
         guard.content_store = journal.SqlContentStore(database, "", "")
         self._keeps_ended_ms = keeps_ended_ms
-        self._max_open = record_writes.require_max_open_records(max_open_per_tenant)
+        self._max_open = record_writes.require_valid_max_open_records(max_open_per_tenant)
         self._expiry_warning = record_writes.ExpiryWarner()
 
     async def __aenter__(self) -> Self:
@@ -103,7 +103,7 @@ class InterruptStore(ABC):
 
     def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> Journal:
         """Return the journal of a tenant's app, for ``continuation={"journal": ...}``."""
-        return journal.SqlJournal(self._database, tenant, app, lease_ms)
+        return journal.SqlJournalStore(self._database, tenant, app, lease_ms)
 
     async def put(
         self,
@@ -142,7 +142,7 @@ class InterruptStore(ABC):
             if self._keeps_ended_ms is not None:
                 terminal_states.purge_records(session, self._keeps_ended_ms)
                 journal.purge_journals(session, self._keeps_ended_ms)
-                journal.purge_content(session)
+                journal.purge_expired_holds_and_unheld_content(session)
             return record_writes.put_pause(session, new, alone, self._max_open)
 
         return await self._run_write(purge_ended_and_put_pause)
@@ -194,7 +194,7 @@ class InterruptStore(ABC):
         ids, tenants = [*record_ids], list_tenant_names(tenant)
         if len(ids) > queries.MAX_LISTED_RECORDS:
             raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
-        return await self._run_read(lambda session: queries.find_listed_records(session, ids, tenants))
+        return await self._run_read(lambda session: queries.find_records_without_payload(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return the number of waiting requests by tool, for the 100 tools with the most, in descending order."""
@@ -212,7 +212,7 @@ class InterruptStore(ABC):
         """
         try:
             has_open = self._database.run_read_nowait(
-                lambda session: queries.has_open_record(session, tenant, app, labels)
+                lambda session: queries.has_open_record_with_label(session, tenant, app, labels)
             )
         except StoreUnavailableError:  # the caller's next query reports it
             return False
@@ -275,7 +275,7 @@ class InterruptStore(ABC):
             while True:
                 answers = await self._validate_and_encode_decisions({interrupt_id: resolution}, tenant)
                 lease = await self._run_claim_transaction(
-                    lambda session, answers=answers: record_decisions.decide_and_claim(
+                    lambda session, answers=answers: record_decisions.write_decision_and_claim_record(
                         session, answers, by, tenant, owner
                     ),
                     {interrupt_id: "the caller of answer() was cancelled"},
@@ -297,7 +297,7 @@ class InterruptStore(ABC):
                 paused = lease.record if takes_record(resume) else lease.interrupt
                 result = await call_resume(resume, paused, lease.resolutions)
         except (Exception, asyncio.CancelledError) as error:
-            outcome = find_outcome_error(error)
+            outcome = find_error_to_settle_with(error)
             if outcome is not None:
                 # Started calls wait in the recovery; without one the program has ended.
                 await write_or_log_despite_cancellation(self.settle(lease, outcome, tool=get_bound_tool(resume)))
@@ -321,7 +321,7 @@ class InterruptStore(ABC):
         with self._database.watch() as watch:
             while True:
                 state, text, not_resumable = await self._run_read(
-                    lambda session: queries.get_state_outcome_and_refusal(session, record_id, tenant)
+                    lambda session: queries.get_state_outcome_and_not_resumable_reason(session, record_id, tenant)
                 )
                 if text is not None:
                     return await run_check(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
@@ -352,11 +352,11 @@ class InterruptStore(ABC):
         if record_id is not None:
             return await self._claim_record_by_id(record_id, owner, tenant, lease_ms)
         # A read first: without work to do, no writer is blocked.
-        if await self._run_read(lambda session: leases.find_claimable_record(session, tenant, app)) is None:
+        if await self._run_read(lambda session: leases.find_claimable_record_id(session, tenant, app)) is None:
             return None
 
         def claim_ready_record(session: Session) -> Lease | None:
-            record_id = leases.find_claimable_record(session, tenant, app)
+            record_id = leases.find_claimable_record_id(session, tenant, app)
             return (
                 None
                 if record_id is None
@@ -503,7 +503,9 @@ class InterruptStore(ABC):
         `RecordExpiredError` if its continuation has expired, `StoreError` for a record in another state.
         """
         by = record_writes.create_attribution(actor, reason=reason, address=address)
-        text = await self._run_read(lambda session: terminal_states.get_lost_interrupt_json(session, record_id, tenant))
+        text = await self._run_read(
+            lambda session: terminal_states.get_interrupt_json_if_record_lost(session, record_id, tenant)
+        )
         if text is not None:
             paused = await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
             await self._guard.release(record_writes.get_continuation_nonce(paused))
@@ -515,7 +517,7 @@ class InterruptStore(ABC):
         ``deny_before_expiry_ms``: ``system`` denies approvals that are undecided this long before they expire.
         """
         return await self._write_in_batches(
-            lambda session: terminal_states.sweep_expired_records(session, deny_before_expiry_ms)
+            lambda session: terminal_states.end_expired_and_deny_expiring_records(session, deny_before_expiry_ms)
         )
 
     async def purge(self, older_than: timedelta) -> int:
@@ -528,7 +530,7 @@ class InterruptStore(ABC):
             raise WrongTypeError(f"older_than must be a timedelta, got {older_than!r}")
         older_than_ms = int(older_than.total_seconds() * 1000)
         while await run_in_dedicated_thread(
-            lambda: journal.purge_journals_and_content(self._database, older_than_ms), "codemode-store"
+            lambda: journal.purge_old_journals_and_expired_content(self._database, older_than_ms), "codemode-store"
         ):
             pass
         return await self._write_in_batches(

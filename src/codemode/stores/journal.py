@@ -83,13 +83,13 @@ class SqlContentStore:
         await shield_to_end(run_in_dedicated_thread(upsert_hold, "codemode-content"))
 
 
-def purge_journals_and_content(database: Database, older_than_ms: int) -> int:
+def purge_old_journals_and_expired_content(database: Database, older_than_ms: int) -> int:
     """Delete a batch of old journals and expired holds. Returns how many were deleted; 0 when none is left."""
     with database.journal_transaction() as session:
-        return purge_journals(session, older_than_ms) + purge_content(session)
+        return purge_journals(session, older_than_ms) + purge_expired_holds_and_unheld_content(session)
 
 
-def purge_content(session: Session) -> int:
+def purge_expired_holds_and_unheld_content(session: Session) -> int:
     """Delete at most `MAX_PURGED` expired holds whose pause has no record; return how many."""
     expired_holds = session.fetch_all(
         "SELECT h.tenant, h.app, h.run, h.holder FROM codemode_content_holds h WHERE h.until_ms <= ? AND NOT EXISTS"
@@ -100,7 +100,7 @@ def purge_content(session: Session) -> int:
     return len(expired_holds)
 
 
-def delete_content_holds_of_records(session: Session, record_ids: Iterable[Row]) -> None:
+def delete_holds_and_unheld_content_of_records(session: Session, record_ids: Iterable[Row]) -> None:
     """Delete the holds of these records, whose versions still exist; their programs do not run any more."""
     record_ids = [row[0] for row in record_ids]
     holds = session.fetch_all(
@@ -111,7 +111,7 @@ def delete_content_holds_of_records(session: Session, record_ids: Iterable[Row])
     _delete_holds_and_unheld_content(session, [*holds, *_to_run_holds(holds)])
 
 
-def delete_content_holds_of_journals(session: Session, journals: Iterable[Row]) -> None:
+def delete_holds_and_unheld_content_of_journals(session: Session, journals: Iterable[Row]) -> None:
     """Delete the holds of journals, given as tenant, app and key."""
     holders = {(tenant, app, _JOURNAL_HOLDER_PREFIX + key) for tenant, app, key in journals}
     if not holders:
@@ -162,7 +162,7 @@ class _OpenedSqlJournal(OpenedJournal):
     id: str
 
 
-class SqlJournal(SqlContentStore):
+class SqlJournalStore(SqlContentStore):
     """The journals of one tenant and app, and the content of their programs.
 
     An owner that does not renew its lease for ``lease_ms`` may lose it. Raises `ValueError` for an invalid tenant, app
@@ -203,7 +203,7 @@ class SqlJournal(SqlContentStore):
             == 1
         )
 
-    def write_at_once(self, opened: OpenedJournal, lines: Sequence[str]) -> bool | None:
+    def write_nowait(self, opened: OpenedJournal, lines: Sequence[str]) -> bool | None:
         """Write as `write` does, if that takes no waiting; None: nothing was done."""
         if sum(map(len, lines)) > _MAX_NOWAIT_CHARACTERS:
             return None
@@ -297,7 +297,7 @@ def purge_journals(session: Session, older_than_ms: int) -> int:
     delete_statement = "DELETE FROM codemode_journals WHERE id = ? AND changed_at_ms <= ?"
     deleted = [journal for journal in journals if session.run(delete_statement, journal[0], before_ms)]
     session.execute_many("DELETE FROM codemode_journal_lines WHERE journal = ?", [journal[:1] for journal in deleted])
-    delete_content_holds_of_journals(session, [journal[1:] for journal in deleted])
+    delete_holds_and_unheld_content_of_journals(session, [journal[1:] for journal in deleted])
     return len(deleted)
 
 

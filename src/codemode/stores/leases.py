@@ -57,7 +57,7 @@ CHANGED_REQUEST_REASON = (
 )
 
 
-def find_claimable_record(session: Session, tenant: Tenant, app: str | None) -> str | None:
+def find_claimable_record_id(session: Session, tenant: Tenant, app: str | None) -> str | None:
     """Return the id of the claimable record that has been ready longest."""
     condition, values = create_tenant_clause(tenant)
     if app is not None:
@@ -342,7 +342,7 @@ def release_record(session: Session, lease: Lease, options: ReleaseOptions) -> b
         session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", lease.record.id)
     for row in rows:
         if row.request.interrupt_id in refused:
-            _audit_refused_answer(session, lease, row)
+            _add_refused_answer_to_audit(session, lease, row)
     decided = [row for row in rows if row.request.state == "decided"]
     # Decisions made since then are unclaimed.
     is_new = any(not row.is_taken for row in decided)
@@ -377,7 +377,7 @@ def _record_failure_and_get_retry_delay(session: Session, lease: Lease, reason: 
     return min(_MIN_RETRY_MS << min(row[0], 16), _MAX_RETRY_MS)
 
 
-def _audit_refused_answer(session: Session, lease: Lease, refused: RequestRow) -> None:
+def _add_refused_answer_to_audit(session: Session, lease: Lease, refused: RequestRow) -> None:
     interrupt_id = refused.request.interrupt_id
     deciders = {request.interrupt_id: request.actor for request in lease.record.requests}
     session.add_audit_line(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import abandon_to_parent, forkable_lock, register_fork_reset
+from ..host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeNotifier, ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
@@ -253,7 +253,7 @@ class _PostgresDatabase:
 
     def after_fork(self) -> None:
         """In a forked child: threads do not exist, and connections belong to the parent."""
-        abandon_to_parent(self._pool, self._listener)
+        never_finalize_in_child(self._pool, self._listener)
         self._pool, self._listener = None, _NotificationListener(self._dsn, self._notifier)
 
     def _get_or_open_pool(self) -> Any:
@@ -345,7 +345,7 @@ class _NotificationListener:
             with self._lock:
                 self._waiter_count -= 1
 
-    def _stop_if_unused(self) -> bool:
+    def _mark_stopped_if_unused(self) -> bool:
         """Return whether nothing waits: then this thread ends, and the next wait starts another."""
         with self._lock:
             self._is_running = self._waiter_count > 0
@@ -354,7 +354,7 @@ class _NotificationListener:
     def _listen_with_retries(self) -> None:
         pause = threading.Event()
         try:
-            while not self._stop_if_unused():
+            while not self._mark_stopped_if_unused():
                 with suppress(self._driver_error):
                     self._listen_until_unused()
                     return
@@ -369,7 +369,7 @@ class _NotificationListener:
         with self._connect(self._dsn, **_SETTINGS) as connection:
             connection.execute(f"LISTEN {_CHANNEL}")
             self._notifier.notify()
-            while not self._stop_if_unused():
+            while not self._mark_stopped_if_unused():
                 for _ in connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
                     self._notifier.notify()
 

@@ -28,9 +28,9 @@ from .records import (
 from .rows import (
     LISTED_COLUMNS,
     RECORD_COLUMNS,
+    create_id_not_found_error,
     create_tenant_clause,
     format_placeholders,
-    id_not_found_error,
     list_tenant_names,
     load_records,
 )
@@ -57,7 +57,7 @@ def get_last_interrupt_json(session: Session, record_id: str, tenant: Tenant) ->
     condition, values = create_tenant_clause(tenant)
     row = session.fetch_one(f"SELECT interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values)
     if row is None:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     return row[0]
 
 
@@ -67,7 +67,7 @@ def get_record(session: Session, record_id: str, tenant: Tenant) -> Record:
     statement = f"SELECT {RECORD_COLUMNS} FROM codemode_records WHERE id = ?{condition}"
     records = load_records(session, session.fetch_all(statement, record_id, *values))
     if not records:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     return records[0]
 
 
@@ -81,7 +81,7 @@ def find_last_resume_owner(session: Session, tenant: str, app: str) -> LastResum
     return None if row is None else LastResumed(*row)
 
 
-def get_state_outcome_and_refusal(
+def get_state_outcome_and_not_resumable_reason(
     session: Session, record_id: str, tenant: Tenant
 ) -> tuple[RecordState, str | None, str | None]:
     """Return a record's state, its outcome as text once it has ended, and why no host could resume it.
@@ -92,7 +92,7 @@ def get_state_outcome_and_refusal(
     statement = f"SELECT state, outcome, not_resumable FROM codemode_records WHERE id = ?{condition}"
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     state, text, not_resumable = row
     return cast("RecordState", state), text, None if not_resumable is None else json.loads(not_resumable)
 
@@ -247,12 +247,12 @@ def list_record_page(session: Session, filters: RecordFilter) -> Page:
     ]
     text, values = _union_branches(branches, filters)
     rows = session.fetch_all(text, *values)
-    records = find_listed_records(session, [row[0] for row in rows[: filters.limit]], (None,))
+    records = find_records_without_payload(session, [row[0] for row in rows[: filters.limit]], (None,))
     last = rows[filters.limit - 1][1:] if len(rows) > filters.limit else None
     return Page(records, None if last is None else _format_cursor(filters.order, *last))
 
 
-def find_listed_records(
+def find_records_without_payload(
     session: Session, record_ids: Sequence[str], tenants: tuple[str | None, ...]
 ) -> tuple[Record, ...]:
     """Return the records with these ids that exist, in this order, without ``source`` and ``payload``."""
@@ -285,7 +285,7 @@ def count_waiting_requests(session: Session, tenants: tuple[str | None, ...], ap
     return dict(rows)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def has_open_record(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+def has_open_record_with_label(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
     """Return whether a record with one of these labels is open. Reads only labels."""
     keys = _to_label_keys(labels)
     statement = (

@@ -20,7 +20,7 @@ from .records import (
     compute_next_record_state,
     compute_next_request_state,
 )
-from .rows import RequestRow, create_tenant_clause, format_placeholders, id_not_found_error, load_requests_by_id
+from .rows import RequestRow, create_id_not_found_error, create_tenant_clause, format_placeholders, load_requests_by_id
 from .transaction import Database, Session, run_read_transaction
 
 MAX_DECISIONS = 1000
@@ -42,7 +42,7 @@ def load_requests_and_tenants(
     tenants: dict[str, str] = dict(session.fetch_all(statement, *record_ids, *values)) if record_ids else {}  # pyright: ignore[reportArgumentType, reportCallIssue]
     for interrupt_id in interrupt_ids:
         if interrupt_id not in requests or requests[interrupt_id].record_id not in tenants:
-            raise id_not_found_error(interrupt_id)
+            raise create_id_not_found_error(interrupt_id)
     return requests, tenants
 
 
@@ -100,11 +100,13 @@ def write_decisions(
     for record_id in record_ids:
         session.record_change(record_id, tenants[record_id], "decided")
     for interrupt_id, audit_fields in new.items():
-        audit_decision(session, requests[interrupt_id], tenants[requests[interrupt_id].record_id], by, audit_fields)
+        add_decision_to_audit(
+            session, requests[interrupt_id], tenants[requests[interrupt_id].record_id], by, audit_fields
+        )
     return {interrupt_id: row.request for interrupt_id, row in load_requests_by_id(session, answers).items()}
 
 
-def audit_decision(
+def add_decision_to_audit(
     session: Session, row: RequestRow, tenant: str, by: Attribution, audit_fields: Mapping[str, Any]
 ) -> None:
     """Add a decision to the audit."""
@@ -132,10 +134,10 @@ def _is_new_decision_or_raise(row: RequestRow, decision_json: str, seen: Mapping
         return True
     if decision_json == encode_canonical_json(request.decision):
         return False
-    raise already_decided_error(request)
+    raise create_already_decided_error(request)
 
 
-def already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
+def create_already_decided_error(request: StoredRequest) -> AlreadyDecidedError:
     """Return the error for a request that was decided before."""
     interrupt_id, who = request.interrupt_id, request.actor or "another actor"
     details = {"interrupt_id": interrupt_id, "actor": request.actor, "decision": request.decision}
@@ -148,7 +150,7 @@ def _load_record_states_and_expiries(session: Session, record_ids: list[str]) ->
     return {row[0]: (cast("RecordState", row[1]), row[2]) for row in rows}
 
 
-def decide_and_claim(
+def write_decision_and_claim_record(
     session: Session, answers: Mapping[str, EncodedAnswer], by: Attribution, tenant: Tenant, owner: str
 ) -> Lease | RequestSupersededError | None:
     """Return a lease; None while another owner has one. Errors are returned, so that the transaction commits."""
@@ -164,7 +166,7 @@ def decide_and_claim(
         raise StoreError(f"{row.record_id!r} is suspended: it has no pending request, and its owner continues it")
     compute_next_record_state(state, "claim", row.record_id)
     if row.request.state == "applied":
-        raise already_decided_error(row.request)
+        raise create_already_decided_error(row.request)
     try:
         write_decisions(session, answers, by, tenant, {})
     except UncheckedAnswerError:

@@ -102,7 +102,7 @@ def put_pause(session: Session, new: EncodedPause, unique_label: str | None = No
         existing = load_requests_by_id(session, [request.interrupt_id for request in new.interrupt.requests])
         record_ids = {request.record_id for request in existing.values()}
         if not record_ids:
-            duplicate_id = _find_open_duplicate(session, new, unique_label)
+            duplicate_id = _find_open_duplicate_id(session, new, unique_label)
             if duplicate_id is not None:
                 return duplicate_id
             require_open_record_capacity(session, new.tenant, max_open)
@@ -142,7 +142,7 @@ def count_open_records(session: Session, tenant: str, app: str | None, limit: in
     return 0 if row is None else row[0]
 
 
-def _find_open_duplicate(session: Session, new: EncodedPause, unique_label: str | None) -> str | None:
+def _find_open_duplicate_id(session: Session, new: EncodedPause, unique_label: str | None) -> str | None:
     """Return the newest open record with the same label. No other transaction writes meanwhile."""
     if unique_label is None:
         return None
@@ -389,7 +389,7 @@ def create_attribution(actor: str, *, reason: str | None = "", address: str | No
     return Attribution(actor, "" if reason is None else str(reason), address)
 
 
-def require_max_open_records(max_open_per_tenant: int | None) -> int | None:
+def require_valid_max_open_records(max_open_per_tenant: int | None) -> int | None:
     """Return the maximum number of open records of a tenant, None for unlimited. Raises `ValueError`."""
     if max_open_per_tenant is None:
         return None

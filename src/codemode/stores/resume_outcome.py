@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ..errors import CUT_OFF_ERRORS, CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import run_alongside, shield_to_end
+from ..host.cancellation import run_alongside_block, shield_to_end
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailableError
 from .records import Lease
@@ -59,11 +59,11 @@ async def keep_lease_renewed(renew: Callable[[Lease], Awaitable[bool]], lease: L
 
     A lost lease does not end the block: the guard has its claim, and the new owner waits for that.
     """
-    async with run_alongside(_renew_until_lost(renew, lease)):
+    async with run_alongside_block(_renew_lease_until_lost(renew, lease)):
         yield
 
 
-async def _renew_until_lost(renew: Callable[[Lease], Awaitable[bool]], lease: Lease) -> None:
+async def _renew_lease_until_lost(renew: Callable[[Lease], Awaitable[bool]], lease: Lease) -> None:
     outage_log = OutageLog("the lease of a record is not renewed")
     while True:
         await asyncio.sleep(lease.lease_ms / 3000)
@@ -85,7 +85,7 @@ async def write_or_log_despite_cancellation(work: Coroutine[Any, Any, Any]) -> N
         _log.exception("the outcome of a record could not be written")
 
 
-def find_outcome_error(error: BaseException) -> CodeModeError | None:
+def find_error_to_settle_with(error: BaseException) -> CodeModeError | None:
     """Return the error that ends a record or has a recovery; None if nothing ran."""
     failure = error if isinstance(error, CodeModeError) else error.__cause__
     if isinstance(failure, CodeModeError) and (failure.recovery is not None or _is_program_failure(failure)):

@@ -16,7 +16,7 @@ from .records import LEASE_MS, Lease, Tenant
 from .resume_outcome import (
     OutageLog,
     call_resume,
-    find_outcome_error,
+    find_error_to_settle_with,
     get_bound_tool,
     get_declared_app,
     get_not_resumable_reason,
@@ -189,7 +189,7 @@ class Resumer:
 
     async def _on_resume_failure(self, lease: Lease, error: BaseException) -> None:
         outcome, refusal, not_resumable = (
-            find_outcome_error(error),
+            find_error_to_settle_with(error),
             get_refusal_reason(error),
             get_not_resumable_reason(error),
         )

@@ -120,7 +120,7 @@ def list_tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
     return tuple(sorted(str(require_tenant(name)) for name in tenant))
 
 
-def id_not_found_error(record_or_request_id: str) -> UnknownRequestError:
+def create_id_not_found_error(record_or_request_id: str) -> UnknownRequestError:
     """Return the error for an id that does not exist, or belongs to another tenant."""
     return UnknownRequestError(f"{record_or_request_id!r} is not pending: unknown id")
 

@@ -20,7 +20,7 @@ from .sqlite_file import (
     FileIdentity,
     IdleConnections,
     SqliteFileDatabase,
-    abandon_connections,
+    abandon_connections_in_child,
     close_idle_and_returned_connections,
     create_or_restrict_private_file,
     open_sqlite_connection,
@@ -97,7 +97,7 @@ class SqliteMemoryDatabase:
         """In a forked child: replace a connection that another thread was using, as that thread does not exist here."""
         if self._lock.locked():
             self._finalizer.detach()
-            abandon_connections(self._connections)
+            abandon_connections_in_child(self._connections)
             self._lock = threading.Lock()
             self._finalizer = weakref.finalize(self, _close_if_unused, self._lock, self._connections)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
-from ..host.forks import abandon_to_parent, forkable_lock, register_fork_reset
+from ..host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
@@ -185,10 +185,10 @@ def translate_to_store_unavailable(path: str) -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise store_unavailable_error(path, error) from error
+        raise create_store_unavailable_error(path, error) from error
 
 
-def store_unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
+def create_store_unavailable_error(path: str, error: Exception) -> StoreUnavailableError:
     """Return the error that `translate_to_store_unavailable` raises."""
     return StoreUnavailableError(f"the store in {path!r} cannot be used: {error}")
 
@@ -206,9 +206,9 @@ def close_idle_connections(idle: IdleConnections) -> None:
             idle.pop().close()
 
 
-def abandon_connections(idle: IdleConnections) -> None:
+def abandon_connections_in_child(idle: IdleConnections) -> None:
     """In a forked child: connections do not survive a fork, and closing them would release locks of the parent."""
-    abandon_to_parent(*idle)
+    never_finalize_in_child(*idle)
     idle.clear()
 
 
@@ -345,7 +345,7 @@ class NowaitReader:
             with borrow_connection(self.idle, lambda: open_sqlite_connection(self._path, is_waiting=False)):
                 pass
 
-    def run_read(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
+    def run_read_nowait(self, work: Callable[[Session], ResultT], clock: GuardClock | None) -> ResultT | None:
         """Return the result of a short read; None if it had to wait. Raises SQLite's errors."""
         started, wait_count, close_count = time.monotonic(), count_thread_waits(), self.idle.close_count
         if started < self._disabled_until:
@@ -394,7 +394,7 @@ class SequenceProbe:
 
     def after_fork(self) -> None:
         """In a forked child."""
-        abandon_connections(self._idle)
+        abandon_connections_in_child(self._idle)
 
 
 class SqliteFileDatabase:
@@ -462,7 +462,7 @@ class SqliteFileDatabase:
             self._file_identity.require_unchanged()
             return self._journals.run_statement_nowait(statement, values)
         except (sqlite3.Error, OSError) as error:
-            raise store_unavailable_error(self._path, error) from error
+            raise create_store_unavailable_error(self._path, error) from error
 
     def run_journal_transaction_nowait(self, work: Callable[[Session], ResultT]) -> ResultT | None:
         """See `Database.run_journal_transaction_nowait`."""
@@ -490,7 +490,7 @@ class SqliteFileDatabase:
             return None
         with translate_to_store_unavailable(self._path):
             self._file_identity.require_unchanged()
-            return self._nowait_reader.run_read(work, self._clock)
+            return self._nowait_reader.run_read_nowait(work, self._clock)
 
     def watch(self) -> AbstractContextManager[ChangeWatch]:
         """See `Database.watch`."""
@@ -505,9 +505,9 @@ class SqliteFileDatabase:
 
     def after_fork(self) -> None:
         """In a forked child: connections belong to the parent."""
-        abandon_connections(self._idle)
-        abandon_connections(self._journals.idle)
-        abandon_connections(self._nowait_reader.idle)
+        abandon_connections_in_child(self._idle)
+        abandon_connections_in_child(self._journals.idle)
+        abandon_connections_in_child(self._nowait_reader.idle)
 
     @contextmanager
     def _ensure_usable_and_translate_errors(self) -> Generator[None]:

@@ -9,7 +9,7 @@ from ..data.json_values import encode_canonical_json
 from ..interrupts.interrupt import APPROVAL_KIND
 from .audit import SYSTEM, Attribution, truncate_for_audit
 from .errors import RecordExpiredError, StoreError
-from .journal import delete_content_holds_of_records
+from .journal import delete_holds_and_unheld_content_of_records
 from .leases import (
     claim_record_or_restore_requests,
     compute_lease_end_columns,
@@ -30,10 +30,10 @@ from .records import (
 )
 from .rows import (
     RECORD_COLUMNS,
+    create_id_not_found_error,
     create_tenant_clause,
     encode_record_end,
     format_placeholders,
-    id_not_found_error,
     load_records,
 )
 from .transaction import Session, repair_after_clock_change
@@ -54,20 +54,20 @@ def withdraw_or_close_record(
         *(record_id, *values),
     )
     if row is None:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     _supersede_requests(session, [record_id])
     outcome = encode_record_end("withdrawn" if event == "withdraw" else "lost", actor=by.actor, reason=by.reason)
     end_record(session, record_id, row[0], cast("RecordState", row[1]), event, outcome, by, {})
 
 
-def get_lost_interrupt_json(session: Session, record_id: str, tenant: Tenant) -> str | None:
+def get_interrupt_json_if_record_lost(session: Session, record_id: str, tenant: Tenant) -> str | None:
     """Return the last interrupt of a lost record as text; None for other states. Raises `UnknownRequestError`."""
     condition, values = create_tenant_clause(tenant)
     row = session.fetch_one(
         f"SELECT state, interrupt FROM codemode_records WHERE id = ?{condition}", record_id, *values
     )
     if row is None:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     return row[1] if row[0] == "lost" else None
 
 
@@ -77,7 +77,7 @@ def make_record_claimable(session: Session, record_id: str, by: Attribution, ten
     statement = f"SELECT tenant, state, expires_at_ms, not_resumable FROM codemode_records WHERE id = ?{condition}"
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     owner_tenant, state, expires_at_ms, not_resumable = row
     next_state = compute_next_record_state(cast("RecordState", state), "run again", record_id)
     if state == "pending" and not_resumable is None:
@@ -97,7 +97,7 @@ def make_record_claimable(session: Session, record_id: str, by: Attribution, ten
     )
 
 
-def sweep_expired_records(session: Session, deny_before_expiry_ms: int | None) -> int:
+def end_expired_and_deny_expiring_records(session: Session, deny_before_expiry_ms: int | None) -> int:
     """Mark at most `MAX_SWEPT_RECORDS` of each kind, and return how many were marked."""
     repair_after_clock_change(session)
     now_ms = session.now_ms
@@ -107,7 +107,7 @@ def sweep_expired_records(session: Session, deny_before_expiry_ms: int | None) -
         *(now_ms, MAX_SWEPT_RECORDS),
     )
     # The outcome of a dead owner stays unknown: the continuation has expired.
-    started = _find_started_records(session, [record_id for record_id, _, _ in expired])
+    started = _find_started_record_ids(session, [record_id for record_id, _, _ in expired])
     mark_records_lost(session, [row[:2] for row in expired if row[0] in started], "pending")
     unstarted = [row for row in expired if row[0] not in started]
     _supersede_requests(session, [record_id for record_id, _, _ in unstarted])
@@ -130,7 +130,7 @@ def purge_records(session: Session, older_than_ms: int) -> int:
     )
     if not rows:
         return 0
-    delete_content_holds_of_records(session, rows)
+    delete_holds_and_unheld_content_of_records(session, rows)
     for table in ("requests", "labels", "versions", "changes", "notices"):
         session.execute_many(f"DELETE FROM codemode_{table} WHERE record_id = ?", rows)
     session.execute_many("DELETE FROM codemode_records WHERE id = ?", rows)
@@ -176,7 +176,7 @@ def _deny_expiring_approvals(session: Session, before_ms: int) -> int:
     return len(waiting)
 
 
-def _find_started_records(session: Session, record_ids: list[str]) -> set[str]:
+def _find_started_record_ids(session: Session, record_ids: list[str]) -> set[str]:
     """Return the records with claimed answers and no outcome."""
     statement = (
         "SELECT DISTINCT record_id FROM codemode_requests"
@@ -269,7 +269,7 @@ def is_record_claimable_or_raise(session: Session, record_id: str, tenant: Tenan
     )
     row = session.fetch_one(statement, record_id, *values)
     if row is None:
-        raise id_not_found_error(record_id)
+        raise create_id_not_found_error(record_id)
     state, ready_at_ms, rests_until_ms, expires_at_ms = cast("RecordState", row[0]), *row[1:]
     is_expired = expires_at_ms <= session.now_ms
     compute_next_record_state(

@@ -184,7 +184,7 @@ STATE: tuple[Check, ...] = (
 _NAMES = ("stock", "refund", "close")
 
 
-class _NamedTools:
+class _RecordingShopTools:
     """Three tools that need no approval; ``did`` lists their calls."""
 
     def __init__(self, *, gated: bool = False) -> None:
@@ -211,14 +211,14 @@ async def selects_program_and_direct_tools(plugin: PluginUnderTest) -> None:
         ({"keep": ["stock"]}, {"stock"}, {"refund", "close"}),
         ({"tools": "all", "keep": ["stock"]}, {"stock"}, set(_NAMES)),
     ):
-        shown = await plugin.having(**settings).shown(_NamedTools().tools)
+        shown = await plugin.having(**settings).shown(_RecordingShopTools().tools)
         assert set(shown) == {"codeMode", *direct}, settings
         assert {name for name in _NAMES if f"{name}(input" in shown["codeMode"]} == in_programs, settings
 
 
 async def calls_tools_only_as_selected(plugin: PluginUnderTest) -> None:
     """A tool in both is called both ways; one that is in programs alone the model cannot call by its name."""
-    shop, selected = _NamedTools(), plugin.having(tools=["stock", "close"], keep=["stock"])
+    shop, selected = _RecordingShopTools(), plugin.having(tools=["stock", "close"], keep=["stock"])
     assert await selected.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert await selected.call(shop.tools, "refund", {"n": 2}) == Finished(value="refund 2")
     assert isinstance(await selected.call(shop.tools, "close", {"n": 3}), Failed)
@@ -229,7 +229,7 @@ async def calls_tools_only_as_selected(plugin: PluginUnderTest) -> None:
 
 async def offers_kept_tools_directly(plugin: PluginUnderTest) -> None:
     """The model itself calls the tools in ``keep``, next to the tools of the surface, which stand for all others."""
-    shop, keeping = _NamedTools(), plugin.having(keep=["stock"])
+    shop, keeping = _RecordingShopTools(), plugin.having(keep=["stock"])
     assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
     assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert isinstance(await keeping.call(shop.tools, "close", {"n": 2}), Failed)
@@ -240,7 +240,7 @@ async def offers_kept_tools_directly(plugin: PluginUnderTest) -> None:
 
 async def requires_approval_of_direct_calls(plugin: PluginUnderTest) -> None:
     """A gated tool that the model may call itself does not run unasked: it waits, fails, or no agent is made."""
-    shop = _NamedTools(gated=True)
+    shop = _RecordingShopTools(gated=True)
     outcome: Any = None
     try:
         outcome = await plugin.having(tools="all", keep=["refund"]).call(shop.tools, "refund", {"n": 1})
@@ -255,7 +255,7 @@ async def refuses_unknown_tool_names(plugin: PluginUnderTest) -> None:
     for option in ("tools", "keep"):
         for wrong, expected_text in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
             try:
-                await plugin.having(**{option: wrong}).shown(_NamedTools().tools)
+                await plugin.having(**{option: wrong}).shown(_RecordingShopTools().tools)
             except Exception as error:  # noqa: BLE001 - each framework has its own class
                 assert expected_text in str(error), (option, wrong)  # noqa: PT017 - as above
             else:
@@ -264,7 +264,7 @@ async def refuses_unknown_tool_names(plugin: PluginUnderTest) -> None:
 
 async def lists_tools_as_configured(plugin: PluginUnderTest) -> None:
     """``listing`` makes the model read all declarations, the names alone, or a text that is the same for any tools."""
-    shop = _NamedTools()
+    shop = _RecordingShopTools()
     shown = {how: await _describe_with_listing(plugin, how, shop.tools) for how in ("full", "names", "search")}
     assert ["stock(input" in shown[how] for how in shown] == [True, False, False]
     assert ["stock" in shown[how] for how in shown] == [True, True, False]
@@ -336,7 +336,7 @@ async def offers_only_code_mode(plugin: PluginUnderTest) -> None:
     assert "Promise<number>" in shown["codeMode"]
 
 
-async def provides_tools_namespace(plugin: PluginUnderTest) -> None:
+async def converts_tools_namespace_to_string(plugin: PluginUnderTest) -> None:
     """The namespace of the tools names itself, even if tools have the names that the language reads."""
     tools = [ContractTool(name="toString", function=RecordingTools().stock)]
     assert await run_program(plugin, tools, "return String(tools);") == Finished(value="[tool]")
@@ -469,7 +469,7 @@ async def hides_host_errors(plugin: PluginUnderTest) -> None:
 
 _CODE_MODE_CHECKS: tuple[Check, ...] = (
     offers_only_code_mode,
-    provides_tools_namespace,
+    converts_tools_namespace_to_string,
     reports_console_output_without_value,
 )
 _EVERY_SURFACE_CHECKS: tuple[Check, ...] = (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..host.forks import forkable_lock, forkable_rlock
-from ..host.imports import delay_forks_for
-from ..schemas.patterns import treat_patterns_as_foreign
+from ..host.imports import make_forks_wait_for_lock
+from ..schemas.patterns import dropping_nonlinear_patterns
 
 if TYPE_CHECKING:
     from .tool import Tool
@@ -16,7 +16,7 @@ ENTRY_POINT_GROUP = "codemode.adapters"
 
 # Held while plugins load, which takes seconds: a module whose import a fork interrupts cannot be imported in the child.
 _loading_lock = forkable_rlock()
-delay_forks_for(_loading_lock, 10.0)
+make_forks_wait_for_lock(_loading_lock, 10.0)
 
 Matches = Callable[[Any], bool]
 Convert = Callable[[Any], "Tool"]
@@ -45,7 +45,7 @@ class AdapterRegistry:
             found = self._find_converter(value)
         if found is None:
             return None
-        with treat_patterns_as_foreign():
+        with dropping_nonlinear_patterns():
             return found(value)
 
     @property

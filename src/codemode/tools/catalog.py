@@ -42,12 +42,12 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
         """Paths on ``tools`` that resolve to tools by names that JavaScript itself reads of every object."""
         ...
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True when a call of some tool may wait for a person."""
         ...
 
@@ -102,8 +102,8 @@ class Catalog(Generic[ToolT]):
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
         self._names = list(tools)
-        self.implicitly_read_names = tuple(
-            dict.fromkeys(path for name in tools for path in _iterate_implicit_paths(name))
+        self.paths_read_by_javascript = tuple(
+            dict.fromkeys(path for name in tools for path in _iterate_paths_read_by_javascript(name))
         )
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         self._index: ToolIndex | None = None
@@ -127,13 +127,13 @@ class Catalog(Generic[ToolT]):
         return tuple(self._tools.values())
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True when a call of some tool may wait for a person."""
-        return self._may_ask
+        return self._may_wait_for_person
 
     @cached_property
-    def _may_ask(self) -> bool:
-        return any(getattr(tool, "may_ask", False) for tool in self._tools.values())
+    def _may_wait_for_person(self) -> bool:
+        return any(getattr(tool, "may_wait_for_person", False) for tool in self._tools.values())
 
     def get(self, name: str) -> ToolT | None:
         """The tool registered under exactly ``name``."""
@@ -233,7 +233,7 @@ def answer_catalog_query(tools: SearchableTools, name: str, argument: Any) -> An
     return tools.search(argument) if name == "$search" else tools.describe(argument)
 
 
-def _iterate_implicit_paths(name: str) -> Iterator[str]:
+def _iterate_paths_read_by_javascript(name: str) -> Iterator[str]:
     parts = name.split(".")
     return (".".join(parts[: index + 1]) for index, part in enumerate(parts) if part in JAVASCRIPT_NAMES)
 

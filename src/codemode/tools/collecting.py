@@ -26,11 +26,11 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 def collect_tools(tools: Mapping[str, Any] | Iterable[Any]) -> dict[str, PreparedTool]:
-    """Collect and prepare tools; see `collect_plain_tools`."""
-    return {name: prepare_tool(tool) for name, tool in collect_plain_tools(tools).items()}
+    """Collect and prepare tools; see `collect_unprepared_tools`."""
+    return {name: prepare_tool(tool) for name, tool in collect_unprepared_tools(tools).items()}
 
 
-def collect_plain_tools(
+def collect_unprepared_tools(
     tools: Mapping[str, Any] | Iterable[Any],
     check: Callable[[Any], str] = require_callable_name,
     left_out: OmittedEntries | None = None,
@@ -123,12 +123,12 @@ def _format_load_failures() -> str:
     return f" Plugins that failed to load: {'; '.join(ADAPTERS.load_failures)}." if ADAPTERS.load_failures else ""
 
 
-class _NamedTool(Protocol):
+class _HasName(Protocol):
     @property
     def name(self) -> Any: ...
 
 
-NamedT = TypeVar("NamedT", bound=_NamedTool)
+NamedT = TypeVar("NamedT", bound=_HasName)
 
 
 def select_tools_with_callable_names(

@@ -86,7 +86,7 @@ class PreparedTool:
         self.description = tool.description
         self.execute = tool.execute
         self.needs_approval = tool.needs_approval
-        self.may_ask = tool.needs_approval is not False or tool.is_gated_by_framework
+        self.may_wait_for_person = tool.needs_approval is not False or tool.is_gated_by_framework
         self.needs_person = tool.needs_approval is not False or tool.needs_person
         self.input_examples = tool.input_examples
         self.to_model_output = tool.to_model_output
@@ -201,7 +201,7 @@ class PreparedTool:
         except _get_caught_error_types() as error:
             raise create_tool_failed_error(self.name, error) from error
 
-    def read_output(self, value: Any) -> ConvertedOutput:
+    def convert_output_leniently(self, value: Any) -> ConvertedOutput:
         """Convert an output by its schema.
 
         A value that violates the schema is returned unconverted, without the fields that the schema excludes.

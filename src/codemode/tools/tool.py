@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_non_text_iterable
 from ..options.checked_fields import WrongTypeError, make_choice_check, require_mapping_or_none, require_string_or_none
-from ..schemas.patterns import are_new_patterns_foreign, treat_patterns_as_foreign
+from ..schemas.patterns import are_nonlinear_patterns_dropped, dropping_nonlinear_patterns
 from .context import ToolCallContext
 from .parameters import NO_VALUE, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, check_or_repair_schema
@@ -136,7 +136,7 @@ class Tool:
         require_mapping_or_none(metadata, f"metadata of tool {name!r}")
         if isinstance(input_examples, Mapping) or not is_non_text_iterable(input_examples):
             raise WrongTypeError(f"input_examples of tool {name!r} must be a list, got {input_examples!r}")
-        is_foreign = self.is_foreign or are_new_patterns_foreign()
+        is_foreign = self.is_foreign or are_nonlinear_patterns_dropped()
         values = {
             "name": name,
             "execute": execute,
@@ -194,7 +194,7 @@ class Tool:
         """Give the same tool under another name."""
         if name == self.name:
             return self
-        with treat_patterns_as_foreign(are_foreign=self.schemas.is_foreign):
+        with dropping_nonlinear_patterns(are_foreign=self.schemas.is_foreign):
             return replace(self, name=name)
 
 

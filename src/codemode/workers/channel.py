@@ -125,7 +125,7 @@ class WorkerChannel:
         if self._is_open:
             self._loop.add_reader(self._descriptor, self._on_readable)
             if not self._send_queue.is_empty:
-                self._start_flushing()
+                self._flush_now_or_when_writable()
 
     def take_unread_frame(self) -> bytes | None:
         """Return the one received frame that was not delivered, or b"" without one.
@@ -150,10 +150,10 @@ class WorkerChannel:
             self._send_queue.append(message)
         elif hold:
             self._send_queue.append(message)
-            self._loop.call_soon(self._start_flushing)
+            self._loop.call_soon(self._flush_now_or_when_writable)
         elif type(message) is DeliverValue and len(message.value_json or "") > CHUNK_CHARACTERS:
             self._send_queue.append(message)
-            self._start_flushing()
+            self._flush_now_or_when_writable()
         elif self._is_open:
             frame, count = message.to_frame(), 0
             try:
@@ -164,7 +164,7 @@ class WorkerChannel:
                 return  # as in `_send_next_chunk`
             if count < len(frame):
                 self._send_queue.prepend_unsent_bytes(frame[count:])
-                self._start_writing()
+                self._start_watching_writable()
 
     def close(self) -> None:
         """Stop reading and writing; the socket itself belongs to the worker's handle."""
@@ -172,7 +172,7 @@ class WorkerChannel:
             self._is_open = False
             self._loop.remove_reader(self._descriptor)
             if self._is_writing:
-                self._stop_writing()
+                self._stop_watching_writable()
             if self._decoding_task is not None:
                 self._decoding_task.cancel()
                 self._decoding_task = None
@@ -256,22 +256,22 @@ class WorkerChannel:
         self._is_paused = False
         self._loop.add_reader(self._descriptor, self._on_readable)
 
-    def _start_flushing(self) -> None:
+    def _flush_now_or_when_writable(self) -> None:
         if self._is_open and not self._send_queue.is_empty:
             self._send_next_chunk()
             if not self._send_queue.is_empty:
-                self._start_writing()
+                self._start_watching_writable()
 
-    def _start_writing(self) -> None:
+    def _start_watching_writable(self) -> None:
         self._is_writing = True
         self._loop.add_writer(self._descriptor, self._on_writable)
 
     def _on_writable(self) -> None:
         self._send_next_chunk()
         if self._send_queue.is_empty and self._is_open and self._is_writing:
-            self._stop_writing()
+            self._stop_watching_writable()
 
-    def _stop_writing(self) -> None:
+    def _stop_watching_writable(self) -> None:
         self._is_writing = False
         self._loop.remove_writer(self._descriptor)
 

@@ -82,7 +82,7 @@ _RUNTIME_PARTS = (
 
 
 @record
-class GuestRuntime:
+class GuestRuntimeSource:
     """The files whose texts, joined between ``before`` and ``after``, evaluate to the runtime's function."""
 
     paths: tuple[str, ...]
@@ -100,7 +100,7 @@ class GuestRuntime:
         return hashlib.sha256(self.read_text().encode()).hexdigest()
 
 
-GUEST_RUNTIME = GuestRuntime(
+GUEST_RUNTIME = GuestRuntimeSource(
     paths=tuple(str(_GUEST_DIRECTORY / "kernel" / f"{part}.js") for part in _RUNTIME_PARTS),
     before='(function () {\n"use strict";\n',
     after="})()\n",
@@ -113,13 +113,13 @@ class WorkerImage:
 
     engine_path: str
     engine_version: str
-    guest_runtime: GuestRuntime
+    guest_runtime: GuestRuntimeSource
     analyser_path: str | None
     site_paths: tuple[str, ...]
     command: tuple[str, ...] = ()
 
     @classmethod
-    def from_installed(cls, guest_runtime: GuestRuntime, command: tuple[str, ...] = ()) -> WorkerImage:
+    def from_installed(cls, guest_runtime: GuestRuntimeSource, command: tuple[str, ...] = ()) -> WorkerImage:
         """From the installed distributions. Raises `CodeModeWorkerError` when one is missing."""
         engine_path, engine_version = find_engine()
         return cls(engine_path, engine_version, guest_runtime, ANALYSER_PATH, find_parser_site_paths(), command)

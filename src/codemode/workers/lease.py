@@ -253,7 +253,9 @@ class PooledWorkerLease:
         """Return a channel to the worker; ``callbacks`` are those of `WorkerChannel`."""
         worker = self._worker
         first_message = (
-            None if worker is None or worker.reuse is None else self._supply.create_begin_program_message(worker.reuse)
+            None
+            if worker is None or worker.reuse is None
+            else self._supply.create_next_program_announcement(worker.reuse)
         )
         on_end: Callable[[str], None] = callbacks.pop("on_end")
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock
 from ..host.sync import refuse_in_workflow
-from ..host.threads import HostThreads, run_off_loop
-from ..options.checked_fields import WrongTypeError, require_text_or_none
+from ..host.threads import HostThreads, run_in_single_use_thread
+from ..options.checked_fields import WrongTypeError, require_nonempty_string_or_none
 from ..options.parts import PoolOptions
 from ..records import record
 from .image import DEFAULT_MEMORY_LIMIT_BYTES
@@ -71,9 +71,9 @@ def read_available_memory_bytes(proc: str = _PROC_DIRECTORY, cgroups: str = _CGR
 
     The kernel answers from memory: on an event loop too there is nothing to wait for.
     """
-    available_kib = _parse_integer_fields(_read_text(f"{proc}/meminfo")).get("MemAvailable:")
+    available_kib = _parse_integer_fields(_read_text_or_empty(f"{proc}/meminfo")).get("MemAvailable:")
     candidates = [_UNLIMITED_BYTES if available_kib is None else available_kib * 1024]
-    for line in _read_text(f"{proc}/self/cgroup").splitlines():
+    for line in _read_text_or_empty(f"{proc}/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers or "memory" in controllers.split(","):
             files = _CGROUP_V1 if controllers else _CGROUP_V2
@@ -92,14 +92,14 @@ def _list_cgroups_up_to_root(path: str) -> list[str]:
 
 def _read_cgroup_available_bytes(folder: str, files: _CgroupFileNames) -> int:
     limit, in_use = (
-        _read_text(f"{folder}/{files.limit_file}").strip(),
-        _read_text(f"{folder}/{files.usage_file}").strip(),
+        _read_text_or_empty(f"{folder}/{files.limit_file}").strip(),
+        _read_text_or_empty(f"{folder}/{files.usage_file}").strip(),
     )
     if not (limit.isdecimal() and in_use.isdecimal()):
         return _UNLIMITED_BYTES  # there is no such group here, or it has no limit
     if int(limit) >= _UNLIMITED_BYTES:
         return _UNLIMITED_BYTES
-    statistics = _parse_integer_fields(_read_text(f"{folder}/memory.stat"))
+    statistics = _parse_integer_fields(_read_text_or_empty(f"{folder}/memory.stat"))
     return int(limit) - max(0, int(in_use) - sum(statistics.get(name, 0) for name in files.reclaimable_fields))
 
 
@@ -108,7 +108,7 @@ def _parse_integer_fields(text: str) -> dict[str, int]:
     return {field[0]: int(field[1]) for field in fields if len(field) > 1 and field[1].isdecimal()}
 
 
-def _read_text(path: str) -> str:
+def _read_text_or_empty(path: str) -> str:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -235,7 +235,7 @@ class WorkerPool:
         `WorkerPool`. Closing a share closes that share and its own; the next one of its name is another.
         Raises `ValueError` when the share is in use with another ``max_workers``.
         """
-        if require_text_or_none(name, "name") is None:
+        if require_nonempty_string_or_none(name, "name") is None:
             raise ValueError("name must be a non-empty string, got None")
         with self._lock:
             existing = self._shares.get(name)
@@ -324,7 +324,7 @@ class WorkerPool:
 
     async def aclose(self) -> None:
         """Do what `close` does, in a thread."""
-        await run_off_loop(self.close)
+        await run_in_single_use_thread(self.close)
 
     def reset_after_fork(self) -> None:
         """In a forked child of the host: start afresh, touching no process of the parent's."""

@@ -23,12 +23,12 @@ from ..protocol.framing import FrameDecoder
 from ..records import record
 from .image import GUEST_RUNTIME, WorkerImage, find_engine_version, is_engine_version_known
 from .process import wait_until_readable
-from .worker_generations import ExecWorkerSource, PooledWorker, SharePath, WorkerReuse, WorkerSource
+from .worker_generations import ExecWorkerSource, PooledWorker, ReusedWorkerState, SharePath, WorkerSource
 from .worker_inventory import WorkerInventory
 from .zygote import Zygote
 
 if TYPE_CHECKING:
-    from ..protocol.messages import BeginProgram
+    from ..protocol.messages import AnnounceNextProgram
 
 
 _MAX_DETAIL_CHARACTERS = 200
@@ -271,7 +271,7 @@ class WorkerSupply:
                     generation.record_worker_ready()
                 self._has_started = True
                 if reuses_workers:
-                    worker.reuse = WorkerReuse(share, self._programs_per_worker)
+                    worker.reuse = ReusedWorkerState(share, self._programs_per_worker)
                 return worker
         raise AssertionError("unreachable")
 
@@ -289,19 +289,23 @@ class WorkerSupply:
             raise _to_start_error(error, reason) from error
         await _pause_before_retry(attempt)
 
-    def create_begin_program_message(self, reuse: WorkerReuse) -> BeginProgram:
+    def create_next_program_announcement(self, reuse: ReusedWorkerState) -> AnnounceNextProgram:
         """Return the frame that a reused worker gets before each program."""
         with importing:
-            from ..protocol.messages import BeginProgram  # late: a cold start would import it before a first worker
+            from ..protocol.messages import (
+                AnnounceNextProgram,  # late: a cold start would import it before a first worker
+            )
 
-        return BeginProgram(reuse.program_count)
+        return AnnounceNextProgram(reuse.program_count)
 
     def return_worker(self, worker: PooledWorker, frame: bytes = b"") -> None:
         """Keep a worker whose program ended well for the next one of its share, or close it soon.
 
         The host must confirm the end, and measure the remaining memory. ``frame`` is what it has sent since.
         """
-        if worker.reuse is None or not worker.reuse.record_program_end(frame, worker.process.read_memory()):
+        if worker.reuse is None or not worker.reuse.record_program_end_and_check_reusable(
+            frame, worker.process.read_memory()
+        ):
             self.inventory.finished.append(worker)
         else:
             self.inventory.keep_idle_worker(worker)

@@ -30,7 +30,7 @@ _BYTES_PER_ENGINE = 1 << 20
 _MAX_ADDRESS_SPACE_BYTES = 192 << 20
 
 
-class WorkerReuse:
+class ReusedWorkerState:
     """The programs of one worker. ``share`` is the only one that it serves."""
 
     def __init__(self, share: SharePath, max_programs: int) -> None:
@@ -47,7 +47,7 @@ class WorkerReuse:
         self._program_started_at = time.monotonic()
         return frame == b"N%d" % self.program_count
 
-    def record_program_end(self, frame: bytes, memory: MemoryInUse | None) -> bool:
+    def record_program_end_and_check_reusable(self, frame: bytes, memory: MemoryInUse | None) -> bool:
         """Record a successful program, and return whether the worker may run another one.
 
         ``frame`` is what it has sent since; ``memory`` that of its process, None if the platform cannot report it.
@@ -166,7 +166,7 @@ class RetirableWorkerSource:
         try:
             process = self.source.spawn(warm_up=warm_up)
         except BaseException:
-            self._count_closed_worker()
+            self._record_closed_worker_and_check_if_last()
             raise
         process.channel.setblocking(False)
         return PooledWorker(process, self)
@@ -198,14 +198,14 @@ class RetirableWorkerSource:
     def close_worker(self, process: WorkerProcess) -> None:
         """Close one worker; the last one of a retired generation also ends the source."""
         process.close()
-        if self._count_closed_worker():
+        if self._record_closed_worker_and_check_if_last():
             self.kill_source()
 
     def can_close_worker_at_once(self) -> bool:
         """Return False if closing one more worker ends the source, and the caller would have to wait for that."""
         return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_at_once()
 
-    def _count_closed_worker(self) -> bool:
+    def _record_closed_worker_and_check_if_last(self) -> bool:
         with self._lock:
             self._open_count -= 1
             return self._is_retired and not self._open_count
@@ -222,7 +222,7 @@ class PooledWorker:
     def __init__(self, process: WorkerProcess, generation: RetirableWorkerSource) -> None:
         self.process = process
         self.retirable_source = generation
-        self.reuse: WorkerReuse | None = None  # of one that may run more than one program
+        self.reuse: ReusedWorkerState | None = None  # of one that may run more than one program
         self._close_lock = forkable_lock()
         self._is_closed = False
 

@@ -48,7 +48,7 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_a_reference_names_one_place_of_the_document(reference, target):
-    assert LocalReferenceResolver(SCHEMA).find_target(reference) == target
+    assert LocalReferenceResolver(SCHEMA).look_up_reference(reference) == target
 
 
 def test_chains_are_followed_and_circles_are_not():

@@ -9,7 +9,7 @@ import pytest
 from pausing import waiting_entry
 
 from codemode import CodeModeProtocolError, Tool
-from codemode.execution.call_values import validate_answered_inputs, validate_input_to_run
+from codemode.execution.call_values import choose_and_validate_input, validate_answered_inputs
 from codemode.interrupts.resolutions import KnownOutcomeAnswer, ToolInterruptAnswer
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Waiting
 from codemode.tools.catalog import Catalog
@@ -51,26 +51,29 @@ SHOWN_JSON = '{"amount":900.0,"currency":"EUR"}'
 
 
 def test_the_validated_input_runs():
-    validated = validate_input_to_run(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON))
+    validated = choose_and_validate_input(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON))
     assert validated.value == Payment(amount=900)
 
 
 def test_what_was_shown_runs_though_a_default_is_another_now():
-    assert validate_input_to_run(prepare_tool(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(
+    assert choose_and_validate_input(prepare_tool(tool_over(Changed)), shown(SHOWN_JSON)).value == Changed(
         amount=900, currency="EUR"
     )
 
 
 def test_an_edited_input_is_validated():
-    validated = validate_input_to_run(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
+    validated = choose_and_validate_input(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":5}')
     assert validated.json_value == {"amount": 5, "currency": "EUR"}
     with pytest.raises(CodeModeProtocolError, match="edited input"):
-        validate_input_to_run(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
+        choose_and_validate_input(prepare_tool(tool_over(Payment)), shown(SHOWN_JSON), '{"amount":"much"}')
 
 
 def test_an_allowed_input_runs_again_as_it_was_allowed():
     entry = shown(SHOWN_JSON, executed_input_json='{"amount":5.0,"currency":"CHF"}')
-    assert validate_input_to_run(prepare_tool(tool_over(Payment)), entry).json_value == {"amount": 5, "currency": "CHF"}
+    assert choose_and_validate_input(prepare_tool(tool_over(Payment)), entry).json_value == {
+        "amount": 5,
+        "currency": "CHF",
+    }
 
 
 @pytest.mark.parametrize(

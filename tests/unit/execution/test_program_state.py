@@ -16,7 +16,12 @@ from codemode import CodeModeToolError as ToolError
 from codemode.data.content import current_registry
 from codemode.errors import CodeModeSerializationError
 from codemode.execution import program_state
-from codemode.execution.call_context import BufferedStateBackend, MappingBackend, TextStateBackend, to_state_backend
+from codemode.execution.call_context import (
+    BufferedStateBackend,
+    MappingStateBackend,
+    TextStateBackend,
+    resolve_state_option,
+)
 from codemode.execution.outcome import RunOutcome
 from codemode.execution.program_state import (
     MAX_KEY_CHARACTERS,
@@ -45,7 +50,7 @@ def perform(state, name, *arguments, **more):
 @pytest.mark.parametrize("make", [dict, TextStateBackend, BufferedStateBackend], ids=["mapping", "texts", "late"])
 def test_what_one_writes_the_next_reads(make):
     made = make()
-    place = to_state_backend(made, None)
+    place = resolve_state_option(made, None)
     first, second = ProgramState(place), ProgramState(place)
     assert perform(first, "get", "a") is None
     for key in ("a", "__proto__", "constructor", "ü/\U0001f600"):
@@ -66,7 +71,7 @@ def test_null_is_a_value_and_nothing_is_none():
 
 def test_a_mapping_has_plain_json_that_no_program_shares():
     mapping = {"given": {"list": [1]}}
-    state = ProgramState(to_state_backend(mapping, None))
+    state = ProgramState(resolve_state_option(mapping, None))
     perform(state, "set", "made", {"deep": [1]})
     assert mapping["made"] == {"deep": [1]}
     assert perform(state, "get", "given") == {"list": [1]}
@@ -146,13 +151,13 @@ def test_programs_at_once_share_the_room_of_a_place():
 
 def test_so_do_those_of_one_mapping_and_each_other_one_has_its_own():
     mapping = {}
-    first, second = ProgramState(to_state_backend(mapping, None)), ProgramState(to_state_backend(mapping, None))
+    first, second = ProgramState(resolve_state_option(mapping, None)), ProgramState(resolve_state_option(mapping, None))
     for state in (first, second):
         perform(state, "get", "a")
     perform(first, "set", "a", "x" * 600_000)
     with pytest.raises(ToolError, match="of at most"):
         perform(second, "set", "b", "x" * 600_000)
-    perform(ProgramState(to_state_backend({}, None)), "set", "b", "x" * 600_000)
+    perform(ProgramState(resolve_state_option({}, None)), "set", "b", "x" * 600_000)
     perform(second, "delete", "a")
     perform(first, "set", "b", "x" * 600_000)
 
@@ -307,15 +312,15 @@ def test_a_place_that_fails_costs_the_key_alone(caplog):
 
 
 def test_what_stands_for_a_place():
-    assert isinstance(to_state_backend({}, None), MappingBackend)
-    assert to_state_backend(place := TextStateBackend(), None) is place
+    assert isinstance(resolve_state_option({}, None), MappingStateBackend)
+    assert resolve_state_option(place := TextStateBackend(), None) is place
     by_conversation = {"a": {}, "b": {}}
-    made = to_state_backend(by_conversation.get, "a")
+    made = resolve_state_option(by_conversation.get, "a")
     asyncio.run(made.set("k", "1"))
     assert by_conversation == {"a": {"k": 1}, "b": {}}
-    assert to_state_backend(by_conversation.get, "c") is None
+    assert resolve_state_option(by_conversation.get, "c") is None
     with pytest.raises(TypeError, match="state must give"):
-        to_state_backend(lambda _binding: 5, None)
+        resolve_state_option(lambda _binding: 5, None)
 
 
 @pytest.mark.parametrize("state", [5, "place", [1], object()])

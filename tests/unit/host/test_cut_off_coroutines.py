@@ -10,7 +10,7 @@ from typing import Any
 
 from waiting import until
 
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 
 async def never() -> None:
@@ -27,7 +27,7 @@ def test_a_coroutine_that_nobody_awaits_is_closed() -> None:
         return made[0]
 
     async def main() -> None:
-        task = asyncio.ensure_future(run_off_loop(work))
+        task = asyncio.ensure_future(run_in_single_use_thread(work))
         assert await asyncio.to_thread(begun.wait, 60)
         task.cancel()
         await asyncio.wait([task])

@@ -16,7 +16,7 @@ from suite import each_row
 
 from codemode.host import forks, steps
 from codemode.host.forks import forkable_lock, forkable_rlock
-from codemode.host.imports import delay_forks_for
+from codemode.host.imports import make_forks_wait_for_lock
 
 TREE = Path(__file__).parents[3]
 ROOT = TREE / "src" / "codemode"
@@ -170,7 +170,7 @@ def test_a_fork_waits_for_what_is_loaded_and_not_for_ever(ends_in_time: bool):
             threading.Event(),
             threading.Event(),
         )
-        delay_forks_for(lock, 60.0 if ends_in_time else 0.0)
+        make_forks_wait_for_lock(lock, 60.0 if ends_in_time else 0.0)
         os.register_at_fork(before=forking.set)
         has_it = threading.Event()
 

@@ -44,9 +44,9 @@ def test_settling_replaces_the_entry_and_keeps_the_request():
 
 
 def test_attempts_are_those_of_the_pause_and_of_the_pauses_before():
-    assert ENTRY.attempt_count == 0
-    assert ENTRY._replace(waits=2).attempt_count == 2
-    assert ENTRY._replace(waits=2, outcome=Waiting("i", "{}", "1", 3)).attempt_count == 3
+    assert ENTRY.wait_count_including_current == 0
+    assert ENTRY._replace(waits=2).wait_count_including_current == 2
+    assert ENTRY._replace(waits=2, outcome=Waiting("i", "{}", "1", 3)).wait_count_including_current == 3
 
 
 def test_a_request_that_has_started_is_unknown_until_it_is_settled():

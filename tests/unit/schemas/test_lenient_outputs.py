@@ -82,7 +82,7 @@ AS_THEY_CAME: list[tuple[Any, Any, Any]] = [
 
 def test_what_misses_its_type_comes_as_it_is_without_what_the_type_excludes():
     for kind, given, expected in AS_THEY_CAME:
-        read = prepare_tool(Tool("t", execute=None, output_schema=kind)).read_output(given)
+        read = prepare_tool(Tool("t", execute=None, output_schema=kind)).convert_output_leniently(given)
         assert read.value == expected, kind
         assert read.problems, kind
         assert read.failure is None, kind
@@ -96,12 +96,14 @@ def test_an_instance_of_another_class_shows_what_its_own_class_and_the_declared_
 
     for given in (Stored(), [Stored()]):
         kind = list[Row] if isinstance(given, list) else Row
-        read = prepare_tool(Tool("t", execute=None, output_schema=kind)).read_output(given)
+        read = prepare_tool(Tool("t", execute=None, output_schema=kind)).convert_output_leniently(given)
         assert read.value in ({"n": "x"}, [{"n": "x"}])
 
 
 def test_what_fits_is_converted_and_nothing_is_said():
-    read = prepare_tool(Tool("t", execute=None, output_schema=list[Row])).read_output([{"n": "1", "hidden": "SECRET"}])
+    read = prepare_tool(Tool("t", execute=None, output_schema=list[Row])).convert_output_leniently(
+        [{"n": "1", "hidden": "SECRET"}]
+    )
     assert read == ([{"n": 1, "when": "2020-01-01"}], (), None)
 
 
@@ -119,7 +121,7 @@ def test_what_a_validator_raises_costs_no_output_and_is_named_with_its_field(err
         row: Row
 
     tool = prepare_tool(Tool("t", execute=None, output_schema=Picky))
-    read = tool.read_output({"n": 1, "row": {"n": 2, "hidden": "SECRET"}})
+    read = tool.convert_output_leniently({"n": 1, "row": {"n": 2, "hidden": "SECRET"}})
     assert read.value == {"n": 1, "row": {"n": 2, "when": "2020-01-01"}}
     assert read.problems == [{"path": "n", "message": f"its type fails on it: {type(error).__name__}"}]
     assert read.failure is error
@@ -134,7 +136,9 @@ def test_a_field_that_cannot_be_written_costs_that_field_its_form():
         def write(self, _value: int) -> int:
             raise LookupError
 
-    read = prepare_tool(Tool("t", execute=None, output_schema=Odd)).read_output({"n": 1, "at": "2024-01-02"})
+    read = prepare_tool(Tool("t", execute=None, output_schema=Odd)).convert_output_leniently(
+        {"n": 1, "at": "2024-01-02"}
+    )
     assert read.value == {"n": 1, "at": "2024-01-02"}
     assert [one["path"] for one in read.problems] == ["n"]
 
@@ -156,10 +160,12 @@ def nested(depth: int) -> Any:
 
 
 def test_what_is_too_deep_to_be_looked_through_is_left_out_where_a_type_excludes_something():
-    read = prepare_tool(Tool("t", execute=None, output_schema=Node)).read_output(nested(200))
+    read = prepare_tool(Tool("t", execute=None, output_schema=Node)).convert_output_leniently(nested(200))
     assert "SECRET" not in str(read.value)
     assert any(one["message"] == "nests too deeply, left out" for one in read.problems)
-    open_type = prepare_tool(Tool("t", execute=None, output_schema=dict[str, list[int]])).read_output(nested(200))
+    open_type = prepare_tool(Tool("t", execute=None, output_schema=dict[str, list[int]])).convert_output_leniently(
+        nested(200)
+    )
     assert str(open_type.value).count("SECRET") == 201
 
 
@@ -179,5 +185,5 @@ def test_decimals_are_numbers_where_a_json_schema_wants_numbers():
     }
     tool = prepare_tool(Tool("t", execute=None, output_schema=schema))
     given = {"a": Decimal("1.50"), "b": Decimal(3), "c": [Decimal("2.5"), None], "d": Decimal("0.10")}
-    assert tool.read_output(given) == ({"a": 1.5, "b": 3, "c": [2.5, None], "d": "0.10"}, (), None)
-    assert tool.read_output({"a": Decimal("NaN")}).problems
+    assert tool.convert_output_leniently(given) == ({"a": 1.5, "b": 3, "c": [2.5, None], "d": "0.10"}, (), None)
+    assert tool.convert_output_leniently({"a": Decimal("NaN")}).problems

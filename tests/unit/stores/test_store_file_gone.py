@@ -59,7 +59,7 @@ def test_a_store_whose_file_is_another_one_keeps_nothing_that_nobody_else_would_
                 with pytest.raises(StoreUnavailableError, match=TOLD):
                     await refused()
             with pytest.raises(StoreUnavailableError, match=TOLD):
-                journal.write_at_once(opened, ["another"])
+                journal.write_nowait(opened, ["another"])
             assert not store.can_rule_out_open_records(tenant="acme", app="x", labels={"program": "p"})
             (tmp_path / "kept").rename(path)
             assert await journal.write(opened, ["another"])

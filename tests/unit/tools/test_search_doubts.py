@@ -9,7 +9,7 @@ from suite import each_row, rounds
 
 from codemode.tools.search import query as forms_of_values
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.query import extract_values, list_parameter_value_forms
+from codemode.tools.search.query import list_parameter_value_forms, split_off_values
 
 
 def takes(name: str, **parameters: dict[str, str]) -> PlainTool:
@@ -107,7 +107,7 @@ def test_values_speak_for_parameters_of_their_form(query, name):
 
 @given(st.text() | st.text("0123456789abcdef-./:@#,+ ", max_size=80))
 def test_any_query_is_taken_apart(query):
-    rest, forms, values = extract_values(query)
+    rest, forms, values = split_off_values(query)
     assert bool(forms) == bool(values.strip()) or not forms
     assert len(rest) <= len(query) + 100
     assert len(set(forms)) == len(forms)

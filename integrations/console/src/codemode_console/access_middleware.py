@@ -42,10 +42,10 @@ from .web import (
     AllowedHosts,
     TrustedProxies,
     create_security_headers,
+    extract_origin,
     format_address,
     get_route_path,
     get_throttling_key,
-    parse_origin,
     resolve_client_address,
 )
 
@@ -279,7 +279,7 @@ def _log_and_convert_to_problem(error: Exception) -> Problem:
 
 
 def _parse_base_origin(url: str) -> str:
-    origin = parse_origin(url)
+    origin = extract_origin(url)
     if origin is None:
         raise ValueError(f"base_url must be the URL of the console, got {url!r}")
     return origin

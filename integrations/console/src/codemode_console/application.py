@@ -94,7 +94,7 @@ class ConsoleOptions:
     Args:
         secret: One or several keys of at least 16 bytes that sign cookies and forms; the last one signs. All consoles
             on one database need the same. Default: a random key of this process.
-        policy: Called before each decision; may refuse it. See `find_refusal`.
+        policy: Called before each decision; may refuse it. See `find_decision_refusal`.
         embed_in: Origins of the same site whose pages may frame the console.
         trusted_proxies: Addresses and networks whose forwarding headers are believed.
         hosts: Host names of the console besides that of ``base_url``. With them, requests for other names are refused;

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from codemode import CodeModeError, set_continuation_signing_key
 from codemode.cli import TOOLS_HELP
-from codemode.cli.databases import require_existing_database, throttle_driver_log
+from codemode.cli.databases import require_existing_sqlite_file, throttle_postgres_log
 from codemode.cli.exits import SUCCEEDED, UsageError
 from codemode.continuations.keys import read_environment_keys
 from codemode.stores import open_store
@@ -36,11 +36,11 @@ def main(arguments: Sequence[str]) -> int:
         from . import serve
     except ModuleNotFoundError as error:
         raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
-    throttle_driver_log()
+    throttle_postgres_log()
     if keys := _read_signing_keys():
         set_continuation_signing_key([*keys])  # also needed to read pauses without tools
     store = _open_store(options.database)
-    require_existing_database(options.database, create=options.create)
+    require_existing_sqlite_file(options.database, create=options.create)
     auth = None if options.tokens is None else _load_auth(options.tokens)
     resume = None if options.tools is None else _load_resume_function(options.tools, options.app, store)
     try:

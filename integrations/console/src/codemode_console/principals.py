@@ -89,7 +89,7 @@ _log = logging.getLogger("codemode.console")
 Policy: TypeAlias = Callable[[User, Record, Request], bool | str | Awaitable[bool | str]]
 
 
-async def find_refusal(policy: Policy | None, user: User, record: Record, request: Request) -> str | None:
+async def find_decision_refusal(policy: Policy | None, user: User, record: Record, request: Request) -> str | None:
     """Return why a user may not decide about a record; None if they may.
 
     ``policy`` returns True to allow, False or a reason to refuse. Errors and other values refuse.

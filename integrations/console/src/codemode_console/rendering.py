@@ -103,7 +103,7 @@ def _format_first_fields(call: StoredRequest) -> Markup:
 
 def _find_member(value: Any, path: str) -> Any:
     for name in path.split("."):
-        value = _as_object(value).get(name)
+        value = _as_object_or_empty(value).get(name)
     return value
 
 
@@ -129,12 +129,15 @@ def _format_value(value: Any, number_format: str) -> Markup | str:
 
 def _sort_input_fields(call: StoredRequest) -> list[tuple[str, Any]]:
     """Return the fields of an input in the order of its schema."""
-    fields, properties = _as_object(call.input), _as_object(_as_object(call.input_schema).get("properties"))
+    fields, properties = (
+        _as_object_or_empty(call.input),
+        _as_object_or_empty(_as_object_or_empty(call.input_schema).get("properties")),
+    )
     declared_names = [name for name in properties if name in fields]
     return [(name, fields[name]) for name in dict.fromkeys([*declared_names, *fields])]
 
 
-def _as_object(value: Any) -> dict[str, Any]:
+def _as_object_or_empty(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

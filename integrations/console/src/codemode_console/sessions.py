@@ -16,7 +16,7 @@ from starlette.responses import Response
 from codemode.stores import ALL_TENANTS, InterruptStore
 from codemode.stores.records import Tenant
 
-from .web import parse_origin
+from .web import extract_origin
 
 Clock: TypeAlias = Callable[[], float]
 """Unix time in seconds."""
@@ -203,11 +203,11 @@ def find_cross_origin_reason(request: Request, base_origin: str | None = None) -
 
 
 def _is_console_origin(text: str, request: Request, base_origin: str | None) -> bool:
-    origin = parse_origin(text)
+    origin = extract_origin(text)
     if origin is None:
         return False
     if base_origin is not None and origin == base_origin:
         return True
     hosts = request.headers.getlist("host")
     # A TLS proxy keeps the host but changes the scheme, so the scheme of the Origin is used.
-    return len(hosts) == 1 and origin == parse_origin(f"{origin.partition(':')[0]}://{hosts[0]}")
+    return len(hosts) == 1 and origin == extract_origin(f"{origin.partition(':')[0]}://{hosts[0]}")

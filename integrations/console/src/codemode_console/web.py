@@ -133,13 +133,13 @@ def create_security_headers(embed_in: Iterable[str] = ()) -> Mapping[str, str]:
 
 def require_origin(text: str, option_name: str) -> str:
     """Return an origin such as ``https://desk.acme.com``. Raises `ValueError` for other texts."""
-    origin = parse_origin(text)
+    origin = extract_origin(text)
     if origin is None or urlsplit(text)[2:] not in (("", "", ""), ("/", "", "")):
         raise ValueError(f"{option_name} must be origins such as https://desk.example.com, got {text!r}")
     return origin
 
 
-def parse_origin(text: str) -> str | None:
+def extract_origin(text: str) -> str | None:
     """Return the origin of a URL, without a default port; None without one."""
     if not text.isascii() or not text.isprintable() or set(text) & set(" '\";,*\\"):
         return None
@@ -156,7 +156,7 @@ def parse_origin(text: str) -> str | None:
 
 def parse_host(text: str) -> str | None:
     """Return the name or address of a ``Host`` header, without its port; None if it is invalid."""
-    origin = parse_origin(f"http://{text}")
+    origin = extract_origin(f"http://{text}")
     if origin is None or set(text) & set("/?#@"):
         return None
     return urlsplit(origin).hostname

@@ -18,7 +18,7 @@ from codemode.host.threads import BackgroundThreads
 _HAS_OWNERS = hasattr(os, "getuid")
 
 
-def find_privacy_problem(status: os.stat_result) -> str | None:
+def find_file_privacy_problem(status: os.stat_result) -> str | None:
     """Return why other users may have written or read a file, and what to do; None if they cannot."""
     if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file: remove it"
@@ -57,7 +57,7 @@ def mark_file_used(path: Path) -> None:
             os.utime(path)
 
 
-def schedule_cleanup(folder: Path, remove: Callable[[Path], None]) -> None:
+def start_cleanup_if_due(folder: Path, remove: Callable[[Path], None]) -> None:
     """Call ``remove(folder)`` in a thread, at most once a day in each process, so that the folder stays small.
 
     Errors are logged.
@@ -80,7 +80,7 @@ _LOCK_TIMEOUT_SECONDS = 5.0
 _MAX_BYTES = 512 << 20
 
 
-class PrivateTables:
+class PrivateDatabase:
     """SQLite tables in a private file, created at the first write. Without ``path`` they are in memory."""
 
     def __init__(self, path: Path | None, *statements: str) -> None:
@@ -133,7 +133,7 @@ def _open_or_create_database(path: Path, *, writes: bool) -> sqlite3.Connection:
         with suppress(FileExistsError):  # O_EXCL does not follow links
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         status = path.lstat()
-    problem = find_privacy_problem(status) or find_folder_privacy_problem(path.parent.stat())
+    problem = find_file_privacy_problem(status) or find_folder_privacy_problem(path.parent.stat())
     if problem is None and status.st_size > _MAX_BYTES:
         problem = "it is too large: remove it"
     if problem is not None:
@@ -147,14 +147,14 @@ _DAY_SECONDS = 86_400
 _INACTIVE_PRINCIPALS = "SELECT name FROM principals WHERE day < ?"
 
 
-def get_current_day() -> int:
+def get_current_epoch_day() -> int:
     """Return the current day as a number since 1970."""
     return int(time.time()) // _DAY_SECONDS
 
 
-def is_use_recorded(file: sqlite3.Connection, principal: str) -> bool:
+def is_use_recorded_today(file: sqlite3.Connection, principal: str) -> bool:
     """Return whether today's use by a principal is already noted."""
-    cursor = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, get_current_day()))
+    cursor = file.execute("SELECT 1 FROM principals WHERE name = ? AND day = ?", (principal, get_current_epoch_day()))
     return cursor.fetchone() is not None
 
 
@@ -165,10 +165,10 @@ def record_use_and_prune_tables(file: sqlite3.Connection, principal: str, *table
     """
     for table in tables:
         file.execute(
-            f"INSERT OR IGNORE INTO principals SELECT DISTINCT principal, ? FROM {table}", (get_current_day(),)
+            f"INSERT OR IGNORE INTO principals SELECT DISTINCT principal, ? FROM {table}", (get_current_epoch_day(),)
         )
-    file.execute("INSERT OR REPLACE INTO principals VALUES (?, ?)", (principal, get_current_day()))
-    before = (get_current_day() - int(UNUSED_SECONDS) // _DAY_SECONDS,)
+    file.execute("INSERT OR REPLACE INTO principals VALUES (?, ?)", (principal, get_current_epoch_day()))
+    before = (get_current_epoch_day() - int(UNUSED_SECONDS) // _DAY_SECONDS,)
     for table in tables:
         file.execute(f"DELETE FROM {table} WHERE principal IN ({_INACTIVE_PRINCIPALS})", before)
     file.execute(f"DELETE FROM principals WHERE name IN ({_INACTIVE_PRINCIPALS})", before)

@@ -42,7 +42,9 @@ class Kept:
             ("local", "mail", "send"),
             ("ana", "desk", "close"),
         ):
-            self.remembered.record_outside_answer(user, "", ToolIdentity(server, tool, "as it was"), "always")
+            self.remembered.save_answer_given_outside_gateway(
+                user, "", ToolIdentity(server, tool, "as it was"), "always"
+            )
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a subcommand of ``approvals``: its code, and what it has said."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import mcp_types as types
 from codemode_gateway.approvals.approval_flow import ApprovalFlow
-from codemode_gateway.approvals.pending_store import PrincipalRuns, StoredRunResumer
+from codemode_gateway.approvals.pending_store import PrincipalRunResumer, StoredRunResumer
 from codemode_gateway.approvals.remembered_answers import RememberedAnswers, create_approval_hook
 from codemode_gateway.config.model import GatewaySettings, ServerConfig
 from codemode_gateway.gateway.principals import LOCAL, Principal
@@ -142,7 +142,7 @@ class Host:
         self.server: Server[Any] = Server("gateway", on_list_tools=self._request_listing, on_call_tool=self._call)
 
     @asynccontextmanager
-    async def _runs_of(self, principal: Principal) -> AsyncGenerator[PrincipalRuns]:
+    async def _runs_of(self, principal: Principal) -> AsyncGenerator[PrincipalRunResumer]:
         assert principal == Principal(self.asking.principal.id)
         yield self.asking.runs
 

@@ -14,7 +14,7 @@ from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.oauth import token_store
 from codemode_gateway.oauth.token_store import try_lock
-from codemode_gateway.state_files import UNUSED_SECONDS, schedule_cleanup
+from codemode_gateway.state_files import UNUSED_SECONDS, start_cleanup_if_due
 from codemode_gateway.upstreams import tool_listing
 from codemode_gateway.upstreams.tool_listing import ListCache, Listing
 
@@ -72,17 +72,17 @@ def test_a_list_that_somebody_reads_stays(tmp_path: Path):
 def test_a_folder_is_looked_through_once_a_day_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     looked: list[Path] = []
     for _ in range(3):
-        schedule_cleanup(tmp_path, looked.append)
+        start_cleanup_if_due(tmp_path, looked.append)
     assert looked == [tmp_path]
     later = time.monotonic() + 90_000
     monkeypatch.setattr(state_files.time, "monotonic", lambda: later)
-    schedule_cleanup(tmp_path, looked.append)
+    start_cleanup_if_due(tmp_path, looked.append)
     assert looked == [tmp_path, tmp_path]
 
 
 def test_a_folder_that_cannot_be_looked_through_costs_nothing_else(tmp_path: Path):
-    schedule_cleanup(tmp_path / "nowhere", token_store.remove_unused_lock_and_sign_in_files)
-    schedule_cleanup(tmp_path / "nowhere else", tool_listing.remove_unused_lists)
+    start_cleanup_if_due(tmp_path / "nowhere", token_store.remove_unused_lock_and_sign_in_files)
+    start_cleanup_if_due(tmp_path / "nowhere else", tool_listing.remove_unused_lists)
 
 
 def test_locks_of_users_who_are_gone_are_removed_when_another_is_taken_and_tokens_stay(tmp_path: Path):

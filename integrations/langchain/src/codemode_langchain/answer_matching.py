@@ -182,10 +182,12 @@ def _claim_answer(loop: Any, answer_key: str) -> bool:
 _asking_call_ids: weakref.WeakKeyDictionary[Any, str] = (
     weakref.WeakKeyDictionary()
 )  # call with the pending question, by the run's loop
-_running_calls: dict[int, set[RunningOuterCall]] = {}  # by id of the node's scratchpad, which its calls hold
+_running_calls: dict[
+    int, set[RunningOuterCallRegistration]
+] = {}  # by id of the node's scratchpad, which its calls hold
 
 
-class RunningOuterCall:
+class RunningOuterCallRegistration:
     """One running outer call of a node; a context manager."""
 
     def __init__(self, config: RunnableConfig) -> None:

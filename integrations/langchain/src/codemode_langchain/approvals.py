@@ -33,7 +33,7 @@ class CallLimits(Protocol):
         ...
 
     @property
-    def record_fields(self) -> dict[str, Any]:
+    def segment_record_fields(self) -> dict[str, Any]:
         """The calls of a segment, for its record."""
         ...
 
@@ -312,7 +312,7 @@ class ApprovalPolicy:
             if may_exist is None or not may_exist(name)
         ]
 
-    def require_known_rule_names(
+    def require_rule_names_exist(
         self, valid_names: Collection[str], may_exist: Callable[[str], bool] | None = None
     ) -> None:
         """Raise `ValueError` for a rule that names an unknown tool."""
@@ -423,7 +423,7 @@ class ApprovalPolicy:
         rule = self._rules.get(name, False)
         return rule if isinstance(rule, bool) or callable(rule) else rule.get("when", True)
 
-    def find_rule_name(self, *names: str) -> str:
+    def find_rule_name_or_last(self, *names: str) -> str:
         """Return the name of a tool that has a rule; the last name if none has."""
         return next((name for name in names if name in self._rules or name in self._adopted_rules), names[-1])
 
@@ -431,7 +431,7 @@ class ApprovalPolicy:
         self, request: PendingRequest, tool: PreparedTool | None, name: str, caller: ToolCaller | None = None
     ) -> Question:
         """Return the question about one call; ``name`` is the displayed tool name."""
-        rule_name = self.find_rule_name(request.tool_name, name)
+        rule_name = self.find_rule_name_or_last(request.tool_name, name)
         review, rule = self._adopted_rules.get(rule_name), self._rules.get(rule_name)
         prefix = "Tool execution requires approval"
         if review is not None:

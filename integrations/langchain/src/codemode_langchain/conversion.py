@@ -82,7 +82,7 @@ def unwrap_server_output(content: Any, artifact: Any = None) -> Any:
 
     Blocks with bytes stay unchanged and become media later. Other values are returned unchanged.
     """
-    if not isinstance(content, list) or not all(map(_is_block, cast("list[Any]", content))):
+    if not isinstance(content, list) or not all(map(_is_content_block, cast("list[Any]", content))):
         return cast("Any", content)
     structured = _as_mapping(artifact).get(_STRUCTURED_CONTENT_KEY)
     if structured is not None:
@@ -107,7 +107,7 @@ def _to_mcp_block(block: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in block.items() if key != "id"}
 
 
-def _is_block(value: Any) -> bool:
+def _is_content_block(value: Any) -> bool:
     return isinstance(_as_mapping(value).get("type"), str)
 
 

@@ -36,7 +36,13 @@ from .langgraph_internals import NAMESPACE, is_in_node
 from .nested import NestedCalls
 from .node_tasks import compute_digest
 from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
-from .waiting_programs import ExecProgram, WaitingPrograms, find_scope, get_or_create_graph_run, get_or_create_program
+from .waiting_programs import (
+    ExecProgram,
+    WaitingPrograms,
+    find_program_scope,
+    get_or_create_graph_run,
+    get_or_create_program,
+)
 
 if TYPE_CHECKING:
     from codemode import ExecWaitTools, MediaContent, NamespaceRegistry, ProgramLibrary
@@ -265,7 +271,7 @@ class ExecWaitSurface(Surface):
         """Return a tool with the approval rules applied, whose calls run through the agent's handlers."""
         is_langchain_tool = isinstance(tool, FrameworkTool)
         name = tool_id if tool_id.startswith(f"{_MCP_SOURCE}:") else tool.name
-        rule_name = self.approvals.find_rule_name(tool_id, name)
+        rule_name = self.approvals.find_rule_name_or_last(tool_id, name)
         prepared = PreparedTool.from_tool(tool)
         prepared.compile_schemas()
         approval_check = self.approvals.make_approval_check(rule_name, lambda: tool.annotations or {})
@@ -302,7 +308,7 @@ class ExecWaitCall:
         self._surface = surface
         self._config = surface.config
         self._graph_run = get_or_create_graph_run(config)
-        self._scope, self._outlives_run = find_scope(config, self._graph_run)
+        self._scope, self._outlives_run = find_program_scope(config, self._graph_run)
         # Models repeat call ids: the step's namespace makes them unique, also when the node runs again.
         namespace = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
         self._step_id = compute_digest([self._scope, namespace])[:8]
@@ -472,5 +478,5 @@ def create_exec_wait_tools(
     rules = ExecWaitEnvironment(options, sources, settings=settings, pool=pool, **create_options)
     approvals = ApprovalPolicy(approve, interrupt_mode)
     surface = ExecWaitSurface(to_tools_with_callable_names(tools, None, "ExecWaitMiddleware", str), rules, approvals)
-    approvals.require_known_rule_names(surface.list_rule_names(), surface.may_have_tool)
+    approvals.require_rule_names_exist(surface.list_rule_names(), surface.may_have_tool)
     return [*surface.build_tools()]

@@ -42,7 +42,7 @@ def take_newest_value(_left: Any, right: Any) -> Any:
     return right
 
 
-def use_graph_state(_conversation_id: str | None) -> None:
+def return_no_backend_for_graph_state(_conversation_id: str | None) -> None:
     """Value of the option ``state`` for state kept in the graph. Returns None: each call passes its own backend."""
 
 
@@ -260,7 +260,7 @@ def _prepend_answer(messages: list[Any], message: ToolMessage) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class NestedWrites:
+class NestedWriteRecorder:
     """Writes of a nested call. ``add_command``: records one; ``get_pairs``: returns the writes so far."""
 
     add_command: Callable[[Any], None]
@@ -289,7 +289,7 @@ def get_graph_state(config: RunnableConfig, state: Any) -> Any:
     return node.read([name for name in node.channels if not name.startswith(INTERNAL_CHANNEL_PREFIXES)])
 
 
-def write_all_but_last_value(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
+def write_earlier_and_return_last_value(config: RunnableConfig, channel: str, values: list[Any]) -> Any:
     """Write all but the last of a channel's values, and return the last: a command has one value per channel."""
     node = get_node_context(config)
     *earlier, last = _combine_writes(None if node is None else node.channels.get(channel), values)
@@ -322,7 +322,7 @@ class _TaskWithNestedWrites:
         return [*self.task.writes, *self.nested_writes]
 
 
-def make_state_access_config(node: NodeContext, writes: NestedWrites) -> dict[str, Any]:
+def make_state_access_config(node: NodeContext, writes: NestedWriteRecorder) -> dict[str, Any]:
     """Return the configuration for a nested call's state access: writes are visible to later calls immediately.
 
     Writes are stored with the segment's record, because a segment from the checkpoint does not run again.

@@ -49,13 +49,13 @@ class NestedCallLimits:
         self._node = node
         self._counts_before = {
             _get_limit_key(limit): (
-                _get_mapping(state, _THREAD_COUNT_CHANNEL).get(_get_limit_key(limit), 0),
-                _get_mapping(state, _RUN_COUNT_CHANNEL).get(_get_limit_key(limit), 0),
+                _get_state_mapping(state, _THREAD_COUNT_CHANNEL).get(_get_limit_key(limit), 0),
+                _get_state_mapping(state, _RUN_COUNT_CHANNEL).get(_get_limit_key(limit), 0),
             )
             for limit in limits
         }
         self._uncounted = Counter[str]()
-        for calls in _get_mapping(state, CALLS_CHANNEL).values():
+        for calls in _get_state_mapping(state, CALLS_CHANNEL).values():
             self._uncounted.update(calls)
         self._counted_calls: dict[str, str] = {}
 
@@ -80,7 +80,7 @@ class NestedCallLimits:
             self._get_or_create_step_calls().calls.update(calls)
 
     @property
-    def record_fields(self) -> dict[str, Any]:
+    def segment_record_fields(self) -> dict[str, Any]:
         """The calls of a segment, for its record."""
         with _lock:
             return {_COUNTED_KEY: dict(self._counted_calls)}
@@ -140,22 +140,24 @@ class NestedCallLimits:
     def _list_counted_calls(self, step: _StepCalls) -> dict[str, str]:
         """Return the calls of all programs of this step by id, including those before a pause."""
         earlier_calls = [
-            _get_mapping(result, _COUNTED_KEY) for result in self._node.get_step_results() if isinstance(result, dict)
+            _get_state_mapping(result, _COUNTED_KEY)
+            for result in self._node.get_step_results()
+            if isinstance(result, dict)
         ]
         return {key: tool for calls in earlier_calls for key, tool in calls.items()} | step.calls
 
 
 def make_call_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any]:
     """Return the state update that adds nested calls to the counts of these limits."""
-    calls = _get_mapping(state, CALLS_CHANNEL)
+    calls = _get_state_mapping(state, CALLS_CHANNEL)
     if not calls or not limits:
         return {}
     call_counts = Counter[str]()
     for tool_counts in calls.values():
         call_counts.update(tool_counts)
     thread_counts, run_counts = (
-        dict(_get_mapping(state, _THREAD_COUNT_CHANNEL)),
-        dict(_get_mapping(state, _RUN_COUNT_CHANNEL)),
+        dict(_get_state_mapping(state, _THREAD_COUNT_CHANNEL)),
+        dict(_get_state_mapping(state, _RUN_COUNT_CHANNEL)),
     )
     for key in {_get_limit_key(tool_counts) for tool_counts in limits}:
         added_count = call_counts.total() if key == _ALL_TOOLS_KEY else call_counts[key]
@@ -166,12 +168,12 @@ def make_call_count_update(state: Any, limits: Sequence[Limit]) -> dict[str, Any
     return {CALLS_CHANNEL: dict.fromkeys(calls), _THREAD_COUNT_CHANNEL: thread_counts, _RUN_COUNT_CHANNEL: run_counts}
 
 
-def get_run_end_message(state: Any) -> str | None:
+def get_limit_end_message(state: Any) -> str | None:
     """Return the final message if a limit has ended the run."""
-    return _get_value(state, END_CHANNEL) or None
+    return _get_state_value(state, END_CHANNEL) or None
 
 
-def find_limits(middleware: Iterable[Any]) -> list[Limit]:
+def find_call_limits(middleware: Iterable[Any]) -> list[Limit]:
     """Return the limits among the middleware of an agent."""
     return [item for item in middleware if isinstance(item, ToolCallLimitMiddleware)]
 
@@ -189,9 +191,9 @@ def _exceeds(count: int, limit: int | None) -> bool:
     return limit is not None and count > limit
 
 
-def _get_mapping(state: Any, key: str) -> Mapping[str, Any]:
-    return _get_value(state, key) or {}
+def _get_state_mapping(state: Any, key: str) -> Mapping[str, Any]:
+    return _get_state_value(state, key) or {}
 
 
-def _get_value(state: Any, key: str) -> Any:
+def _get_state_value(state: Any, key: str) -> Any:
     return cast("Any", state).get(key) if isinstance(state, Mapping) else getattr(state, key, None)

@@ -19,7 +19,7 @@ from codemode.types import InvalidConfigError
 from .approvals import ApprovalRules, InterruptMode, ToolCaller
 from .code_call import CodeCallSurface, ScriptContext, create_empty_code_call_toolset
 from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitEnvironment, ExecWaitSurface, ExecWaitTool
-from .graph_state import get_graph_state, make_state_backend, use_graph_state
+from .graph_state import get_graph_state, make_state_backend, return_no_backend_for_graph_state
 from .surface_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
 from .surfaces import Surface, make_agent_options, select_client_tools
 from .tool import TOOL_NAME, CodeModeSurface, CodeModeTool
@@ -87,7 +87,9 @@ class CodeModeMiddleware(SurfaceMiddleware):
         self._library = library
         agent_options = make_agent_options(options, pool=pool, listing=listing, store=store)
         self._options = (
-            agent_options.with_parts(state=use_graph_state) if agent_options.state is None else agent_options
+            agent_options.with_parts(state=return_no_backend_for_graph_state)
+            if agent_options.state is None
+            else agent_options
         )
         self._pool = pool
         super().__init__(_CODE_MODE_SETTINGS, keep, approve, interrupt_mode, tools)
@@ -96,7 +98,7 @@ class CodeModeMiddleware(SurfaceMiddleware):
         return CodeModeSurface(tools, self._options, self._approvals, self._pool, self._library)
 
     def _make_surface_tool(self, surface: Surface, request: ToolCallRequest, caller: ToolCaller) -> BaseTool:
-        uses_graph_state = self._options.state is use_graph_state
+        uses_graph_state = self._options.state is return_no_backend_for_graph_state
         state = get_graph_state(cast("Any", request).runtime.config, request.state) if uses_graph_state else None
         backend = make_state_backend(state, request.tool_call["id"] or "") if uses_graph_state else None
         return CodeModeTool(cast("CodeModeSurface", surface), caller, backend)

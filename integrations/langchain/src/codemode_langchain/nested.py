@@ -34,7 +34,7 @@ from .conversion import (
 )
 from .graph_state import (
     ChannelWrites,
-    NestedWrites,
+    NestedWriteRecorder,
     list_writes,
     make_state_access_config,
     readdress_answer,
@@ -76,7 +76,7 @@ class NestedScratchpad:
     """
 
     key: str
-    writes: NestedWrites
+    writes: NestedWriteRecorder
     answers: Sequence[Sequence[InterruptAnswer]] = ()
     is_newly_answered: bool = False
     _asked_count: int = field(default=0, init=False)
@@ -236,7 +236,7 @@ class NestedCalls:
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
-            self._ask_unless_first_start(is_first=self.start_marker.claim_start())
+            self._ask_or_refuse_unless_first_start(is_first=self.start_marker.claim_start())
         self._count_against_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
@@ -252,7 +252,7 @@ class NestedCalls:
         if context.tool_call_id in self.responses:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
-            self._ask_unless_first_start(is_first=await self.start_marker.aclaim_start())
+            self._ask_or_refuse_unless_first_start(is_first=await self.start_marker.aclaim_start())
         self._count_against_limits(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
@@ -326,7 +326,7 @@ class NestedCalls:
         if self.caller.limits is not None:
             self.caller.limits.count_call(tool.name, context.tool_call_id)
 
-    def _ask_unless_first_start(self, *, is_first: bool) -> None:
+    def _ask_or_refuse_unless_first_start(self, *, is_first: bool) -> None:
         if self.is_rerun_rejected:
             raise CodeModeToolError(_STOPPED_MESSAGE)
         if not is_first:
@@ -395,7 +395,7 @@ class _CallAttempt:
         self._id = context.tool_call_id
         self._outer_id = calls.outer_tool_call_id or context.outer_tool_call_id
         self._commands: list[Any] = []
-        writes = NestedWrites(add_command=self._commands.append, get_pairs=self._list_writes)
+        writes = NestedWriteRecorder(add_command=self._commands.append, get_pairs=self._list_writes)
         self._scratchpad = NestedScratchpad(self._id, writes, answers, is_newly_answered)
         self.config = self._scratchpad.apply_to(calls.config)
         self.capture = OutputCapture(tool, self.config, arguments)

@@ -23,7 +23,7 @@ from codemode import (
 from codemode.errors import CodeModeConcurrencyError, CodeModeToolApprovalRequiredError
 from codemode.plugins import split_content
 
-from .answer_matching import RunningOuterCall, ask_person, ask_person_async, claim_asking_turn
+from .answer_matching import RunningOuterCallRegistration, ask_person, ask_person_async, claim_asking_turn
 from .approvals import ApprovalPolicy, Question, ToolCaller
 from .checkpoints import (
     SavedCallOutputs,
@@ -196,7 +196,7 @@ class SegmentRunner:
 
     async def arun(self) -> ProgramOutcome:
         """Do what `run` does without blocking."""
-        with RunningOuterCall(self.config) as sibling:
+        with RunningOuterCallRegistration(self.config) as sibling:
             try:
                 return await self._arun_work_items()
             except Exception as error:
@@ -343,7 +343,7 @@ class SegmentRunner:
                 *make_state_commands(self.call),
             ],
             "artifacts": [output.artifact for output in outputs if output.artifact is not None],
-            **({} if self.caller.limits is None else self.caller.limits.record_fields),
+            **({} if self.caller.limits is None else self.caller.limits.segment_record_fields),
             "made": [
                 call.to_dict(call_id)
                 for call_id, call in segment.calls.made_calls.items()

@@ -31,7 +31,7 @@ _NO_ACTION = -1
 
 
 @dataclass(frozen=True)
-class InterruptAction:
+class ReviewedActionReference:
     """The interrupt of a request, and the index of its action in a batch."""
 
     interrupt_id: str
@@ -39,7 +39,7 @@ class InterruptAction:
     allowed_decisions: tuple[str, ...] = ()
 
     @classmethod
-    def from_stored(cls, stored: Sequence[Any]) -> InterruptAction:
+    def from_stored(cls, stored: Sequence[Any]) -> ReviewedActionReference:
         """Read the result of `stored_form`."""
         interrupt, action, allowed = stored
         return cls(interrupt, action, tuple(allowed))
@@ -55,14 +55,14 @@ class PauseRequests:
     """The pending requests of a graph, the interrupt part of each by request id, and tool forms."""
 
     requests: tuple[PendingRequest, ...]
-    parts: Mapping[str, InterruptAction]
+    parts: Mapping[str, ReviewedActionReference]
     tool_forms: Mapping[str, ToolForm]
 
 
 def collect_requests(interrupts: Iterable[Any]) -> PauseRequests:
     """Return the requests of interrupts."""
     requests: list[PendingRequest] = []
-    parts: dict[str, InterruptAction] = {}
+    parts: dict[str, ReviewedActionReference] = {}
     catalog: dict[str, ToolForm] = {}
     for interrupt in interrupts:
         displayed = to_plain_json(interrupt.value)
@@ -84,13 +84,13 @@ def to_plain_json(value: Any) -> Any:
 
 def _iter_interrupt_requests(
     interrupt_id: str, displayed: Any, schema: Any
-) -> Iterable[tuple[InterruptAction, PendingRequest]]:
+) -> Iterable[tuple[ReviewedActionReference, PendingRequest]]:
     # The digest distinguishes another question with the same interrupt id.
     request_prefix = f"{interrupt_id}:{hashlib.sha256(json.dumps(displayed, sort_keys=True).encode()).hexdigest()[:16]}"
     actions = _parse_actions(displayed)
     if actions is None:
         payload = {"kind": INTERRUPT_KIND, "value": displayed, **({"schema": schema} if schema else {})}
-        yield InterruptAction(interrupt_id), _make_request(request_prefix, "interrupt", "", displayed, payload)
+        yield ReviewedActionReference(interrupt_id), _make_request(request_prefix, "interrupt", "", displayed, payload)
         return
     is_single = displayed.get("type") in ("tool_approval", "unknown_outcome")
     call_id = str(displayed.get("tool_call_id") or "")
@@ -101,7 +101,7 @@ def _iter_interrupt_requests(
         if action.get("description"):
             payload["description"] = action["description"]
         request_id = request_prefix if is_single else f"{request_prefix}:{index}"
-        part = InterruptAction(interrupt_id, _NO_ACTION if is_single else index, allowed_decisions)
+        part = ReviewedActionReference(interrupt_id, _NO_ACTION if is_single else index, allowed_decisions)
         yield part, _make_request(request_id, str(action["name"]), call_id, action.get("args"), payload)
 
 
@@ -161,14 +161,14 @@ def _find_edit_schema(schema: Any, tool_name: str) -> Any:
 
 
 def make_resume_values(
-    requests: Iterable[StoredRequest], parts: Mapping[str, InterruptAction], answers: Mapping[str, Any]
+    requests: Iterable[StoredRequest], parts: Mapping[str, ReviewedActionReference], answers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the resume value of each interrupt whose requests are all answered, by interrupt id.
 
     Raises `CodeModeProtocolError` for a decision that is not allowed.
     """
     requests_by_id = {request.interrupt_id: request for request in requests}
-    by_interrupt: dict[str, list[tuple[InterruptAction, str]]] = {}
+    by_interrupt: dict[str, list[tuple[ReviewedActionReference, str]]] = {}
     for request_id, part in parts.items():
         by_interrupt.setdefault(part.interrupt_id, []).append((part, request_id))
     values: dict[str, Any] = {}
@@ -185,7 +185,7 @@ def make_resume_values(
     return values
 
 
-def _to_resume_answer(request: StoredRequest, part: InterruptAction, answer: Any) -> Any:
+def _to_resume_answer(request: StoredRequest, part: ReviewedActionReference, answer: Any) -> Any:
     if request.kind == INTERRUPT_KIND:
         return answer
     decision = (
@@ -260,7 +260,7 @@ class StoredPauses:
         record_options: dict[str, Any] = {"app": app, "labels": labels, "resume_with": resume_with}
         self._graph = graph
         self._records = AgentRecords(store, framework=_RECORD_OWNER, tenant=tenant, **record_options)
-        _require_guard(graph, self._records)
+        _require_same_resume_guard(graph, self._records)
         self._outcome_of = outcome_of
         self._max_age_ms = max_age_ms
 
@@ -315,7 +315,9 @@ class StoredPauses:
         resume, and for a thread that was resumed elsewhere.
         """
         stored = self._records.read_payload(record)
-        parts = {name: InterruptAction.from_stored(stored_part) for name, stored_part in stored["parts"].items()}
+        parts = {
+            name: ReviewedActionReference.from_stored(stored_part) for name, stored_part in stored["parts"].items()
+        }
         values = make_resume_values(record.requests, parts, answers)
         if not values:
             return await self._records.get_waiting_pause(record)
@@ -339,7 +341,7 @@ class StoredPauses:
         self,
         run: AgentRun,
         record: Record,
-        parts: Mapping[str, InterruptAction],
+        parts: Mapping[str, ReviewedActionReference],
         values: dict[str, Any],
         config: Any,
         settings: dict[str, Any],
@@ -464,7 +466,7 @@ def stored_pauses(
     return StoredPauses(graph, store, tenant=tenant, app=app, outcome_of=outcome_of or _return_state, **options)
 
 
-def _require_guard(graph: Any, records: AgentRecords) -> None:
+def _require_same_resume_guard(graph: Any, records: AgentRecords) -> None:
     """Raise `ValueError` if two hosts could run the same call, because a tool uses another resume guard."""
     for graph_tool in (tool for node in find_tool_nodes(graph) for tool in node.tools_by_name.values()):
         if isinstance(graph_tool, SurfaceTool):
@@ -472,7 +474,7 @@ def _require_guard(graph: Any, records: AgentRecords) -> None:
 
 
 def _require_unchanged_interrupts(
-    record: Record, parts: Mapping[str, InterruptAction], interrupts: Sequence[Any]
+    record: Record, parts: Mapping[str, ReviewedActionReference], interrupts: Sequence[Any]
 ) -> None:
     """Raise `CodeModeProtocolError` if a record differs from the interrupts of its thread."""
     pause_requests = collect_requests(interrupts)

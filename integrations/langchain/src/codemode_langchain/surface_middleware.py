@@ -35,7 +35,14 @@ from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
 from .conversion import OutputCapture, convert_tool, get_annotations, make_tool_call
 from .graph_state import get_graph_state, get_state_with_nested_writes
 from .langgraph_internals import AgentParts, NodeContext, get_node_context
-from .limits import END_CHANNEL, Limit, NestedCallLimits, find_limits, get_run_end_message, make_call_count_update
+from .limits import (
+    END_CHANNEL,
+    Limit,
+    NestedCallLimits,
+    find_call_limits,
+    get_limit_end_message,
+    make_call_count_update,
+)
 from .surfaces import Surface, SurfaceCache, SurfaceTool, select_client_tools
 from .tool_selection import (
     AgentToolSelection,
@@ -63,12 +70,12 @@ class RuleNameChecker:
         self._describe_unknown = unknown
         self._has_warned = False
 
-    def require_known_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def require_existing_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Raise `ValueError` for a rule that names none of these tools."""
         for message in self._describe_unknown(valid_names, program_tools):
             raise ValueError(message)
 
-    def warn_about_unknown_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def warn_about_unmatched_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Log, in the first step only, the rules that name none of its tools; later steps may have others."""
         if self._has_warned:
             return
@@ -263,7 +270,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             self._reject_name_conflicts(agent_tools)
             if not may_agent_get_more_tools(self):
                 self._selection.require_known(list_tool_names(agent_tools))
-                self._rule_names.require_known_names(
+                self._rule_names.require_existing_names(
                     list_tool_names(agent_tools), self._select_program_tools(select_client_tools(agent_tools))
                 )
             self._check_rules_and_list_direct_only_names(agent_tools)
@@ -286,7 +293,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             if tool_node is None:
                 tool_node, agent = node_context.find_agent_parts(self)
                 self._adopt_agent_reviews(agent)
-                self._limits[tool_node] = find_limits(agent.middleware)
+                self._limits[tool_node] = find_call_limits(agent.middleware)
             return [*tool_node.tools_by_name.values()], self._limits[tool_node]
 
     def _adopt_agent_reviews(self, agent: AgentParts) -> None:
@@ -323,7 +330,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Replace the tools of the request."""
         model_request, update, end_message = self._prepare_model_call(request)
-        return _add_update(end_message or handler(model_request), update)
+        return _add_state_update(end_message or handler(model_request), update)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
@@ -332,7 +339,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         model_request, update, end_message = await self._run_off_loop_if_slow(
             request.tools, partial(self._prepare_model_call, request)
         )
-        return _add_update(end_message or await handler(model_request), update)
+        return _add_state_update(end_message or await handler(model_request), update)
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Handler) -> Result:
         """Run a program; pass calls of kept tools on, and refuse all others."""
@@ -371,7 +378,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         model_request, update = self._make_model_request(request, registered)
         state = get_graph_state(config, request.state)
         update = {**update, **make_call_count_update(state, limits)}
-        if (end_message := get_run_end_message(state)) is None:
+        if (end_message := get_limit_end_message(state)) is None:
             return model_request, update, None
         return model_request, {**update, END_CHANNEL: None}, AIMessage(end_message)
 
@@ -381,7 +388,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         self._reject_name_conflicts(request.tools)
         program_tools = self._select_program_tools(tool for tool in request.tools if isinstance(tool, BaseTool))
         surface = self._get_or_create_surface(program_tools)
-        self._rule_names.warn_about_unknown_names(list_tool_names([*registered, *request.tools]), program_tools)
+        self._rule_names.warn_about_unmatched_names(list_tool_names([*registered, *request.tools]), program_tools)
         direct_tools = [
             tool
             for tool in request.tools
@@ -393,7 +400,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _bind_surface_tool(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
         registered, program_tools = self._find_step_tools(request)
-        self._rule_names.require_known_names({*registered, *(tool.name for tool in program_tools)}, program_tools)
+        self._rule_names.require_existing_names({*registered, *(tool.name for tool in program_tools)}, program_tools)
         surface, config = self._get_or_create_surface(program_tools), _get_config(request)
         (_, limit_middleware), node_context = self._inspect_agent_and_adopt_reviews(config), get_node_context(config)
         limits = (
@@ -530,7 +537,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return tuple((id(tool), *sorted(get_declared(tool).items())) for tool in program_tools)
 
 
-def _add_update(response: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
+def _add_state_update(response: Any, update: dict[str, Any]) -> ExtendedModelResponse[Any]:
     response = ModelResponse(result=[response]) if isinstance(response, BaseMessage) else response
     return ExtendedModelResponse(model_response=response, command=Command(update=update))
 

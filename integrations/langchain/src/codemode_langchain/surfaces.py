@@ -33,7 +33,7 @@ from .approvals import ApprovalPolicy, DirectToolCaller, ToolCaller
 from .arguments import ValidatedArguments, find_call_id_fields
 from .content import make_message_content
 from .conversion import ASYNC_ONLY_MESSAGE, FrameworkTool, convert_tool, get_annotations, is_async_only
-from .graph_state import make_outer_result, write_all_but_last_value
+from .graph_state import make_outer_result, write_earlier_and_return_last_value
 from .langgraph_internals import is_in_node
 from .node_tasks import compute_digest, make_call_id
 from .questions import OuterCall
@@ -201,7 +201,7 @@ class SurfaceTool(BaseTool):
             tool_call_id=tool_call_id,
             status="success" if failure is None else "error",
         )
-        return make_outer_result(message, outcome.commands, partial(write_all_but_last_value, config))
+        return make_outer_result(message, outcome.commands, partial(write_earlier_and_return_last_value, config))
 
 
 def _calls_tool(program: str, name: str) -> bool:
@@ -249,7 +249,7 @@ def to_tools_with_callable_names(
     for langchain_tool in collected:
         _reject_injected_arguments(langchain_tool, middleware)
     if approvals is not None:
-        approvals.require_known_rule_names([langchain_tool.name for langchain_tool in collected])
+        approvals.require_rule_names_exist([langchain_tool.name for langchain_tool in collected])
     return (
         select_tools_with_callable_names(collected)
         if check is None

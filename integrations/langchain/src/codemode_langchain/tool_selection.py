@@ -182,7 +182,7 @@ def collect_review_rules(
             if not settings.counts_calls:
                 _reject_limit_on_program_tools(item, direct_calls, settings)
         elif index < surface_index:
-            _require_listing_order(item, direct_calls, settings)
+            _require_listed_after_surface(item, direct_calls, settings)
     return rules
 
 
@@ -244,7 +244,9 @@ def _reject_limit_on_program_tools(limit: Any, direct_calls: _DirectTools, setti
     )
 
 
-def _require_listing_order(middleware: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings) -> None:
+def _require_listed_after_surface(
+    middleware: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings
+) -> None:
     for name, loss in _WRAPPING_MIDDLEWARE.items():
         if isinstance(middleware, getattr(built_in, name, ())) and (
             missed_names := direct_calls.find_program_only_names(_get_configured_names(middleware))
@@ -350,7 +352,7 @@ class ToolCheckedRequest(ModelRequest[Any]):
     @classmethod
     def of(cls, request: ModelRequest[Any], offer: AllowedTools) -> ToolCheckedRequest:
         """Return a request that is checked for allowed tools."""
-        return _add_check(
+        return _add_tool_check(
             cls(**{request_field.name: getattr(request, request_field.name) for request_field in fields(ModelRequest)}),
             offer,
         )
@@ -364,10 +366,10 @@ class ToolCheckedRequest(ModelRequest[Any]):
 
     def override(self, **overrides: Any) -> ModelRequest[Any]:
         """Return a copy with these fields and the same check."""
-        return _add_check(super().override(**overrides), self.__dict__[_CHECK_ATTRIBUTE])
+        return _add_tool_check(super().override(**overrides), self.__dict__[_CHECK_ATTRIBUTE])
 
 
-def _add_check(request: Any, offer: AllowedTools) -> Any:
+def _add_tool_check(request: Any, offer: AllowedTools) -> Any:
     request.__dict__.update({_CHECK_ATTRIBUTE: offer, "model": make_tool_checked_model(request.model, offer)})
     return request
 

@@ -97,7 +97,7 @@ def get_or_create_graph_run(config: RunnableConfig) -> GraphRun | None:
         return graph_run
 
 
-def find_scope(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]:
+def find_program_scope(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]:
     """Return the scope of a call's programs, and whether a later run may continue them.
 
     The scope is the thread, or the graph run if the thread is not stored.

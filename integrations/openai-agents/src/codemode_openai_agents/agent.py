@@ -22,7 +22,14 @@ from .conversion import get_annotations
 from .outer_call import OnStream
 from .pauses import TOOL_NAME, ProgramAgent
 from .sdk_internals import is_mcp_tool
-from .tool import OptionsLike, ProgramFunctionTool, StateFactory, ToolConfig, make_agent_options, make_agent_tool
+from .tool import (
+    CodeModeToolConfig,
+    OptionsLike,
+    ProgramFunctionTool,
+    StateFactory,
+    make_agent_options,
+    make_agent_tool,
+)
 
 _MAX_CACHED_TOOLS = 8
 
@@ -58,7 +65,7 @@ def with_code_mode(
     if type(agent) is not Agent:
         raise ValueError(f"with_code_mode takes an Agent, not a {type(agent).__name__}: give its tools to code_mode")
     selection = ToolSelection(tools, keep)
-    config = ToolConfig(
+    config = CodeModeToolConfig(
         make_agent_options(options, pool, listing, state, store),
         ApprovalPolicy(approve),
         pool,
@@ -93,7 +100,7 @@ class _CodeModeAgent(Agent[Any]):
 class _ModelToolsBuilder:
     """Build the model's tools for a turn; equal sets of tools share one codeMode tool."""
 
-    def __init__(self, selection: ToolSelection, config: ToolConfig) -> None:
+    def __init__(self, selection: ToolSelection, config: CodeModeToolConfig) -> None:
         self._selection = selection
         self._config = config
         self._agent = ProgramAgent.create()
@@ -111,12 +118,12 @@ class _ModelToolsBuilder:
         model_tools: list[Tool] = []
         program_tools: list[FunctionTool] = []
         for tool in tools:
-            availability = self._find_availability(tool)
+            availability = self._find_tool_routes(tool)
             if availability.in_programs and isinstance(tool, FunctionTool):
                 program_tools.append(tool)
             if availability.directly:
                 model_tools.append(self._apply_approval_rules(tool))
-        self._require_known_names({*agent_tool_names, *(tool.name for tool in [*program_tools, *model_tools])})
+        self._require_existing_names({*agent_tool_names, *(tool.name for tool in [*program_tools, *model_tools])})
         if not program_tools:
             return model_tools
         if any(tool.name == TOOL_NAME for tool in [*program_tools, *model_tools]):
@@ -132,15 +139,15 @@ class _ModelToolsBuilder:
             raise UserError(f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval")
         return tool
 
-    def _find_availability(self, tool: Tool) -> Any:
+    def _find_tool_routes(self, tool: Tool) -> Any:
         if not isinstance(tool, FunctionTool) or _is_direct_only(tool):
             return ToolSelection.ONLY_DIRECTLY
         return self._selection.find_routes(tool.name, None, tool)
 
-    def _require_known_names(self, known: set[str]) -> None:
+    def _require_existing_names(self, known: set[str]) -> None:
         try:
             self._selection.require_known(known)
-            self._config.approvals.require_known_names(known)
+            self._config.approvals.require_existing_names(known)
         except ValueError as error:
             raise UserError(str(error)) from None
 

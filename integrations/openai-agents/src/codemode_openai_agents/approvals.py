@@ -51,7 +51,7 @@ class ApprovalPolicy:
                 message = f"approve[{name!r}] must be True, False or a function, got {rule!r}"
                 raise ValueError(message)  # noqa: TRY004 - as every wrong option
 
-    def require_known_names(self, names: Collection[str]) -> None:
+    def require_existing_names(self, names: Collection[str]) -> None:
         """Raise `ValueError` for a rule that names an unknown tool."""
         for name in sorted(self._rules.keys() - set(names)):
             raise ValueError(ToolSelection.describe_missing_name("approve", name, names))
@@ -62,9 +62,9 @@ class ApprovalPolicy:
 
     def may_need_approval(self, tool: FunctionTool) -> bool:
         """Return whether some call of a tool may need approval."""
-        return tool.needs_approval is not False or self.has_rule(tool)
+        return tool.needs_approval is not False or self.has_applicable_rule(tool)
 
-    def has_rule(self, tool: FunctionTool) -> bool:
+    def has_applicable_rule(self, tool: FunctionTool) -> bool:
         """Return whether one of these rules applies to a tool."""
         if self._rule_function is not None or (self._uses_declared_hints and _is_destructive(tool)):
             return True
@@ -93,7 +93,7 @@ class ApprovalPolicy:
 
     def copy_tool_with_rules(self, tool: FunctionTool) -> FunctionTool:
         """Return a copy of a tool whose ``needs_approval`` includes these rules, for direct calls of the model."""
-        if not self.has_rule(tool) or tool.needs_approval is True:
+        if not self.has_applicable_rule(tool) or tool.needs_approval is True:
             return tool
         tool_rule = tool.needs_approval
 

@@ -218,7 +218,7 @@ class OuterCall:
         try:
             opened = await OpenedContinuation.open(continuation, options=self._core.options)
         except CodeModeProtocolError as error:
-            return self._record_fatal_error(_resume_error(error))
+            return self._record_fatal_error(_create_resume_error(error))
         interrupt = opened.interrupt
         decisions = await decide(interrupt)
         resolutions = {request.interrupt_id: _create_resolution(request, decisions) for request in interrupt.requests}
@@ -273,7 +273,7 @@ class OuterCall:
             return self._record_fatal_error(calls.fatal_error)
         except CodeModeProtocolError as error:
             if is_resumed:
-                return self._record_fatal_error(_resume_error(error))
+                return self._record_fatal_error(_create_resume_error(error))
             return self._record_failure(error)
         except CodeModeError as error:
             return self._record_failure(error)
@@ -330,6 +330,6 @@ def _create_agent_call_resolution(decision: Decision | None) -> dict[str, Any]:
     )
 
 
-def _resume_error(error: CodeModeProtocolError) -> UserError:
+def _create_resume_error(error: CodeModeProtocolError) -> UserError:
     message, hint = "This paused codeMode call cannot resume", "a state resumes once, with one set of decisions"
     return UserError(error.explain_failed_resume(message, first="the state of the run", otherwise=hint))

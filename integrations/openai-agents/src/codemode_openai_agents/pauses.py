@@ -96,7 +96,7 @@ class ActiveProgram:
 ACTIVE_PROGRAM: ContextVar[ActiveProgram] = ContextVar("codemode_openai_agents_program")
 
 
-class ContextHooks(RunHooks[Any]):
+class ContextCapturingHooks(RunHooks[Any]):
     """Pass the run context, which holds the decisions, to the program: the SDK gives a `Model` none."""
 
     async def on_llm_start(self, context: RunContextWrapper[Any], agent: Any, *_: Any, **__: Any) -> None:

@@ -26,7 +26,7 @@ from .approvals import ApprovalPolicy, ApprovalRules
 from .content import to_tool_output
 from .conversion import convert_tool, to_function_tools
 from .outer_call import CallLog, OnStream, OuterCall
-from .pauses import ACTIVE_PROGRAM, SAVE_TOOL_NAME, TOOL_NAME, ActiveProgram, ContextHooks, ProgramAgent
+from .pauses import ACTIVE_PROGRAM, SAVE_TOOL_NAME, TOOL_NAME, ActiveProgram, ContextCapturingHooks, ProgramAgent
 
 _MAX_PAUSES = 1_000_000
 
@@ -67,8 +67,8 @@ def code_mode(
     """
     policy = ApprovalPolicy(approve)
     function_tools = to_function_tools(tools)
-    policy.require_known_names([tool.name for tool in function_tools])
-    config = ToolConfig(
+    policy.require_existing_names([tool.name for tool in function_tools])
+    config = CodeModeToolConfig(
         make_agent_options(options, pool, listing, state, store), policy, pool, state, on_stream, library
     )
     return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).tool
@@ -95,7 +95,7 @@ def code_mode_custom_tool(
             "a custom tool cannot pause the run, and calls may need approval:"
             f" {', '.join(approval_names[:5])}. Use code_mode(...), whose input is JSON"
         )
-    config = ToolConfig(make_agent_options(options, pool, listing, state), policy, pool, state, on_stream)
+    config = CodeModeToolConfig(make_agent_options(options, pool, listing, state), policy, pool, state, on_stream)
     return ProgramFunctionTool(function_tools, config, ProgramAgent.create()).as_custom_tool()
 
 
@@ -112,7 +112,7 @@ def _return_no_state(_conversation_id: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class ToolConfig:
+class CodeModeToolConfig:
     """Settings of a codeMode tool, except the tools that programs call."""
 
     settings: CodeModeOptions
@@ -130,7 +130,7 @@ def make_agent_tool(agent: ProgramAgent, description: str) -> FunctionTool:
         description,
         custom_output_extractor=_extract_empty_output,
         max_turns=_MAX_PAUSES,
-        hooks=ContextHooks(),
+        hooks=ContextCapturingHooks(),
         failure_error_function=None,
         parameters=ProgramInput,
     )
@@ -142,7 +142,7 @@ class ProgramFunctionTool:
     def __init__(
         self,
         tools: Iterable[FunctionTool],
-        config: ToolConfig,
+        config: CodeModeToolConfig,
         agent: ProgramAgent,
         output_schemas: Mapping[str, Any] | None = None,
     ) -> None:

@@ -151,7 +151,7 @@ class CodeModeToolset(SurfaceToolset[AgentDepsT]):
         return CodeModeSurface(self.options, self.pool, self.listing, self.store, self.library)
 
 
-class _LatestStepTools:
+class _LatestCodeModeTools:
     """The codeMode tool of the latest step of each recent run: a call uses the tools that its model saw."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ def create_code_mode_tool(
     toolset_options["library"] = library
     toolset = CodeModeToolset(to_toolset(tools), options, **toolset_options)
 
-    step_tools = _LatestStepTools()
+    step_tools = _LatestCodeModeTools()
 
     async def prepare(ctx: RunContext[AgentDepsT], definition: ToolDefinition) -> ToolDefinition | None:
         step_tool = (await toolset.get_tools(ctx)).get(TOOL_NAME)

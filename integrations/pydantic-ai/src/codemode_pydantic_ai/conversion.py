@@ -132,13 +132,13 @@ class OutputSchema(FrameworkSchema):
             return compiled_schema
         typed_schema: Any = compile_schema(InferredOutput(self._return_type))
         return (
-            _OutputWithoutExcludedFields(compiled_schema, typed_schema)
+            _ExcludedFieldsDroppingSchema(compiled_schema, typed_schema)
             if hasattr(typed_schema, "drop_excluded_fields")
             else compiled_schema
         )
 
 
-class _OutputWithoutExcludedFields:
+class _ExcludedFieldsDroppingSchema:
     def __init__(self, compiled_schema: CompiledSchema, typed_schema: Any) -> None:
         self._compiled_schema = compiled_schema
         self._typed_schema = typed_schema
@@ -160,20 +160,20 @@ def _list_live_classes(cached: _ClosedSchema) -> list[type | None]:
 
 
 def _make_closed_schema(declared_schema: dict[str, Any], function: Callable[..., Any]) -> _ClosedSchema:
-    class ExactSchemaGenerator(_ClosedSchemaGenerator):
+    class RecordingSchemaGenerator(_ClosedSchemaGenerator):
         closed_classes: list[type] = []  # noqa: RUF012 - of this reading
         opaque_serializers: list[str] = []  # noqa: RUF012 - likewise
 
     try:
         adapter = TypeAdapter[Any](_get_return_type(function))
         open_schema = adapter.json_schema(schema_generator=GenerateToolJsonSchema, mode=_SCHEMA_MODE)
-        closed_schema = adapter.json_schema(schema_generator=ExactSchemaGenerator, mode=_SCHEMA_MODE)
+        closed_schema = adapter.json_schema(schema_generator=RecordingSchemaGenerator, mode=_SCHEMA_MODE)
     except Exception:  # noqa: BLE001 - annotations may be anything
         return _ClosedSchema(declared_schema, declared_schema, [])
-    if open_schema != declared_schema or ExactSchemaGenerator.opaque_serializers:
+    if open_schema != declared_schema or RecordingSchemaGenerator.opaque_serializers:
         return _ClosedSchema(declared_schema, declared_schema, [])
     return _ClosedSchema(
-        declared_schema, closed_schema, [weakref.ref(cls) for cls in ExactSchemaGenerator.closed_classes]
+        declared_schema, closed_schema, [weakref.ref(cls) for cls in RecordingSchemaGenerator.closed_classes]
     )
 
 

@@ -207,7 +207,9 @@ def _convert_core_tool(tool: codemode.Tool) -> Tool[Any]:
         call_id = ctx.tool_call_id or ""
         call_fields: dict[str, Any] = {"messages": ctx.messages, "context": ctx}
         context = ToolCallContext(tool_call_id=call_id, outer_tool_call_id="", **call_fields)
-        if not ctx.tool_call_approved and await _await_result(prepared.evaluate_needs_approval(value, context)):
+        if not ctx.tool_call_approved and await _await_or_drain_result(
+            prepared.evaluate_needs_approval(value, context)
+        ):
             raise ApprovalRequired
         return prepared.validate_output(await _run_core_tool(prepared, value, context))
 
@@ -220,11 +222,11 @@ def _convert_core_tool(tool: codemode.Tool) -> Tool[Any]:
 
 async def _run_core_tool(tool: PreparedTool, value: Any, context: ToolCallContext) -> Any:
     if tool.execute_kind == "sync":
-        return await _await_result(await asyncio.to_thread(tool.call, value, context))
-    return await _await_result(tool.call(value, context))
+        return await _await_or_drain_result(await asyncio.to_thread(tool.call, value, context))
+    return await _await_or_drain_result(tool.call(value, context))
 
 
-async def _await_result(value: Any) -> Any:
+async def _await_or_drain_result(value: Any) -> Any:
     if inspect.isawaitable(value):
         return await value
     if isinstance(value, AsyncIterator):
@@ -310,7 +312,7 @@ class ExecProgram:
         finally:
             self._in_flight[run] -= 1
             if calls.fatal_error is not None:
-                self._abort_run(calls.fatal_error)
+                self._set_fatal_error_and_cancel(calls.fatal_error)
 
     async def call_new_tool(self, tool: Tool[Any], arguments: Any, context: ToolCallContext) -> Any:
         """Run one nested call of a tool that is not in the catalog yet."""
@@ -319,14 +321,14 @@ class ExecProgram:
         self._calls.add_tool(tool.name, make_source_tool(found[tool.name]))
         return await self.call(tool.name, arguments, context)
 
-    def _abort_run(self, fatal: BaseException) -> None:
+    def _set_fatal_error_and_cancel(self, fatal: BaseException) -> None:
         # The outer call may have returned: then the current one ends, or the next one.
         self.fatal_error = fatal
         if self._calls.fatal_error is None:
             self._calls.fatal_error = fatal
             self._calls.cancel_program()
 
-    async def on_run_end(self, run: AgentRunState) -> None:
+    async def abort_if_calls_in_flight(self, run: AgentRunState) -> None:
         """Abort the program if calls of this run are in flight: their connections close with the run."""
         self.fatal_error = None
         if self.run_id is None:

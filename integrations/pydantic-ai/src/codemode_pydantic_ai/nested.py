@@ -235,7 +235,7 @@ class NestedCallLog:
             emit_task.cancel()
             with suppress(asyncio.CancelledError):
                 await emit_task
-            await self._emit_pending()
+            await self._emit_pending_events()
 
     async def _emit_batches(self) -> None:
         while True:
@@ -243,9 +243,9 @@ class NestedCallLog:
             # Waking the consumer costs as much as an event: emit events in batches.
             await asyncio.sleep(_EVENT_BATCH_SECONDS)
             self._has_events.clear()
-            await self._emit_pending()
+            await self._emit_pending_events()
 
-    async def _emit_pending(self) -> None:
+    async def _emit_pending_events(self) -> None:
         try:
             while self._events:
                 await self._ctx.emit(self._events.popleft())

@@ -29,7 +29,7 @@ class WaitingProgram(Protocol):
         """The error of one of its calls that ends the agent's run."""
         ...
 
-    async def on_run_end(self, run: AgentRunState) -> None:
+    async def abort_if_calls_in_flight(self, run: AgentRunState) -> None:
         """Abort the program if calls of the ended run are in flight."""
         ...
 

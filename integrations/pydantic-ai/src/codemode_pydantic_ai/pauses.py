@@ -332,7 +332,7 @@ class PauseCache:
         self._bytes -= 0 if entry is None else entry[1]
 
 
-def record_pauses(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None:
+def add_pauses_to_history(messages: list[ModelMessage], pauses: Iterable[Pause]) -> None:
     """Add pending calls and sealed continuations to the response with the outer calls, in place."""
     index = _find_last_response_index(messages)
     if index is None:
@@ -379,7 +379,7 @@ async def open_pauses_and_restore_history(
             for tool_call_id in open_continuations
         ]
         messages[index] = _restore_outer_calls(response, pauses)
-    remove_pauses(messages)
+    remove_pauses_from_history(messages)
     return pauses
 
 
@@ -395,7 +395,7 @@ def _require_continuations(title: str, response: ModelResponse, current_ids: Col
             )
 
 
-def remove_pauses(messages: list[ModelMessage]) -> None:
+def remove_pauses_from_history(messages: list[ModelMessage]) -> None:
     """Restore the model's view of the history in place: no pending nested calls, no continuations."""
     messages[:] = list(_without_waiting_calls(messages))
 

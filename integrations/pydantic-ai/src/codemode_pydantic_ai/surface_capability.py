@@ -31,14 +31,14 @@ from .outer_call import AgentRunState
 from .pauses import (
     Pause,
     PauseCache,
+    add_pauses_to_history,
     collect_answers,
     expand_pauses,
     find_client_results,
     is_waiting_call_id,
     list_waiting_calls,
     open_pauses_and_restore_history,
-    record_pauses,
-    remove_pauses,
+    remove_pauses_from_history,
 )
 from .surface_toolset import SurfaceToolset
 from .surfaces import MAX_RETRIES, ProgramToolSelector, Surface, ToolSelector
@@ -128,7 +128,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         prompt = cast("UserPromptNode[AgentDepsT, Any]", node)
         deferred_results = prompt.deferred_tool_results
         if deferred_results is None and prompt.user_prompt is not None:
-            remove_pauses(ctx.messages)
+            remove_pauses_from_history(ctx.messages)
             return prompt
         results = await self._restore_history_and_convert_answers(ctx, deferred_results or DeferredToolResults())
         return prompt if results is None else replace(prompt, deferred_tool_results=results)
@@ -144,7 +144,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
             return cast("Any", result)
         for pause in pauses:
             self._pause_cache.put(pause)
-        record_pauses(ctx.messages, pauses)
+        add_pauses_to_history(ctx.messages, pauses)
         return End(replace(cast("FinalResult[Any]", final), output=requests))
 
     async def wrap_run_event_stream(

@@ -160,7 +160,9 @@ class ResultReadCollector:
             uses = self._find_uses(data, name)
             if uses is not None and all(_try_record_use(use, result) for use in uses):
                 self._results.append(result)
-        return [fact for result in self._results for fact in self._describe_reads(result, data, is_plain)][:MAX_READS]
+        return [fact for result in self._results for fact in self._resolve_unguarded_reads(result, data, is_plain)][
+            :MAX_READS
+        ]
 
     def _on_program(self, node: Node) -> bool:
         self._root = node
@@ -202,7 +204,7 @@ class ResultReadCollector:
         uses = [self._root.descendant_for_byte_range(place.start(), place.end()) for place in matches]
         return [use for use in uses if use is not None and _is_name_use(use) and use.start_byte != name.start_byte]
 
-    def _describe_reads(self, result: TrackedToolResult, data: bytes, is_plain: bool) -> list[dict[str, Any]]:
+    def _resolve_unguarded_reads(self, result: TrackedToolResult, data: bytes, is_plain: bool) -> list[dict[str, Any]]:
         reads: list[tuple[Node, bool]] = []
         for field, local, is_doubtful in result.reads:
             uses = None if local is None or not is_plain else self._find_uses(data, local)

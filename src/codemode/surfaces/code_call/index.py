@@ -18,7 +18,7 @@ from ...host.forks import forkable_lock, register_fork_reset
 from ...options.checked_fields import WrongTypeError
 from ...source.rules import list_requested_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
-from ...tools.collecting import collect_plain_tools
+from ...tools.collecting import collect_unprepared_tools
 from ...tools.prepared import PreparedTool, compile_tools_and_log_missing_outputs, prepare_tool
 from ...tools.search.tool_search import ToolSearch
 from ...tools.tool import Tool
@@ -71,14 +71,14 @@ class CodeCallCatalog:
         return tuple(name for name in self._index if self._allowed is None or name in self._allowed)
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
         """Empty: scripts name tools with strings."""
         return ()
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if a call of some tool in the index can wait for a person."""
-        return self._index.may_ask
+        return self._index.may_wait_for_person
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
@@ -231,7 +231,7 @@ class RegisteredToolSet:
         old_set: RegisteredToolSet | None = None,
     ) -> RegisteredToolSet:
         """Collect tools. Raises `ValueError` for an invalid tool and for a filter that raises."""
-        collected = collect_plain_tools(tools)
+        collected = collect_unprepared_tools(tools)
         reject_confusable_names(collected)
         compile_tools_and_log_missing_outputs((name, prepare_tool(tool)) for name, tool in collected.items())
         previous = {} if old_set is None else old_set.registered
@@ -329,7 +329,7 @@ class ToolChangeListeners:
                 return
             self._is_notifying = True
         try:
-            while (pending := self._take_pending_change()) is not None:
+            while (pending := self._take_pending_change_or_stop()) is not None:
                 change, listeners = pending
                 for listener in listeners:
                     _notify_listener(listener, copy.deepcopy(change))
@@ -337,7 +337,7 @@ class ToolChangeListeners:
             self._is_notifying = False
             raise
 
-    def _take_pending_change(self) -> tuple[dict[str, Any], list[Listener]] | None:
+    def _take_pending_change_or_stop(self) -> tuple[dict[str, Any], list[Listener]] | None:
         with self._lock:
             if self._pending_changes:
                 return self._pending_changes.popleft(), list(self._listeners.values())

@@ -30,7 +30,7 @@ from .names import META_TOOLS, format_meta_tool_name, parse_meta_tool_name
 from .options import MAX_LISTED, CodeCallOptions, DirectCallOptions
 from .registered_tool import RegisteredTool
 from .requests import MetaToolInputReader, find_script, parse_execute_input, parse_invoke_input, parse_off_loop_if_large
-from .result import create_profile, outcome_to_result
+from .result import create_profile, to_result_or_raise_host_error
 
 if TYPE_CHECKING:
     from ...errors import CodeModeError
@@ -160,8 +160,8 @@ def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> 
         queries=tuple(dict.fromkeys(text[:MAX_QUERY_CHARACTERS] for text in requested)),
         reports_queries=queries is not None,
         top_k=reader.read_clamped_integer("topK", options.top_k, MAX_LISTED),
-        app_ids=_merge_filters(filters.read_strings("appIds"), reader.read_strings("appIds")),
-        tags=_merge_filters(filters.read_strings("tags"), None),
+        app_ids=_intersect_filters(filters.read_strings("appIds"), reader.read_strings("appIds")),
+        tags=_intersect_filters(filters.read_strings("tags"), None),
         excluded_sources=frozenset(name for name, is_included in sources.items() if not is_included),
         excluded_names=frozenset(reader.read_strings("excludeToolNames") or ()),
         min_score=reader.read_number("minRelevanceScore") or 0.0,
@@ -170,7 +170,7 @@ def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> 
     return request
 
 
-def _merge_filters(first: Sequence[str] | None, second: Sequence[str] | None) -> frozenset[str] | None:
+def _intersect_filters(first: Sequence[str] | None, second: Sequence[str] | None) -> frozenset[str] | None:
     # Models write an empty list for "no filter".
     if first and second:
         return frozenset(first).intersection(second)
@@ -270,7 +270,7 @@ def _build_search_match(tool: RegisteredTool, score: float, matched: list[str] |
 # These import asyncio, so they are imported on first use.
 
 
-def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
+def create_notification_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any], ...]:
     """Return the listeners of one run: a notifier of ``options.notify`` if it is set."""
     if options.notify is None:
         return ()
@@ -279,7 +279,7 @@ def create_run_listeners(options: CodeCallOptions) -> tuple[Callable[[Any], Any]
     return (NotificationListener(options.notify),)
 
 
-def create_catalog_query_reporter(
+def create_catalog_question_recorder(
     options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
 ) -> CatalogQuestionRecorder:
     """Return an async context manager that reports a catalog query to hooks and telemetry.
@@ -334,7 +334,7 @@ class MetaTools(SyncMethodsMixin):
         require_open_pool(pool)
         self._pool = pool
         self._profile = create_profile(self.options)
-        self._settings = settings.with_parts(execution_policy=settings.execution_policy.with_defaults_for(*_VM_LIMITS))
+        self._settings = settings.with_parts(execution_policy=settings.execution_policy.with_options_reset(*_VM_LIMITS))
         self._new_run_settings = self._settings.with_default_limits(self._profile.limits)
         self._max_model_characters = settings.model_output.max_model_characters
         self._tools = RegisteredToolSet.from_tools(tools, self.options)
@@ -361,7 +361,7 @@ class MetaTools(SyncMethodsMixin):
         Raises `CodeModeToolError` for invalid input.
         """
         name, tools = self._format_meta_tool_name("search"), self._tools
-        async with create_catalog_query_reporter(self.options, "search", tool_call_id) as catalog_question:
+        async with create_catalog_question_recorder(self.options, "search", tool_call_id) as catalog_question:
             request = await parse_off_loop_if_large(input, partial(parse_search_input, name, input, self.options))
             catalog_question.queries = request.queries
             answer = await answer_search(tools, request)
@@ -379,7 +379,7 @@ class MetaTools(SyncMethodsMixin):
         Raises `CodeModeToolError` for invalid input.
         """
         name, tools = self._format_meta_tool_name("describe"), self._tools
-        async with create_catalog_query_reporter(self.options, "describe", tool_call_id) as catalog_question:
+        async with create_catalog_question_recorder(self.options, "describe", tool_call_id) as catalog_question:
             names, max_definitions = await parse_off_loop_if_large(
                 input, partial(parse_describe_input, name, input, self.options)
             )
@@ -418,7 +418,7 @@ class MetaTools(SyncMethodsMixin):
         execution = run.Execution(
             self._profile, catalog, self._new_run_settings, outer, pool, invocation_data=script_data
         )
-        return outcome_to_result(await execution.start(script), self._max_model_characters, script)
+        return to_result_or_raise_host_error(await execution.start(script), self._max_model_characters, script)
 
     async def invoke(
         self,
@@ -444,7 +444,7 @@ class MetaTools(SyncMethodsMixin):
         execution = run.Execution(
             self._profile, tools.catalog, self._settings, outer, pool, invocation_data=script_data
         )
-        return outcome_to_result(await execution.call_tool(name, text=text), self._max_model_characters)
+        return to_result_or_raise_host_error(await execution.call_tool(name, text=text), self._max_model_characters)
 
     async def resume(
         self,
@@ -464,7 +464,7 @@ class MetaTools(SyncMethodsMixin):
         outcome = resume_with_answers(
             self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
         )
-        return outcome_to_result(await outcome, self._max_model_characters)
+        return to_result_or_raise_host_error(await outcome, self._max_model_characters)
 
     async def call(
         self,
@@ -498,7 +498,7 @@ class MetaTools(SyncMethodsMixin):
 
     def _create_outer_call(self, call: CallContext | None) -> OuterCallSettings:
         return OuterCallSettings(
-            call=call_context_or_empty(call), is_traced=True, listeners=create_run_listeners(self.options)
+            call=call_context_or_empty(call), is_traced=True, listeners=create_notification_listeners(self.options)
         )
 
     def _format_meta_tool_name(self, meta_tool: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSerializationError
-from ...options.checked_fields import option_field, require_strings, require_text_or_none
+from ...options.checked_fields import option_field, require_nonempty_string_or_none, require_strings
 from ...options.part import OptionGroup
 from ...schemas.compiled import JsonSchema
 from ...signatures.examples import iterate_samples
@@ -72,8 +72,8 @@ class ToolMetadata(OptionGroup):
 
     visible_in_list_tools: bool | None = option_field(None, _require_boolean_or_none)
     enabled_in_code_call: bool | None = option_field(None, _require_boolean_or_none)
-    app_id: str | None = option_field(None, require_text_or_none)
-    source: str | None = option_field(None, require_text_or_none)
+    app_id: str | None = option_field(None, require_nonempty_string_or_none)
+    source: str | None = option_field(None, require_nonempty_string_or_none)
     tags: tuple[str, ...] = option_field((), require_strings)
     examples: tuple[UsageExample, ...] = option_field((), _parse_examples)
 

@@ -15,7 +15,7 @@ from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
 from ...options.checked_fields import require_mapping_or_none
 from ...schemas.compiled import SchemaProblem, format_path, get_json_type_name
-from ...source.program_input import fill_program_field
+from ...source.program_input import rename_program_field
 from .index import CodeCallCatalog
 
 ValueT = TypeVar("ValueT")
@@ -36,7 +36,7 @@ class MetaToolInputReader:
         self._problems: list[SchemaProblem] = []
         self._path: tuple[str, ...] = ()
         self._is_object = is_mapping(value)
-        self._fields = self._check_object(value, allowed_fields)
+        self._fields = self._check_and_get_fields(value, allowed_fields)
 
     def read_nested(self, key: str, allowed_fields: tuple[str, ...]) -> MetaToolInputReader:
         """Return a reader of an object in this one. Its problems are reported with those of this reader."""
@@ -47,7 +47,7 @@ class MetaToolInputReader:
             (*self._path, key),
         )
         value = self._fields.get(key)
-        nested_reader._fields = nested_reader._check_object({} if value is None else value, allowed_fields)
+        nested_reader._fields = nested_reader._check_and_get_fields({} if value is None else value, allowed_fields)
         return nested_reader
 
     def read_string(self, key: str) -> str | None:
@@ -112,7 +112,7 @@ class MetaToolInputReader:
             error.reason = "validation"
             raise error
 
-    def _check_object(self, value: Any, allowed_fields: tuple[str, ...]) -> Mapping[str, Any]:
+    def _check_and_get_fields(self, value: Any, allowed_fields: tuple[str, ...]) -> Mapping[str, Any]:
         if not is_mapping(value):
             self.add_problem("", f"must be an object, got {get_json_type_name(value)}")
             return {}
@@ -163,10 +163,10 @@ class ExecuteRequest:
             return _DEFAULT_SCRIPT_DATA
         allowed = None if self.allowed_tools is None else [name for name in self.allowed_tools if name in catalog]
         data = {"source": "script", "context": dict(self.context), "allowedTools": allowed}
-        warnings = self._build_unknown_tool_warnings(catalog)
+        warnings = self._build_missing_tool_warnings(catalog)
         return {**data, "warnings": warnings} if warnings else data
 
-    def _build_unknown_tool_warnings(self, catalog: CodeCallCatalog) -> list[str]:
+    def _build_missing_tool_warnings(self, catalog: CodeCallCatalog) -> list[str]:
         """Return warnings about ``allowed_tools``, for the result of the script."""
         unknown = [name[:_MAX_NAME_CHARACTERS] for name in self.allowed_tools or () if name not in catalog]
         if not unknown:
@@ -190,7 +190,7 @@ async def parse_execute_input(
     ):
         return tool_input["script"], _DEFAULT_SCRIPT_DATA  # the usual input; anything else is checked below
 
-    tool_input = fill_program_field(tool_input, "script")
+    tool_input = rename_program_field(tool_input, "script")
 
     def parse_request() -> tuple[str, Mapping[str, Any]]:
         request = _parse_execute_request(meta_tool, tool_input, script_context)
@@ -204,7 +204,7 @@ async def parse_execute_input(
 
 def find_script(value: Any) -> str:
     """Return the script of an input that may be invalid, or an empty string."""
-    value = fill_program_field(value, "script")
+    value = rename_program_field(value, "script")
     script = value.get("script") if is_mapping(value) else None
     return script if isinstance(script, str) else ""
 

@@ -30,7 +30,7 @@ from ...execution.outcome_texts import (
 )
 from ...options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ...profile import GuestSettings, HostErrorRules, LargeStringRules, StaticRules, SurfaceSettings
-from ...source.program_input import make_failed_language_hint
+from ...source.program_input import make_language_hint_for_error
 from ...trace.trace import Trace
 from .names import format_meta_tool_name
 from .options import PRESETS, CodeCallOptions, SidecarOptions, VmOptions
@@ -195,7 +195,7 @@ class CodeCallResult(dict[str, Any]):
     recovery: Resumable | None = None
 
 
-def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: str = "") -> Any:
+def to_result_or_raise_host_error(outcome: RunOutcome, max_characters: int | None, script: str = "") -> Any:
     """Return the result or the interrupt of a run; raise host errors.
 
     A value of more than ``max_characters`` characters is replaced by a description.
@@ -211,7 +211,7 @@ def outcome_to_result(outcome: RunOutcome, max_characters: int | None, script: s
     if error is not None:
         result = error_to_result(error)
         name = str(result["error"].get("name"))
-        if not getattr(error, "calls", ()) and (hint := make_failed_language_hint(name, script)) is not None:
+        if not getattr(error, "calls", ()) and (hint := make_language_hint_for_error(name, script)) is not None:
             result["error"]["hint"] = hint
     else:
         result = CodeCallResult(

@@ -12,7 +12,7 @@ from ...execution.call_context import RICH_VALUES_RULE, CallContext
 from ...execution.starting import append_library_description, attach_library
 from ...host.forks import forkable_lock
 from ...host.sync import run_sync
-from ...host.threads import run_off_loop
+from ...host.threads import run_in_single_use_thread
 from ...stores.durability import StoreLike
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
@@ -247,7 +247,7 @@ class CodeCallToolset(MetaTools):
 
     async def update_async(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:
         """Do what `update` does in a thread, without blocking the event loop. Listeners are called on the loop."""
-        await run_off_loop(partial(self._replace_tools, tools))
+        await run_in_single_use_thread(partial(self._replace_tools, tools))
         self._listeners.notify_all()
 
     def _replace_tools(self, tools: Mapping[str, Any] | Iterable[Any]) -> None:

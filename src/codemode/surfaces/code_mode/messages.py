@@ -13,7 +13,7 @@ from ...errors import CodeModeProtocolError, Resumable
 from ...execution.pauses import to_interrupt_verifying_json
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, is_same_json
-from ...options.checked_fields import require_sequence, require_text_or_none
+from ...options.checked_fields import require_nonempty_string_or_none, require_sequence
 from ...options.parts import CodeModeOptions
 
 _RESPONSE_TYPE = "tool-approval-response"
@@ -70,7 +70,7 @@ def get_approval_response(
     request = next((item for item in paused.requests if item.interrupt_id == wanted_id), None)
     if request is None:
         return None
-    for part in _iter_parts_reversing_each(reversed(messages), "tool"):
+    for part in _iter_parts_last_first(reversed(messages), "tool"):
         if _is_response_to(part, request):
             return {key: part[key] for key in ("approvalId", *_ANSWER_KEYS) if key in part}
     return None
@@ -131,7 +131,9 @@ def get_interrupt(
     program can return it. Use `is_interrupt` to check whether the interrupt can be resumed now.
     """
     settings = CodeModeOptions.of(options)
-    require_text_or_none(conversation_id, "conversation_id")  # reject wrong types even if there is no interrupt
+    require_nonempty_string_or_none(
+        conversation_id, "conversation_id"
+    )  # reject wrong types even if there is no interrupt
     for candidate in map(_decode_interrupt_text, _iter_interrupt_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
@@ -214,7 +216,7 @@ def _decode_interrupt_text(candidate: Any) -> Any:
         return candidate
 
 
-def _iter_parts_reversing_each(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
+def _iter_parts_last_first(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
     for message in messages:
         if _has_parts(message, role):
             yield from filter(is_mapping, reversed(message["content"]))

@@ -133,7 +133,7 @@ class ModelOutputFormatter:
     ) -> tuple[ModelOutputDict, list[MediaContent]]:
         """Return the output without images, audio and files, and the list of these."""
         if _is_interrupt(result):
-            return format_result(result), []
+            return format_result_without_run_details(result), []
         run, max_characters = self._find_run(result, tool_call_id), self._options.max_model_characters
         if run is not None and run.as_json is not None:
             result = run.as_json
@@ -334,7 +334,7 @@ def _format_with_tool_formatter(formatter: OutputFormatter, output: Any) -> Mode
     return _to_model_output(plain)
 
 
-def format_result(result: Any) -> ModelOutputDict:
+def format_result_without_run_details(result: Any) -> ModelOutputDict:
     """Return a result in the model output format without details of its run."""
     from ...interrupts.interrupt import Interrupt
 

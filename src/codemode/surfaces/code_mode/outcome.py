@@ -24,14 +24,14 @@ def unwrap_outcome(outcome: RunOutcome) -> Any:
     """Return the value or the interrupt of an outcome; raise its error."""
     error = outcome.error
     if error is None:
-        return restore_result_value(outcome) if outcome.interrupt is None else outcome.interrupt
+        return to_value_with_media_and_python_values(outcome) if outcome.interrupt is None else outcome.interrupt
     try:
         raise error
     finally:
         del error, outcome  # the traceback references this frame: avoid a reference cycle
 
 
-def restore_result_value(outcome: RunOutcome) -> Any:
+def to_value_with_media_and_python_values(outcome: RunOutcome) -> Any:
     """Return the value of a run with images, audio, files, dates, bytes and sets restored."""
     if outcome.is_tagged:
         outcome = with_python_values(outcome)
@@ -43,9 +43,9 @@ def restore_result_value(outcome: RunOutcome) -> Any:
     return to_value_with_media(outcome)
 
 
-def with_restored_value(outcome: RunOutcome) -> RunOutcome:
+def with_media_and_python_values(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with its presented value."""
-    value = restore_result_value(outcome)
+    value = to_value_with_media_and_python_values(outcome)
     if value is outcome.value:
         return outcome
     from ...execution.outcome import with_changes

@@ -89,12 +89,12 @@ class _CodeModeProgramRunner:
             await self.pool.run_in_start_thread(self.require_installed_extras)
         await get_pool_and_import_execution(self.pool, self._options)
         if self._unloaded_schema_kinds:
-            await self.pool.run_in_start_thread(self._import_schema_kinds)
+            await self.pool.run_in_start_thread(self._import_schema_compilers)
         outer = OuterCallSettings(call=call)
         execution = import_execution_module().Execution(CODE_MODE, self._catalog, self._options, outer, self.pool)
         return await execution.start(js)
 
-    def _import_schema_kinds(self) -> None:
+    def _import_schema_compilers(self) -> None:
         with importing:
             for kind in self._unloaded_schema_kinds:
                 import_schema_compiler(kind)

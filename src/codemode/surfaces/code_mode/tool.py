@@ -33,14 +33,14 @@ from ...execution.starting import (
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.threads import run_check
 from ...options.parts import CodeModeOptions
-from ...source.program_input import fill_program_field
+from ...source.program_input import rename_program_field
 from ...stores.durability import StoreLike, add_store_to_options
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.prepared import compile_tools_and_log_missing_outputs
 from ...workers.pool import WorkerPool, require_open_pool
 from .model_output import ModelOutputFormatter, OneCallOutputFormatter
-from .outcome import CODE_MODE, unwrap_outcome, with_plain_json_value, with_python_values, with_restored_value
+from .outcome import CODE_MODE, unwrap_outcome, with_media_and_python_values, with_plain_json_value, with_python_values
 
 if TYPE_CHECKING:
     from ...data.content import MediaContent
@@ -75,7 +75,7 @@ class CodeModeTool(SyncMethodsMixin):
         ``field`` may also be all field names of the input; the one for the program is chosen. Other input is returned
         as is.
         """
-        return fill_program_field(value, field)
+        return rename_program_field(value, field)
 
     def __init__(
         self,
@@ -137,14 +137,14 @@ class CodeModeTool(SyncMethodsMixin):
         if call is None and not self.options.has_state:
             outer, state_location = self._default_outer_call, None
         else:
-            outer, state_location = self._prepare_outer_call(call_context_or_empty(call))
+            outer, state_location = self._create_outer_call_and_state_backend(call_context_or_empty(call))
         pool = await get_pool_and_import_execution(self._pool, self.options)
         run = import_execution_module()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
             catalog = with_saved_programs(self.catalog, self.library, js, call_context_or_empty(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
-        return await self._finish_run(await execution.start(js), state_location, js)
+        return await self._remember_run_and_unwrap_outcome(await execution.start(js), state_location, js)
 
     async def resume(
         self,
@@ -159,12 +159,12 @@ class CodeModeTool(SyncMethodsMixin):
         Uses this tool's tools, options and pool, and ``call`` except for its ``tool_call_id`` and ``started_at_ms``,
         which stay those of the paused call.
         """
-        outer, state_location = self._prepare_outer_call(call := call_context_or_empty(call))
+        outer, state_location = self._create_outer_call_and_state_backend(call := call_context_or_empty(call))
         catalog = with_saved_programs(self.catalog, self.library, None, call, self._pool)
         outcome = await resume_with_answers(
             CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
-        return await self._finish_run(outcome, state_location)
+        return await self._remember_run_and_unwrap_outcome(outcome, state_location)
 
     def to_model_output(self, result: Any, *, tool_call_id: str | None = None) -> dict[str, Any]:
         """Return a result in the format that the model sees: ``{"type": "text" | "json", "value": ...}``.
@@ -204,7 +204,7 @@ class CodeModeTool(SyncMethodsMixin):
         tool.options = self.options.without_journal()
         return tool
 
-    def _prepare_outer_call(self, call: CallContext) -> tuple[OuterCallSettings, StateBackend | None]:
+    def _create_outer_call_and_state_backend(self, call: CallContext) -> tuple[OuterCallSettings, StateBackend | None]:
         """Return the outer call of a run, and where its programs share values.
 
         Raises `TypeError` for an invalid state store.
@@ -214,7 +214,9 @@ class CodeModeTool(SyncMethodsMixin):
             call = replace(call, state=state_location)
         return OuterCallSettings(call=call, is_traced=self.options.model_output.shows_run_details), state_location
 
-    async def _finish_run(self, outcome: RunOutcome, state_location: StateBackend | None, js: str = "") -> Any:
+    async def _remember_run_and_unwrap_outcome(
+        self, outcome: RunOutcome, state_location: StateBackend | None, js: str = ""
+    ) -> Any:
         """Return the value or raise the error of a run; remember what its model output needs."""
         if outcome.status == "failed" and state_location is not None:
             from ...execution.program_state import save_large_call_results
@@ -232,15 +234,17 @@ class CodeModeTool(SyncMethodsMixin):
         is_rich = plain_outcome is not outcome
         if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
             return outcome.value
-        replacement_text = await self._build_replacement_text(plain_outcome, state_location, js)
+        replacement_text = await self._save_large_result_and_build_replacement_text(plain_outcome, state_location, js)
         if not is_plain:
-            outcome = await run_bounded(outcome.value, partial(with_restored_value, outcome))
+            outcome = await run_bounded(outcome.value, partial(with_media_and_python_values, outcome))
         details: Any = {"replacement_text": replacement_text, "json_bytes": size, "is_plain": is_plain}
         details["as_json"] = plain_outcome.value if is_rich and is_plain else None
         self._output_formatter.remember_run(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)
         return outcome.value
 
-    async def _build_replacement_text(self, outcome: RunOutcome, state_location: StateBackend | None, js: str) -> str:
+    async def _save_large_result_and_build_replacement_text(
+        self, outcome: RunOutcome, state_location: StateBackend | None, js: str
+    ) -> str:
         """Return the text that replaces a result of None or a result that is too large."""
         value, max_characters = outcome.value, self.options.model_output.max_model_characters
         if value is None:
@@ -287,7 +291,7 @@ def extract_program(value: object) -> str:
     filled: Any = value
     if value_type is dict and len(filled) == 1 and type(js := filled.get("js")) is str:
         return js  # the usual input
-    filled = fill_program_field(value, "js")
+    filled = rename_program_field(value, "js")
     is_mapping = type(value) is dict or isinstance(value, Mapping)
     if is_mapping and isinstance(js := filled.get("js"), str) and len(filled) == 1:
         return js

@@ -48,11 +48,11 @@ class ViewableCatalog(Protocol):
     @property
     def servers(self) -> tuple[McpServer, ...]: ...
     @property
-    def may_ask(self) -> bool: ...
+    def may_wait_for_person(self) -> bool: ...
     @property
     def entries_text_and_omitted_count(self) -> tuple[str, int]: ...
     @property
-    def names_text(self) -> str: ...
+    def ids_by_name_json(self) -> str: ...
     @property
     def servers_text(self) -> str: ...
     @property
@@ -94,7 +94,7 @@ class CatalogView:
         return iter(self._catalog)
 
     @property
-    def server_tools(self) -> dict[str, list[str]]:
+    def server_tool_names_by_id(self) -> dict[str, list[str]]:
         """The names in programs of the tools of listed servers, by id."""
         servers = self._catalog.servers
         return {
@@ -104,14 +104,14 @@ class CatalogView:
         }
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
         """Empty, as for the catalog."""
         return ()
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if a call of some tool can wait for a person."""
-        return self._catalog.may_ask
+        return self._catalog.may_wait_for_person
 
     @property
     def warnings(self) -> list[str]:
@@ -134,7 +134,7 @@ class CatalogView:
         if self._included & INCLUDE_ENTRIES:
             data["entries"] = self._catalog.entries_text_and_omitted_count[0]
         if self._included & INCLUDE_NAMES:
-            data["names"] = self._catalog.names_text
+            data["names"] = self._catalog.ids_by_name_json
         if self._included & INCLUDE_SERVERS:
             data["servers"] = self._catalog.servers_text
             data[SERVERS_DIGEST] = self._catalog.servers_digest
@@ -147,7 +147,7 @@ class CatalogView:
         program_facts = mapping_or_empty(facts)
         module_uses = [fact for fact in list_or_empty(program_facts.get("modules")) if _has_position(fact)]
         if not module_uses:
-            return self._find_free_name_error(facts) if program_facts.get("free") else None
+            return self._find_undefined_name_error(facts) if program_facts.get("free") else None
         kinds = ", ".join(dict.fromkeys(f"`{str(fact.get('kind'))[:20]}`" for fact in module_uses[:8]))
         position = {"line": module_uses[0]["line"], "column": module_uses[0]["column"]}
         message = f"{kinds} is not available: programs have no modules. Call tools of the catalog: `tools`"
@@ -155,7 +155,7 @@ class CatalogView:
             f"line {position['line']}, column {position['column']}: {message}", details=position
         )
 
-    def _find_free_name_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
+    def _find_undefined_name_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         from ...protocol.ending_errors import make_syntax_error  # late: creating the tools runs no program
         from ...source.checks import find_undefined_names
 
@@ -241,19 +241,19 @@ class ExecCatalog:
         return tuple(self._entries.values())
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
         """Empty: implicit property reads of the language never reach a tool."""
         return ()
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if a call of some tool can wait for a person."""
-        return self._may_ask
+        return self._may_wait_for_person
 
     @cached_property
-    def _may_ask(self) -> bool:
-        servers_may_ask = any(server.may_ask for server in self.servers)
-        return servers_may_ask or any(server.tool.may_ask for server in self._entries.values())
+    def _may_wait_for_person(self) -> bool:
+        servers_may_ask = any(server.may_wait_for_person for server in self.servers)
+        return servers_may_ask or any(server.tool.may_wait_for_person for server in self._entries.values())
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of this id, from the catalog or a server."""
@@ -378,12 +378,12 @@ class ExecCatalog:
         return f"[{','.join(texts)}]", len(self._entries) - len(texts)
 
     @property
-    def names_text(self) -> str:
+    def ids_by_name_json(self) -> str:
         """JSON that maps each unambiguous safe name to its tool id."""
-        return self._names_text
+        return self._ids_by_name_json
 
     @cached_property
-    def _names_text(self) -> str:
+    def _ids_by_name_json(self) -> str:
         safe_names = [(name, entry.id) for entry in self._entries.values() if (name := entry.safe_name) is not None]
         counts = Counter(name for name, _ in safe_names)
         return encode_json(
@@ -441,7 +441,7 @@ class ExecCatalog:
 
     def build_program_texts_early(self) -> None:
         """Build the cached texts for programs now, so that the first program does not block the event loop."""
-        _ = self.invocation_data, self.entries_text_and_omitted_count, self.names_text
+        _ = self.invocation_data, self.entries_text_and_omitted_count, self.ids_by_name_json
 
     @property
     def tool_counts_by_source(self) -> dict[str, int]:

@@ -17,11 +17,11 @@ from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.starting import append_library_description, attach_library
-from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
+from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
 from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, add_store_to_options, open_store
-from ...tools.collecting import collect_plain_tools
+from ...tools.collecting import collect_unprepared_tools
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
 from ...workers.pool import WorkerPool, require_open_pool
@@ -39,10 +39,10 @@ from .options import (
     WAIT_KIND,
     ExecWaitOptions,
     InvalidConfigError,
-    ToolKinds,
+    ToolKindMetadata,
     create_profile,
 )
-from .program_run import RunInfo, create_counts
+from .program_run import RunInfo, create_usage_counts
 from .program_runner import ProgramRunner
 from .sources import MCP, CatalogEntry, ToolSource, collect_entries, require_source_tool_name, to_sources
 
@@ -63,7 +63,7 @@ class ExecOrWaitTool:
         describe: Callable[[Any], str],
         input_schema: dict[str, Any],
         run: Callable[..., Coroutine[Any, Any, Any]],
-        kinds: ToolKinds,
+        kinds: ToolKindMetadata,
         run_sync: Callable[[Coroutine[Any, Any, Any]], Any],
     ) -> None:
         self.name = name
@@ -140,7 +140,7 @@ class BackgroundLoop:
 
     def after_fork(self) -> None:
         """Drop the loop in a forked child, which does not have its thread."""
-        abandon_to_parent(self._loop)
+        never_finalize_in_child(self._loop)
         self._loop, self._thread = None, None
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -229,7 +229,7 @@ class ExecWaitTools:
         options: ExecWaitOptions | Mapping[str, Any] | None,
         settings: CodeModeOptions | Mapping[str, Any] | None,
         pool: WorkerPool | None,
-        storage: RunStorage,
+        storage: RunStoreConfig,
         namespaces: NamespaceRegistry | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
@@ -246,7 +246,7 @@ class ExecWaitTools:
         ):
             self.settings = self.settings.with_parts(approval=replace(approval, mode="interrupt"))
         self.store = storage.store
-        self._counts = create_counts(self.settings.telemetry, (EXEC, WAIT))
+        self._counts = create_usage_counts(self.settings.telemetry, (EXEC, WAIT))
         self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
         self.catalog.build_program_texts_early()
         self._counts.record_catalog_size(self.catalog.tool_counts_by_source)
@@ -263,9 +263,9 @@ class ExecWaitTools:
         self._namespaces = namespaces
         self._cached_description: tuple[int, str] | None = None
         describe = partial(self._describe_with_library, entries, servers)
-        input_schema, kinds = build_exec_schema(self.options), ToolKinds(EXEC_KIND, self.options.languages)
+        input_schema, kinds = build_exec_schema(self.options), ToolKindMetadata(EXEC_KIND, self.options.languages)
         self.exec = ExecOrWaitTool(EXEC, describe, input_schema, programs.exec, kinds, self.run_sync)
-        input_schema, kinds = build_wait_schema(), ToolKinds(WAIT_KIND)
+        input_schema, kinds = build_wait_schema(), ToolKindMetadata(WAIT_KIND)
         self.wait = ExecOrWaitTool(WAIT, lambda _: WAIT_DESCRIPTION, input_schema, programs.wait, kinds, self.run_sync)
 
     def __repr__(self) -> str:
@@ -381,7 +381,7 @@ ExecWaitTools.resume.takes_record = True  # pyright: ignore[reportFunctionMember
 
 
 @dataclass(frozen=True)
-class RunStorage:
+class RunStoreConfig:
     """The store for runs, with their tenant and app."""
 
     store: InterruptStore | None = None
@@ -440,7 +440,7 @@ def _parse_settings(options: Any) -> CodeModeOptions:
         )
     if settings.fetch_policy is not None:
         raise InvalidConfigError("settings.fetch_policy is not supported by exec and wait: programs have no fetch")
-    return settings.with_parts(execution_policy=policy.with_defaults_for(*PAIR_LIMITS))
+    return settings.with_parts(execution_policy=policy.with_options_reset(*PAIR_LIMITS))
 
 
 def create_exec_wait_tools(
@@ -470,7 +470,7 @@ def create_exec_wait_tools(
         options,
         settings,
         pool,
-        RunStorage(_open_store(store), "" if tenant is None else tenant, "" if app is None else app),
+        RunStoreConfig(_open_store(store), "" if tenant is None else tenant, "" if app is None else app),
         namespaces,
         library,
     )
@@ -526,7 +526,7 @@ def plan_surface(
 def _list_tool_names(source: ToolSource) -> list[str]:
     """Return the tool names of a source, in order."""
     if source.source != MCP:
-        return [*collect_plain_tools(source.tools, require_source_tool_name)]
+        return [*collect_unprepared_tools(source.tools, require_source_tool_name)]
     server = f"{MCP}:{source.owner}"
     if has_running_loop():
         return [server]

@@ -18,9 +18,9 @@ from ...data.json_shape import estimate_json_length
 from ...data.narrowing import mapping_or_empty
 from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeToolError
-from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
-from ...host.threads import run_check_in_own_thread
-from ...schemas.patterns import treat_patterns_as_foreign
+from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ...host.threads import run_check_in_dedicated_thread
+from ...schemas.patterns import dropping_nonlinear_patterns
 from ...signatures.declarations import (
     create_call_types_and_aliases,
     create_tool_doc,
@@ -42,9 +42,9 @@ from ...trace.failures import log_failure
 from .mcp_session import (
     DEFAULT_TOOL_SETTINGS,
     McpTool,
-    NamedMcpTool,
+    McpToolWithIdentifiers,
     ServerToolSettings,
-    await_answer,
+    await_answer_or_raise_tool_error,
     create_mcp_tool,
     describe_server_error,
     has_capability,
@@ -77,7 +77,7 @@ class SingleFlight:
 
     def after_fork(self) -> None:
         """Reset in a forked child, which does not have the loop of the work."""
-        abandon_to_parent(self._flight)
+        never_finalize_in_child(self._flight)
         self._flight = None
 
     async def run(self, *arguments: Any) -> None:
@@ -96,7 +96,7 @@ class SingleFlight:
             else:
                 return
             finally:
-                self._leave(flight)
+                self._leave_and_cancel_if_last(flight)
 
     def _join_or_start(self, arguments: tuple[Any, ...]) -> _SharedWork:
         with self._lock:
@@ -107,7 +107,7 @@ class SingleFlight:
             flight.waiters += 1
             return flight
 
-    def _leave(self, flight: _SharedWork) -> None:
+    def _leave_and_cancel_if_last(self, flight: _SharedWork) -> None:
         with self._lock:
             flight.waiters -= 1
             task = None if flight.waiters or flight.done.done() else flight.task
@@ -227,13 +227,15 @@ def _create_resource_lookups(session: Any) -> _LookupFunctions | None:
         return None
 
     async def list_resources(_value: Any, _context: Any) -> dict[str, Any]:
-        resources, _ = await await_answer(list_paged_items(list_page, RESOURCES))
+        resources, _ = await await_answer_or_raise_tool_error(list_paged_items(list_page, RESOURCES))
         templates = await _list_templates(session)
         answer = {RESOURCES: await to_plain_items(resources)}
         return {**answer, "resourceTemplates": await to_plain_items(templates)} if templates else answer
 
     async def read_resource(value: Any, _context: Any) -> dict[str, Any]:
-        return await select_fields_without_binary(await await_answer(read_one(value["uri"])), ("contents",))
+        return await select_fields_without_binary(
+            await await_answer_or_raise_tool_error(read_one(value["uri"])), ("contents",)
+        )
 
     return {"list": (list_resources, None), "read": (read_resource, _READ_SCHEMA)}
 
@@ -256,12 +258,13 @@ def _create_prompt_lookups(session: Any) -> _LookupFunctions | None:
         return None
 
     async def list_prompts(_value: Any, _context: Any) -> dict[str, Any]:
-        prompts, _ = await await_answer(list_paged_items(list_page, PROMPTS))
+        prompts, _ = await await_answer_or_raise_tool_error(list_paged_items(list_page, PROMPTS))
         return {PROMPTS: await to_plain_items(prompts)}
 
     async def get_prompt(value: Any, _context: Any) -> dict[str, Any]:
         return await select_fields_without_binary(
-            await await_answer(get_one(value["name"], dict(value.get("arguments", {})))), ("description", "messages")
+            await await_answer_or_raise_tool_error(get_one(value["name"], dict(value.get("arguments", {})))),
+            ("description", "messages"),
         )
 
     return {"list": (list_prompts, None), "get": (get_prompt, _GET_PROMPT_SCHEMA)}
@@ -287,7 +290,7 @@ MAX_TOOLS = 2000
 class _ServerListing:
     """The result of listing a server. ``digest`` identifies it."""
 
-    tools: tuple[NamedMcpTool, ...]
+    tools: tuple[McpToolWithIdentifiers, ...]
     lookups: ResourceAndPromptTools
     digest: str
     left_out: tuple[str, ...]
@@ -307,7 +310,7 @@ class McpServer:
     ) -> None:
         self.owner = owner
         self.name = name
-        self.may_ask = settings.may_ask
+        self.may_wait_for_person = settings.may_wait_for_person
         self.is_listed = False
         self._listing = _EMPTY_LISTING
         self._failure: str | None = None
@@ -317,7 +320,7 @@ class McpServer:
         self._single_flight = SingleFlight(self._request_listing)
 
     @property
-    def tools(self) -> tuple[NamedMcpTool, ...]:
+    def tools(self) -> tuple[McpToolWithIdentifiers, ...]:
         """Its tools; empty before it is listed."""
         return self._listing.tools
 
@@ -356,7 +359,7 @@ class McpServer:
         """Return the tool or lookup of an id."""
         return self._by_id.get(name)
 
-    def find_tool(self, name: str) -> NamedMcpTool | None:
+    def find_tool(self, name: str) -> McpToolWithIdentifiers | None:
         """Return the tool with this identifier or original name."""
         found = next((tool for tool in self.tools if name in tool.names), None)
         return found or next((tool for tool in self.tools if tool.name == name), None)
@@ -380,7 +383,7 @@ class McpServer:
                     left_out.add_list_note(f"it has more than {MAX_TOOLS} tools; only the first are used")
                 lookups = await create_resource_and_prompt_tools(self._session, self._build_tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
-            listing = await run_check_in_own_thread(build_listing)  # schemas of servers are untrusted
+            listing = await run_check_in_dedicated_thread(build_listing)  # schemas of servers are untrusted
         except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
             self._failure = describe_server_error(error)
             if isinstance(error, TimeoutError):
@@ -401,7 +404,7 @@ class McpServer:
         tools_by_name: dict[str, McpTool] = {}
         definitions: dict[str, Any] = {}
         left_out = OmittedEntries()
-        with treat_patterns_as_foreign():
+        with dropping_nonlinear_patterns():
             for position, definition in enumerate(tools, 1):
                 name = read_tool_name(definition)
                 if name is None:
@@ -427,7 +430,9 @@ class McpServer:
             [*(tools_by_name[name].identity_text for name in sorted(tools_by_name)), *sorted(lookups.tools)]
         )
         digest = hashlib.sha256(texts.encode("utf-8", "replace")).hexdigest()[:32]
-        server_tools = tuple(NamedMcpTool(name, names[name], tools_by_name[name]) for name in sorted(tools_by_name))
+        server_tools = tuple(
+            McpToolWithIdentifiers(name, names[name], tools_by_name[name]) for name in sorted(tools_by_name)
+        )
         return _ServerListing(server_tools, lookups, digest, (*left_out.notes, *notes)[:MAX_NOTES])
 
 
@@ -489,7 +494,7 @@ def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, 
 
 def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
     """Return ``{header, schemas}`` of a tool or a whole server. Raises `CodeModeToolError`."""
-    tools: Sequence[NamedMcpTool] = server.tools
+    tools: Sequence[McpToolWithIdentifiers] = server.tools
     if tool is not None:
         found = server.find_tool(tool) if isinstance(tool, str) else None
         if found is None:
@@ -509,7 +514,7 @@ def describe_api(server: McpServer, tool: Any, options: Any) -> dict[str, Any]:
     return {"header": declare_mcp_server(server, tools), "schemas": schemas}
 
 
-def declare_mcp_server(server: McpServer, tools: Sequence[NamedMcpTool]) -> str:
+def declare_mcp_server(server: McpServer, tools: Sequence[McpToolWithIdentifiers]) -> str:
     """Return TypeScript for a server with these tools; tools beyond the size limit are only named."""
     fitting_tools, other_tools = _split_by_size([rename_tool(tool.tool, tool.names[0]) for tool in tools])
     calls, aliases = create_call_types_and_aliases(fitting_tools)

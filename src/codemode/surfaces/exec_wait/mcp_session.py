@@ -104,7 +104,7 @@ def has_capability(session: Any, capability: str) -> bool | None:
     return read_field(capabilities, capability) is not None
 
 
-async def await_answer(answer: Awaitable[Any]) -> Any:
+async def await_answer_or_raise_tool_error(answer: Awaitable[Any]) -> Any:
     """Return the answer of a server; a server error becomes a `CodeModeToolError` with its text."""
     try:
         return await answer
@@ -151,7 +151,7 @@ def _get_error_message(error: Exception) -> str:
 
 async def await_tool_result(answer: Awaitable[Any]) -> ToolResult:
     """Return the result of a tool call; many content blocks are converted off the event loop."""
-    result = await await_answer(answer)
+    result = await await_answer_or_raise_tool_error(answer)
     content = read_field(result, "content")
     if is_sequence(content) and len(content) > _MANY_BLOCKS:
         return await run_check(len(content), partial(_build_tool_result, result, content))
@@ -259,7 +259,7 @@ class ServerToolSettings:
     adapt: Callable[[Tool, str], Tool] | None = None
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if a call of some tool can wait for a person."""
         return self.needs_approval is not False or self.adapt is not None
 
@@ -272,7 +272,7 @@ DEFAULT_TOOL_SETTINGS = ServerToolSettings()
 
 
 @dataclass(frozen=True)
-class NamedMcpTool:
+class McpToolWithIdentifiers:
     """A tool of a server: its original ``name`` and its identifiers, the primary first."""
 
     name: str

@@ -293,13 +293,13 @@ class _ScopeEncoder:
             return self._encode_and_register_call(value, path)
         if is_mapping(value):
             return {
-                "members": self._guard_against_cycle(
+                "members": self._encode_children_without_cycle(
                     value, path, lambda: {key: self._encode_member(child, path, key) for key, child in value.items()}
                 )
             }
         if is_sequence(value):
             return {
-                "items": self._guard_against_cycle(
+                "items": self._encode_children_without_cycle(
                     value,
                     path,
                     lambda: [self.encode_value(child, (*path, str(index))) for index, child in enumerate(value)],
@@ -312,7 +312,9 @@ class _ScopeEncoder:
         problem = "a function other than a namespace_tool" if callable(value) else f"a {type(value).__name__}"
         raise self._scope_error(path, problem)
 
-    def _guard_against_cycle(self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]) -> Any:
+    def _encode_children_without_cycle(
+        self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]
+    ) -> Any:
         if id(value) in self._ancestor_ids:
             raise self._scope_error(path, "a cycle")
         self._ancestor_ids.append(id(value))

@@ -122,7 +122,7 @@ class ExecWaitOptions(OptionGroup):
         ``config``: a whole configuration with ``tools.codeMode``, or that value: a mapping, True, False or None.
         ``agent`` False disables. Raises `InvalidConfigError`.
         """
-        base, own = _select_config(config), _select_config(agent)
+        base, own = _extract_code_mode_config(config), _extract_code_mode_config(agent)
         if own is False:
             return replace(_parse_config(base), enabled=False)
         options = _parse_config(base)
@@ -149,7 +149,7 @@ class ExecWaitOptions(OptionGroup):
         return self.timeout_ms if self.wait_timeout_ms is None else self.wait_timeout_ms
 
 
-def _select_config(config: Any) -> Any:
+def _extract_code_mode_config(config: Any) -> Any:
     if isinstance(config, Mapping) and "tools" in config:
         tools = cast("Mapping[str, Any]", config)["tools"]
         if tools is None:
@@ -174,7 +174,7 @@ TOOL_KIND, TOOL_INPUT_KIND = "toolKind", "toolInputKind"
 
 
 @dataclass(frozen=True)
-class ToolKinds:
+class ToolKindMetadata:
     """The kind of a tool and the languages of its input; none if it takes no program."""
 
     tool_kind: str

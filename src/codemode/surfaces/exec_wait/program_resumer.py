@@ -63,7 +63,9 @@ class StoredRunResumer:
         run.lease = lease
         run.lease_renewal = asyncio.ensure_future(stored.renew_lease_or_abort_run(run))
 
-    async def release_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
+    async def abort_release_and_forget_run(
+        self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None
+    ) -> None:
         """Release the lease of a run that could not be resumed here."""
         if run.execution is not None:
             await run.execution.abort("the run was released")
@@ -169,13 +171,13 @@ class ProgramResumer:
                 else await self._record_answers_and_claim(self._stored, run, paused, answers)
             )
         except StoreUnavailableError as error:
-            return self._result_factory.build_host_failure(error)
+            return self._result_factory.build_host_failure_result(error)
         try:
-            with run.allow_start_cancellation():
+            with run.allowing_start_cancellation():
                 outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and failed_for_lack_of_worker(outcome):
-                    await self._stored_programs.release_run(self._stored, run, lease)
+                    await self._stored_programs.abort_release_and_forget_run(self._stored, run, lease)
                     return self._result_factory.build_failure_and_count_limit(
                         describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
                     )
@@ -199,13 +201,13 @@ class ProgramResumer:
             resolutions = resume_module.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
             lease = await stored.record_answers_and_claim(interrupt, resolutions, run.scope)
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
-            self._runs.abandon(run)
+            self._runs.end_and_abort_program(run)
             raise
         except CodeModeError as error:  # resuming reports what is wrong
             log_failure(_log, "the host's answers could not be recorded in the store", (), error)
             return None
         except BaseException:
-            self._runs.abandon(run)
+            self._runs.end_and_abort_program(run)
             raise
         if lease is not None:
             self._stored_programs.attach_lease_and_rename_run(stored, run, lease)
@@ -213,7 +215,7 @@ class ProgramResumer:
 
     async def _on_resume_failed(self, run: ProgramRun, lease: Lease | None, error: BaseException) -> None:
         if self._stored is None or lease is None:
-            self._runs.abandon(run)
+            self._runs.end_and_abort_program(run)
             return
         self._runs.abort_suspended_program(run, run.execution)
         refusals = dict.fromkeys(lease.resolutions, str(error)) if isinstance(error, CodeModeProtocolError) else None
@@ -239,7 +241,7 @@ class ProgramResumer:
             self._context.create_outer_call_and_bind_state(call, run), takes_output=False, keeps_output=True
         )
         try:
-            with run.allow_start_cancellation():
+            with run.allowing_start_cancellation():
                 outcome = await self._stored_programs.resume_from_last_recovery(paused, answers, outer)
             outcome, items_written = await self._run_to_end(run, outcome)
             if run.is_released or _is_unfinished(outcome):
@@ -331,7 +333,7 @@ class RemoteRunWaiter:
         self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext
     ) -> Any:
         try:
-            with run.allow_start_cancellation():
+            with run.allowing_start_cancellation():
                 return await self._continue_claimed(stored, run, lease, call)
         except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
@@ -345,13 +347,13 @@ class RemoteRunWaiter:
             self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
-            await self._stored_programs.release_run(stored, run, lease, error.message)
+            await self._stored_programs.abort_release_and_forget_run(stored, run, lease, error.message)
             return self._result_factory.build_failure_and_count_limit(
                 failure_text(error, None), SNAPSHOT_RESTORE_FAILED
             )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
-            await self._stored_programs.release_run(stored, run, lease)
-            return self._result_factory.build_host_failure(error)
+            await self._stored_programs.abort_release_and_forget_run(stored, run, lease)
+            return self._result_factory.build_host_failure_result(error)
         finally:
             if run.lease is None:
                 run.cancel_lease_renewal()
@@ -362,7 +364,7 @@ class RemoteRunWaiter:
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
         )
         if failed_for_lack_of_worker(outcome):
-            await self._stored_programs.release_run(stored, run, lease)
+            await self._stored_programs.abort_release_and_forget_run(stored, run, lease)
             return self._result_factory.build_failure_and_count_limit(
                 describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
             )

@@ -140,7 +140,7 @@ class UsageCounts:
             return {**counts, "caps": dict(self._caps), **tools}
 
 
-def create_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> UsageCounts:
+def create_usage_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> UsageCounts:
     """Return the counters, with metrics if telemetry is enabled. Raises `InvalidConfigError`."""
     if not telemetry.is_enabled:
         return UsageCounts(visible)
@@ -283,7 +283,7 @@ class ProgramRun:
         except RuntimeError:  # closed meanwhile
             return
 
-    def allow_start_cancellation(self) -> CancellableStart:
+    def allowing_start_cancellation(self) -> CancellableStart:
         """Return a context in which `cancel_start` cancels the current task. Raises `RunAbortedBeforeStartError`."""
         return CancellableStart(self)
 

@@ -106,7 +106,7 @@ class ProgramRunner:
             return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - the host's mappings and strings are host code
             self._counts.count_event(tool)
-            return self._result_factory.build_host_failure(error)
+            return self._result_factory.build_host_failure_result(error)
 
     async def _reserve_and_start_run(self, request: ExecRequest, call: CallContext) -> Any:
         self._counts.count_event("exec")
@@ -116,19 +116,19 @@ class ProgramRunner:
             return self._result_factory.build_no_capacity_result(no_capacity)
         run.counts["exec"], run.language = 1, request.language
         try:
-            with run.allow_start_cancellation():
+            with run.allowing_start_cancellation():
                 return await self._start_program(run, call)
         except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
-            self.runs.abandon(run)
+            self.runs.end_and_abort_program(run)
             raise
         except InvalidConfigError as error:  # from a namespace
             self.runs.end(run, FAILED)
             return self._result_factory.build_failure_and_count_limit(str(error), error.code)
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
-            return self._result_factory.build_host_failure(error)
+            return self._result_factory.build_host_failure_result(error)
 
     async def _start_program(self, run: ProgramRun, call: CallContext) -> Any:
         pool = await get_pool_and_import_execution(self._pool, self._settings)
@@ -179,13 +179,13 @@ class ProgramRunner:
         if undelivered is not None:
             return undelivered
         try:
-            if self._stored is not None and await self._release_if_remote(self._stored, run_id, scope):
+            if self._stored is not None and await self._is_remote_after_releasing_lost_run(self._stored, run_id, scope):
                 return await self._remote_runs.wait(self._stored, run_id, call)
             run = self._take_run(run_id, scope)
         except InvalidInputError as refused:
             return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - a store may be host code
-            return self._result_factory.build_host_failure(error)
+            return self._result_factory.build_host_failure_result(error)
         execution = run.execution
         if execution is None:
             return self._result_factory.build_failure_and_count_limit("wait: this run has ended", INVALID_INPUT)
@@ -213,7 +213,7 @@ class ProgramRunner:
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
             return await self._settler.store_result_or_release_lease(
-                run, self._result_factory.build_host_failure(error)
+                run, self._result_factory.build_host_failure_result(error)
             )
 
     def _suspend_or_end_after_cancellation(self, run: ProgramRun, execution: SuspendedRun) -> None:
@@ -229,7 +229,7 @@ class ProgramRunner:
             run.run_id, self._result_factory.build_failure_and_count_limit(RESULT_LOST, INTERNAL_ERROR)
         )
 
-    async def _release_if_remote(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
+    async def _is_remote_after_releasing_lost_run(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
         """Return True if a run must be continued from the store; release and forget one that was lost here.
 
         That is a run of another process, one whose event loop has ended, and one that lost its lease while suspended.
@@ -239,7 +239,7 @@ class ProgramRunner:
             return True
         if run.scope != scope or run.execution is None or run.lease is None:
             return False
-        if not run.execution.is_lost and (run.state != WAITING or run.execution.is_suspended):
+        if not run.execution.is_event_loop_closed and (run.state != WAITING or run.execution.is_suspended):
             return False
         run.call_on_loop(run.cancel_lease_renewal)
         await stored.release_lease(run)
@@ -251,7 +251,7 @@ class ProgramRunner:
         run = self.runs.find(run_id)
         if run is None or run.scope != scope:
             raise run_not_found_error(run_id)
-        if run.execution is not None and run.execution.is_lost and self.runs.end_orphaned(run):
+        if run.execution is not None and run.execution.is_event_loop_closed and self.runs.end_orphaned(run):
             raise InvalidInputError("wait: the event loop of this run was closed, which ended its calls", ABORTED)
         if self.runs.try_take(run):
             return run
@@ -325,7 +325,7 @@ class ProgramRunner:
     async def _stop_execution(self, run: ProgramRun, execution: SuspendedRun, reason: str) -> CodeModeError | None:
         """Abort the execution of an ended run; return its error with its calls, if known."""
         run.call_on_loop(run.cancel_lease_renewal)
-        if execution.is_lost:
+        if execution.is_event_loop_closed:
             drop_worker(execution)
             return None
         try:

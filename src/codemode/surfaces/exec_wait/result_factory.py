@@ -139,7 +139,7 @@ class ResultFactory:
         )
         return self.build_failure_and_count_limit(message, RUNTIME_UNAVAILABLE)
 
-    def build_host_failure(self, error: Exception) -> dict[str, Any]:
+    def build_host_failure_result(self, error: Exception) -> dict[str, Any]:
         """Return the result of an error of the host."""
         if isinstance(error, StoreUnavailableError):
             log_failure(_log, "the store cannot be used", (), error)

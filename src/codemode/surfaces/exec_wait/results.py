@@ -20,9 +20,9 @@ from ...execution.call_context import CallContext
 from ...execution.large_results import count_json_characters, describe_too_large_result
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import monotonic_seconds
-from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
+from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
-from ...source.program_input import fill_program_field
+from ...source.program_input import rename_program_field
 from .options import LANGUAGES, ExecWaitOptions, choose_default_language
 from .program_run import RUN_PREFIX
 
@@ -64,8 +64,10 @@ def parse_exec_input(
     Rejects programs beyond the maximum length first, because later checks take time in proportion.
     """
     if not (is_mapping(tool_input) and "command" in tool_input):
-        tool_input = fill_program_field(tool_input, "code")
-    checked_fields = _require_known_fields(tool_input, ("code", "command", "language"), "exec takes {code, language?}")
+        tool_input = rename_program_field(tool_input, "code")
+    checked_fields = _refuse_unexpected_fields(
+        tool_input, ("code", "command", "language"), "exec takes {code, language?}"
+    )
     code, command = checked_fields.get("code"), checked_fields.get("command")
     for name, value in (("code", code), ("command", command)):
         if value is not None and not isinstance(value, str):
@@ -94,7 +96,7 @@ def parse_exec_input(
 
 def parse_wait_input(value: Any) -> str:
     """Return the id of the run to continue. Raises `InvalidInputError`."""
-    checked_fields = _require_known_fields(value, ("runId", "run_id"), "wait takes {runId}")
+    checked_fields = _refuse_unexpected_fields(value, ("runId", "run_id"), "wait takes {runId}")
     run_id, other = checked_fields.get("runId"), checked_fields.get("run_id")
     if not all(run_id_value is None or isinstance(run_id_value, str) for run_id_value in (run_id, other)) or not (
         run_id or other
@@ -116,7 +118,7 @@ def run_not_found_error(run_id: str) -> InvalidInputError:
     return InvalidInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-def _require_known_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
+def _refuse_unexpected_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(value):
         raise InvalidInputError(f"{usage}, an object")
     unknown: list[Any] = [
@@ -216,7 +218,7 @@ class RecordedResults:
 
     def after_fork(self) -> None:
         """Drop all records in a forked child: calls in progress belong to the parent."""
-        abandon_to_parent(self._calls)
+        never_finalize_in_child(self._calls)
         self._calls = OrderedDict()
 
     async def run_once(

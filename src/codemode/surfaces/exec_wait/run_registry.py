@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...host.clock import monotonic_seconds, now_ms
-from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
+from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
 from .options import ExecWaitOptions
 from .program_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
@@ -57,7 +57,7 @@ class RunRegistry:
 
     def after_fork(self) -> None:
         """Forget all runs in a forked child: they belong to the parent."""
-        abandon_to_parent(self._runs, self._warm, self._stopping)
+        never_finalize_in_child(self._runs, self._warm, self._stopping)
         self._reset()
 
     def reserve(self, scope: str, code: str) -> ProgramRun:
@@ -237,7 +237,7 @@ class RunRegistry:
         drop_worker(execution)
         return is_ended
 
-    def abandon(self, run: ProgramRun) -> None:
+    def end_and_abort_program(self, run: ProgramRun) -> None:
         """End a run whose call was cancelled, and abort its program."""
         execution = run.execution
         self.end(run, ABORTED)

@@ -25,7 +25,7 @@ from ...execution.outcome_texts import (
     describe_waiting_run,
     may_have_changed_something,
 )
-from ...host.cancellation import wait_despite_cancellation
+from ...host.cancellation import wait_or_pass_late_result
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import log_failure
 from .catalog import ExecWaitContext
@@ -76,7 +76,7 @@ class RunOutcomeApplier:
             result = await settling  # without a task, which would cost every program time
         else:
             on_undelivered = on_cancelled or partial(self._runs.keep_undelivered_result, run.run_id)
-            result = await wait_despite_cancellation(asyncio.ensure_future(settling), on_undelivered)
+            result = await wait_or_pass_late_result(asyncio.ensure_future(settling), on_undelivered)
         log_result(run, result)
         return replace_handles_with_media(result, outcome)
 

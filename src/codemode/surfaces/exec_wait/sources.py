@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.declarations import extract_first_sentence, find_tool_description
-from ...tools.collecting import collect_plain_tools
+from ...tools.collecting import collect_unprepared_tools
 from ...tools.prepared import PreparedTool, compile_tools_and_log_missing_outputs, prepare_tool
 from ...tools.tool import ImpossibleNameError, Tool, require_name
 from .options import EXEC_KIND, TOOL_KIND, WAIT_KIND, InvalidConfigError
@@ -144,7 +144,7 @@ def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
         if source.source == MCP:
             continue
         owner = source.owner or CORE
-        for tool in collect_plain_tools(source.tools, require_source_tool_name).values():
+        for tool in collect_unprepared_tools(source.tools, require_source_tool_name).values():
             if tool.name in EXCLUDED_TOOLS or is_exec_or_wait_tool(tool):
                 continue
             tool_id = f"{source.source}:{owner}:{tool.name}"

@@ -65,7 +65,7 @@ class StoredRuns:
         Raises `StoreUnavailableError`; then the run waits only in this process.
         """
         continuation, payload = (
-            await execution.save_as_interrupt(),
+            await execution.to_signed_interrupt(),
             {**self._build_payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
         )
         if run.lease is None:
@@ -157,7 +157,7 @@ class StoredRuns:
 
         Raises `InvalidInputError` for a run of another scope or one that no longer exists.
         """
-        record = await self._find_record(run_id, scope)
+        record = await self._require_record(run_id, scope)
         deadline = monotonic_seconds() + waits_ms / 1000
         with self._store.watch() as watch:
             while True:
@@ -181,7 +181,7 @@ class StoredRuns:
                     return current
                 await watch.wait(min(_POLL_SECONDS, remaining))
 
-    async def _find_record(self, run_id: str, scope: str) -> Record:
+    async def _require_record(self, run_id: str, scope: str) -> Record:
         if RUN_ID.fullmatch(run_id) is None:
             raise run_not_found_error(run_id)
         try:

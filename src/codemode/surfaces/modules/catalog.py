@@ -181,7 +181,7 @@ class ModuleRegistry:
 
     def find_error(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
         """Return an error with all ``problems`` that a module with these imports certainly has, or None."""
-        if self._has_no_problems(facts):
+        if self._certainly_has_no_problems(facts):
             return None
         problems = list(islice(self._find_problems(facts), MAX_IMPORT_PROBLEMS))
         if not problems:
@@ -189,7 +189,7 @@ class ModuleRegistry:
         problems.sort(key=lambda problem: (problem["line"], problem["column"]))
         return make_syntax_error(cast("list[ProgramProblem]", problems))
 
-    def _has_no_problems(self, facts: ModuleFacts) -> bool:
+    def _certainly_has_no_problems(self, facts: ModuleFacts) -> bool:
         for fact in facts.imports:
             exports = self._get_exports(fact.specifier)
             if exports is None or not exports.issuperset(fact.names):
@@ -307,11 +307,11 @@ def _quote(text: str) -> str:
 
 def find_absent_names_error(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
     """Return the error for tools that are not imported and globals of other hosts. Facts are untrusted."""
-    problems = list(islice(_find_absent_names(facts, servers), MAX_UNDEFINED_NAMES))
+    problems = list(islice(_find_absent_name_problems(facts, servers), MAX_UNDEFINED_NAMES))
     return make_syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
 
 
-def _find_absent_names(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
+def _find_absent_name_problems(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
     paths: dict[str, str] | None = None
     for use in list_located_facts(facts, "free"):
         name = use.get("name")
@@ -350,7 +350,7 @@ class ModuleCatalog:
         self._by_path = {tool.path: tool for tool in servers}
         self._tools = {tool.tool.name: tool for server in servers for tool in server.tools}
         self._modules = ModuleRegistry(servers, unavailable)
-        self.may_ask = any(tool.may_ask for tool in servers)
+        self.may_wait_for_person = any(tool.may_wait_for_person for tool in servers)
         """True if a call of some tool can wait for a person."""
         self.index: ToolIndex = build_search_index(servers, None if before is None else before.index)
         self._meta_by_path: dict[str, dict[str, Any]] = {}
@@ -371,7 +371,7 @@ class ModuleCatalog:
         return tuple(self._tools)
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 

@@ -311,7 +311,7 @@ def _cut_to_fit(servers: Sequence[ListedServer], texts: Sequence[str], max_chara
 def _format_first_functions(server: ListedServer, remaining: int) -> str:
     """Return as many functions of a module as fit, and the number of the others."""
     lines = _format_untyped_members(server.tools)
-    remaining -= len(_format_module(server, [_format_more_comment(len(lines))]))
+    remaining -= len(_format_module(server, [_format_omitted_functions_comment(len(lines))]))
     count = 0
     for line in lines:
         remaining -= len(line) + 3
@@ -319,13 +319,13 @@ def _format_first_functions(server: ListedServer, remaining: int) -> str:
             break
         count += 1
     return (
-        _format_module(server, [*lines[:count], _format_more_comment(len(lines) - count)])
+        _format_module(server, [*lines[:count], _format_omitted_functions_comment(len(lines) - count)])
         if remaining >= 0 or count
         else ""
     )
 
 
-def _format_more_comment(count: int) -> str:
+def _format_omitted_functions_comment(count: int) -> str:
     return f"// {count} more: listTools of @codemode/discovery has them all."
 
 

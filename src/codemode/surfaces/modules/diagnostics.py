@@ -32,18 +32,18 @@ from ...execution.outcome_texts import (
     describe_calls,
     describe_missing_result,
     drop_last_failed_call,
+    find_error_hint,
     find_exhausted_resource_kind,
     find_nearest_error_kind,
     find_saved_program_location,
     find_syntax_hint,
-    find_thrown_error_hint,
     format_phrase_message,
     may_have_changed_something,
 )
 from ...observe.call_events import CallRecord, to_guest_error_fields
 from ...profile import ErrorFields
 from ...protocol.ledger import Rejected
-from ...source.program_input import make_failed_language_hint
+from ...source.program_input import make_language_hint_for_error
 from ...trace.failures import get_exception_text
 from ...trace.late_values import get_stored_value
 from ...trace.public_message import to_public_message
@@ -205,7 +205,7 @@ def add_language_hint(error: CodeModeError | None, code: str) -> None:
     if error is None or getattr(error, "calls", ()):
         return
     is_syntax = isinstance(error, CodeModeSyntaxError)
-    hint = make_failed_language_hint("SyntaxError" if is_syntax else str(error.details.get("name")), code)
+    hint = make_language_hint_for_error("SyntaxError" if is_syntax else str(error.details.get("name")), code)
     if hint is None:
         return
     error.details["hint"] = hint
@@ -284,13 +284,13 @@ def _diagnose_without_calls(error: CodeModeError, policy: ExecutionPolicy, ran_m
         used="" if ran_ms is None else f", and it had run for {round(ran_ms)} ms",
     )
     is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
-    result = _make_diagnostic(kind, message, format_position(error.details) if is_placed else None)
+    result = _create_diagnostic_of_kind(kind, message, format_position(error.details) if is_placed else None)
     if kind == "aborted" and may_have_changed_something(error.calls):
         result["hint"] = "Ask before you continue, and skip the calls that are done."
     return [result]
 
 
-def _make_diagnostic(kind: str, message: str, path: str | None) -> Diagnostic:
+def _create_diagnostic_of_kind(kind: str, message: str, path: str | None) -> Diagnostic:
     phrases = MODULE_WORDING[kind]
     return create_diagnostic(
         "error", phrases.code, message, hint=phrases.hint, path=path, error_class=phrases.error_class
@@ -306,7 +306,7 @@ def _diagnose_exhaustion(
         return None
     maximum = policy.memory_limit_bytes if kind == "out_of_memory" else policy.max_stack_size_bytes
     or_null = " (or threw null)" if "threw null" in message else ""
-    return _make_diagnostic(
+    return _create_diagnostic_of_kind(
         kind, format_phrase_message(MODULE_WORDING[kind], error, most=maximum, or_null=or_null), path
     )
 
@@ -326,7 +326,7 @@ def _diagnose_syntax_problem(value: Any) -> Diagnostic:
 
 def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnostic:
     details, call = error.details, mapping_or_empty(error.details.get("call"))
-    fields = call or _get_thrown_fields(details)
+    fields = call or _get_error_fields(details)
     error_class = string_or_empty(fields.get("class"))
     error_class = error_class if error_class in CLASSES else ""
     name = error_class or string_or_empty(details.get("name"))
@@ -335,11 +335,11 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
     if not error_class and (exhaustion := _diagnose_exhaustion(error, name, message, policy, position)) is not None:
         return exhaustion
     if error_class == LIMIT:
-        result = _make_diagnostic("max_ledger_bytes", message, position)
+        result = _create_diagnostic_of_kind("max_ledger_bytes", message, position)
         return {**result, "hint": string_or_empty(fields.get("hint")) or result.get("hint", "")}
     is_import = string_or_empty(fields.get("code")) == IMPORT_FAILURE and bool(error_class)
     saved_place = find_saved_program_location(details)
-    default_hint = find_thrown_error_hint(name, message) if saved_place is None else saved_place.hint
+    default_hint = find_error_hint(name, message) if saved_place is None else saved_place.hint
     return create_diagnostic(
         "error",
         IMPORT_FAILURE if is_import else MODULE_WORDING["error"].code,
@@ -350,7 +350,7 @@ def _diagnose_uncaught(error: CodeModeError, policy: ExecutionPolicy) -> Diagnos
     )
 
 
-def _get_thrown_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_error_fields(details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the public fields of one of our errors that the program has thrown."""
     error_class, fields = details.get("error_class"), details.get("fields")
     return {**fields, "class": error_class} if is_object(fields) else {"class": error_class}

@@ -22,7 +22,7 @@ from ...host.threads import LARGE_CHARACTERS, run_check
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
 from ...records import record
 from ...schemas.compiled import get_json_type_name
-from ...source.program_input import fill_program_field
+from ...source.program_input import rename_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
 from .catalog import ModuleCatalog, ModuleFacts, build_meta, read_module_facts
@@ -40,7 +40,7 @@ from .module_tools import ListedServer, ModuleTool
 from .options import HOST_NAMES, MIN_VALUES, WIRE_NAMES, RunLimits, RunOptions, create_profile
 from .response import Diagnostic, create_diagnostic, host_failure_diagnostic, refusal_response, restore_diagnostic
 from .server_set import ServerIdentities, ServerSet
-from .servers import ServerSource
+from .servers import ServerWithListing
 
 if TYPE_CHECKING:
     from ...data.program_facts import ProgramFacts
@@ -69,7 +69,7 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
     """Return the parsed request, or the diagnostics of an invalid one."""
     if is_object(value) and len(value) == 1 and isinstance(code_only := value.get("code"), str):
         return RunRequest(code_only, None, (), ())  # the usual request
-    value = fill_program_field(value, "code")
+    value = rename_program_field(value, "code")
     if not is_mapping(value):
         return [_request_problem("", f"the input must be an object, got {get_json_type_name(value)}")]
     code, limits, capabilities = value.get("code"), value.get("limits"), value.get("requestedCapabilities")
@@ -177,7 +177,7 @@ class RunCatalog:
         self.ready_ms = 0.0
         self._servers = servers
         self._identities = homes or ServerIdentities(servers.sources, ContinuationOptions())
-        self._named_sources: list[ServerSource] = []
+        self._named_sources: list[ServerWithListing] = []
         self._current = servers.get_or_build_catalog()
         self._module: tuple[ProgramFacts | None, ModuleFacts] | None = None  # parsed last
 
@@ -200,14 +200,14 @@ class RunCatalog:
         return self._current.names()
 
     @property
-    def implicitly_read_names(self) -> tuple[str, ...]:
+    def paths_read_by_javascript(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if a call of some tool can wait for a person."""
-        return self._current.may_ask
+        return self._current.may_wait_for_person
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""
@@ -254,7 +254,7 @@ class RunCatalog:
         unlisted = self._set_named_and_select_outdated_sources(facts_read.paths, wants_all=facts_read.wants_all)
         if unlisted:
             return self._load_listings(unlisted, wants_all=facts_read.wants_all)
-        self._use_current_tools(wants_all=facts_read.wants_all)
+        self._use_current_tools_and_add_notes(wants_all=facts_read.wants_all)
         return None
 
     def _get_module_facts(self, facts: ProgramFacts | None) -> ModuleFacts:
@@ -305,14 +305,16 @@ class RunCatalog:
             self._set_named_and_select_outdated_sources([*started_servers], wants_all=wants_all), wants_all=wants_all
         )
 
-    def _set_named_and_select_outdated_sources(self, paths: Sequence[str], *, wants_all: bool) -> list[ServerSource]:
+    def _set_named_and_select_outdated_sources(
+        self, paths: Sequence[str], *, wants_all: bool
+    ) -> list[ServerWithListing]:
         self._named_sources = []
-        outdated: list[ServerSource] = []
+        outdated: list[ServerWithListing] = []
         for path in paths:
             source = self._servers.get(path)
             if source is not None:
                 self._named_sources.append(source)
-                if not source.is_current:
+                if not source.is_listing_current:
                     outdated.append(source)
         if wants_all:
             missing = [
@@ -323,12 +325,12 @@ class RunCatalog:
             outdated += [missing_source for missing_source in missing if not missing_source.is_hung]
         return outdated
 
-    async def _load_listings(self, sources: Sequence[ServerSource], *, wants_all: bool) -> None:
+    async def _load_listings(self, sources: Sequence[ServerWithListing], *, wants_all: bool) -> None:
         await self._servers.load_listings(sources)
         await self._servers.build_catalog_off_loop()
-        self._use_current_tools(wants_all=wants_all)
+        self._use_current_tools_and_add_notes(wants_all=wants_all)
 
-    def _use_current_tools(self, *, wants_all: bool) -> None:
+    def _use_current_tools_and_add_notes(self, *, wants_all: bool) -> None:
         """Use the tools as currently listed."""
         self._current = self._servers.get_or_build_catalog()
         self.ready_ms = float(now_ms())
@@ -345,15 +347,15 @@ class RunCatalog:
             ]
 
 
-def _has_changed(source: ServerSource, server_in_use: ListedServer) -> bool:
+def _has_changed(source: ServerWithListing, server_in_use: ListedServer) -> bool:
     """Return True if the tools of a server differ from these, or will when it is listed again."""
     listed = source.listed
     if listed is not server_in_use and (listed is None or build_meta(listed) != build_meta(server_in_use)):
         return True
-    return source.failure is None and not source.is_unchanged
+    return source.failure is None and not source.are_tools_unchanged
 
 
-def create_unavailable_server_diagnostic(source: ServerSource) -> Diagnostic:
+def create_unavailable_server_diagnostic(source: ServerWithListing) -> Diagnostic:
     """Return the warning about a server that could not be listed."""
     message = f'the server "{source.path}" is not available: {source.failure}'
     return create_diagnostic("warning", "CAPABILITY_UNAVAILABLE", message, hint=WITHOUT_SERVER_HINT)
@@ -396,7 +398,7 @@ class ModuleExecutor:
         self._options = options
         self._pool = pool
         # Limits that a request can set come from it or from the run options.
-        policy = settings.execution_policy.with_defaults_for(*HOST_NAMES.values())
+        policy = settings.execution_policy.with_options_reset(*HOST_NAMES.values())
         self._settings = settings.with_parts(execution_policy=policy)
         self._format_error = create_error_formatter(self._find_tool, options.secrets)
         self._profile = create_profile(options.limits, self._format_error)
@@ -425,7 +427,7 @@ class ModuleExecutor:
 
     async def _run(self, request: RunRequest, outer: OuterCallSettings) -> Any:
         notes, capabilities = (
-            await self._list_requested_servers(request) if request.capabilities else (list(request.notes), [])
+            await self._load_requested_servers(request) if request.capabilities else (list(request.notes), [])
         )
         limits = request.limits or self._options.limits
         profile = self._profile if request.limits is None else create_profile(limits, self._format_error)
@@ -467,14 +469,16 @@ class ModuleExecutor:
             outcome, catalog, catalog.limits or self._options.limits, catalog.notes, catalog.capabilities
         )
 
-    async def _list_requested_servers(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
+    async def _load_requested_servers(self, request: RunRequest) -> tuple[list[Diagnostic], list[str]]:
         """List the requested servers; return notes about them, and the paths of those available."""
         notes = list(request.notes)
         if not self._description_cache.has_been_read:
             await run_check(LARGE_CHARACTERS, self._description_cache.assume_description_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
-        await self._servers.load_listings(server_source for server_source in sources if not server_source.is_current)
+        await self._servers.load_listings(
+            server_source for server_source in sources if not server_source.is_listing_current
+        )
         await self._servers.build_catalog_off_loop()
         if unknown := [name for name, source in found.items() if source is None]:
             notes += await run_check(LARGE_CHARACTERS, partial(self._build_missing_server_warnings, unknown))

@@ -20,7 +20,7 @@ from ...schemas.compiled import ValidatedInput, get_json_type_name
 from ...schemas.json_schemas import is_empty_schema
 from ...signatures.described_tool import DescribedTool
 from ...signatures.examples import create_sample_value
-from ...tools.collecting import collect_plain_tools
+from ...tools.collecting import collect_unprepared_tools
 from ...tools.prepared import MISSING, PreparedTool
 from ...tools.server_lists import (
     MAX_DESCRIPTION_CHARACTERS,
@@ -152,9 +152,9 @@ class ListedServer:
         return frozenset(name for tool in self.tools for name in (tool.tool_name, tool.export_name, tool.tool.name))
 
     @cached_property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if a call of some tool can wait for a person."""
-        return any(tool.tool.may_ask for tool in self.tools)
+        return any(tool.tool.may_wait_for_person for tool in self.tools)
 
     def explain_missing_tool(self, tool_name: str) -> str:
         """Return a suffix for messages about a missing tool: why it was left out, if known."""
@@ -207,7 +207,7 @@ def describe_received_value(problems: Any, value: Any) -> str | None:
     return get_json_type_name(value) if is_about_type or is_array(value) or is_object(value) else _to_short_json(value)
 
 
-def parse_path(path: str) -> PathParts:
+def parse_problem_path(path: str) -> PathParts:
     """Return the parts of a validator's path, such as ``items[0].name``; an incomplete end is dropped."""
     parts: PathParts = []
     position = 0
@@ -243,7 +243,7 @@ def find_or_generate_example(tool: DescribedTool) -> Any:
 def _parse_problem(problem: Any, schema: Any) -> tuple[PathParts, str, str | None]:
     """Return the path of the failing value, what was expected, and what was received if known."""
     fields = mapping_or_empty(problem)
-    parts, message = parse_path(string_or_empty(fields.get("path"))), string_or_empty(fields.get("message"))
+    parts, message = parse_problem_path(string_or_empty(fields.get("path"))), string_or_empty(fields.get("message"))
     if found := _TYPE_MISMATCH.match(message):
         return parts, found["expected"], found["received"]
     if found := _MISSING.match(message):
@@ -327,12 +327,12 @@ def collect_server_tools(
     if left_out is None and is_mapping(tools) and "" in tools:
         _log.warning("a tool without a name is left out")
         tools = {name: tool for name, tool in tools.items() if name != ""}
-    return collect_plain_tools(tools, require_name, left_out)
+    return collect_unprepared_tools(tools, require_name, left_out)
 
 
 def create_module_tools(path: str, tools: Mapping[str, Tool], left_out: OmittedEntries) -> tuple[ModuleTool, ...]:
     """Return the tools of a server's module in alphabetical order, with compiled schemas."""
-    callable_names = [name for name in tools if _accept_callable_name(path, name, left_out)]
+    callable_names = [name for name in tools if _accept_name_or_record_omission(path, name, left_out)]
     exports = assign_export_names(callable_names)
     return tuple(
         ModuleTool(name, export, QualifiedTool(tools[name], to_qualified_name(path, name)))
@@ -372,7 +372,7 @@ class QualifiedTool(PreparedTool):
         return find_or_generate_example(self)
 
 
-def _accept_callable_name(path: str, name: str, left_out: OmittedEntries) -> bool:
+def _accept_name_or_record_omission(path: str, name: str, left_out: OmittedEntries) -> bool:
     """Return True if a program can call a tool by this name. Lone surrogates cannot be sent to workers."""
     try:
         name.encode()

@@ -14,7 +14,7 @@ from ...execution.optional_parts import import_and_require_optional_parts
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.imports import importing
 from ...host.sync import refuse_in_workflow, run_sync
-from ...host.threads import run_off_loop
+from ...host.threads import run_in_single_use_thread
 from ...options.parts import CodeModeOptions
 from ...tools.tool_schemas import import_schema_compiler
 from ...trace.failures import log_failure
@@ -122,9 +122,9 @@ class RunTool(SyncMethodsMixin):
         return self._identities
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if some call can wait for a person, as far as servers are listed."""
-        return self._servers.may_ask
+        return self._servers.may_wait_for_person
 
     def declarations(self, server_id: str | None = None) -> str:
         """Return TypeScript with a ``declare module`` for every module that programs can import, or for one server.
@@ -162,7 +162,7 @@ class RunTool(SyncMethodsMixin):
         """
         wanted_ids = None if server_ids is None else frozenset(server_ids)
         sources = (source for source in self._servers.sources if wanted_ids is None or source.server_id in wanted_ids)
-        await self._servers.load_listings(source for source in sources if not source.is_current)
+        await self._servers.load_listings(source for source in sources if not source.is_listing_current)
 
     async def load(self) -> None:
         """Prepare for the first run: start a worker and import the code that runs programs.
@@ -209,7 +209,7 @@ class RunTool(SyncMethodsMixin):
 
     async def _load_executor(self) -> ModuleExecutor:
         refuse_in_workflow()
-        runs = self._executor or await run_off_loop(self._get_or_create_executor)
+        runs = self._executor or await run_in_single_use_thread(self._get_or_create_executor)
         await self._servers.build_catalog_off_loop()
         return runs
 

@@ -14,10 +14,10 @@ from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeProtocolError
 from ...host.forks import forkable_lock
 from ...host.imports import importing
-from ...host.threads import run_off_loop
+from ...host.threads import run_in_single_use_thread
 from ...options.parts import ContinuationOptions
 from .module_tools import ListedServer, assign_module_paths
-from .servers import ServerSource, create_sources
+from .servers import ServerWithListing, create_servers_with_listings
 
 if TYPE_CHECKING:
     from .catalog import ModuleCatalog
@@ -37,7 +37,7 @@ class ServerIdentities:
     without ``home`` are not included: the host is responsible for them.
     """
 
-    def __init__(self, sources: Sequence[ServerSource], options: ContinuationOptions) -> None:
+    def __init__(self, sources: Sequence[ServerWithListing], options: ContinuationOptions) -> None:
         self._sources = sources
         self._options = options
 
@@ -46,7 +46,7 @@ class ServerIdentities:
         wanted = set(paths)
         return {path: digests[-1] for path, digests in self._digests.items() if path in wanted}
 
-    def find_digests_in_code(self, code: str) -> dict[str, str]:
+    def get_digests_of_servers_in_code(self, code: str) -> dict[str, str]:
         """Return the digests, under the first key, of servers whose paths occur in a program."""
         return {path: digests[0] for path, digests in self._digests.items() if path in code}
 
@@ -95,7 +95,7 @@ class ServerSet:
     """Servers in order. Thread-safe, and usable from several event loops."""
 
     def __init__(self, servers: Iterable[Any]) -> None:
-        self.sources = create_sources(servers)
+        self.sources = create_servers_with_listings(servers)
         self.is_static = all(source.is_static for source in self.sources)
         self._by_path = {source.path: source for source in self.sources}
         self._by_id = {source.server_id: source for source in reversed(self.sources)}  # the first of equal ids
@@ -108,10 +108,11 @@ class ServerSet:
         return self.is_static or all(source.listed is not None for source in self.sources)
 
     @property
-    def may_ask(self) -> bool:
+    def may_wait_for_person(self) -> bool:
         """True if some call can wait for a person, as far as servers are listed."""
         return any(
-            source.listed is None or (source.failure is None and source.listed.may_ask) for source in self.sources
+            source.listed is None or (source.failure is None and source.listed.may_wait_for_person)
+            for source in self.sources
         )
 
     @property
@@ -147,11 +148,11 @@ class ServerSet:
         """Return all servers for the description; unlisted servers have no tools."""
         return tuple(_to_describable_server(source) for source in self.sources)
 
-    def find(self, server_id: str) -> ServerSource | None:
+    def find(self, server_id: str) -> ServerWithListing | None:
         """Return the server with this path or host id, or None."""
         return self._by_path.get(server_id) or self._by_id.get(server_id)
 
-    def get(self, path: str) -> ServerSource | None:
+    def get(self, path: str) -> ServerWithListing | None:
         """Return the server of this path."""
         return self._by_path.get(path)
 
@@ -163,7 +164,7 @@ class ServerSet:
         """List all servers with changeable tools again, concurrently."""
         await self.load_listings((source for source in self.sources if not source.is_static), force=True)
 
-    async def load_listings(self, sources: Iterable[ServerSource], *, force: bool = False) -> None:
+    async def load_listings(self, sources: Iterable[ServerWithListing], *, force: bool = False) -> None:
         """List these servers concurrently; known ones only with ``force``."""
         listings = [source.load_listing(force=force) for source in dict.fromkeys(sources)]
         if listings:
@@ -172,14 +173,14 @@ class ServerSet:
     async def build_catalog_off_loop(self) -> None:
         """Build the catalog in a thread if it is not cached: thousands of tools take time."""
         if not self.has_catalog:
-            await run_off_loop(self.get_or_build_catalog)
+            await run_in_single_use_thread(self.get_or_build_catalog)
 
 
 def _select_available_servers(listing: Iterable[tuple[ListedServer | None, str | None]]) -> list[ListedServer]:
     return [listed for listed, failure in listing if listed is not None and failure is None]
 
 
-def _to_describable_server(source: ServerSource) -> ListedServer:
+def _to_describable_server(source: ServerWithListing) -> ListedServer:
     if source.failure is None and source.listed is not None:
         return source.listed
     return ListedServer(source.path, source.server_id, source.server_id, None, None, (), (), failure=source.failure)

@@ -15,10 +15,10 @@ from typing import Any, cast
 from ...data.narrowing import is_mapping, is_non_text_iterable, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
 from ...host.cancellation import is_cancelled_from_outside
-from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
-from ...host.threads import run_check_in_own_thread
+from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ...host.threads import run_check_in_dedicated_thread
 from ...options.checked_fields import WrongTypeError, require_string_or_none, require_strings
-from ...schemas.patterns import treat_patterns_as_foreign
+from ...schemas.patterns import dropping_nonlinear_patterns
 from ...tools.server_lists import (
     MAX_DESCRIPTION_CHARACTERS,
     MAX_NAME_CHARACTERS,
@@ -83,7 +83,7 @@ class ModuleServer:
         return f"<ModuleServer {self.server_id!r}: {len(self.tools) if self.live is None else 'changing'} tools>"
 
 
-class ServerSource:
+class ServerWithListing:
     """One server with its path, its last listing ``listed``, and ``failure`` if the last attempt failed.
 
     Thread-safe; concurrent callers share one listing.
@@ -110,11 +110,11 @@ class ServerSource:
 
     def after_fork(self) -> None:
         """Reset in a forked child, which does not have the loop of the listing."""
-        abandon_to_parent(self._current_listing, self._tasks)
+        never_finalize_in_child(self._current_listing, self._tasks)
         self._current_listing, self._tasks = None, set()
 
     @property
-    def is_unchanged(self) -> bool:
+    def are_tools_unchanged(self) -> bool:
         """True if its tools are known and have not changed."""
         if self.is_static:
             return True
@@ -124,12 +124,12 @@ class ServerSource:
             return False
 
     @property
-    def is_current(self) -> bool:
+    def is_listing_current(self) -> bool:
         """True if neither its tools nor what is known about them has changed since the last listing."""
         if self.is_static:
             return True
         try:
-            return self.is_unchanged and bool(getattr(self._live, "learned", None) == self._learned)
+            return self.are_tools_unchanged and bool(getattr(self._live, "learned", None) == self._learned)
         except Exception:  # noqa: BLE001 - host code
             return False
 
@@ -151,7 +151,7 @@ class ServerSource:
 
     async def load_listing(self, *, force: bool = False) -> None:
         """List the tools unless they are known or ``force``, or wait for a listing in progress. Failures are stored."""
-        while force or not self.is_current:
+        while force or not self.is_listing_current:
             with self._lock:
                 listing, new_listing = self._current_listing, None
                 if listing is None:
@@ -236,12 +236,12 @@ class ServerSource:
         # Read before the tools, so that later changes cause another listing.
         revision, learned = self._live.revision, getattr(self._live, "learned", None)
         try:
-            with treat_patterns_as_foreign():  # schemas created here are untrusted
+            with dropping_nonlinear_patterns():  # schemas created here are untrusted
                 tools = self._live.tools()
                 listed_tools = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # would end the event loop
             raise RuntimeError("the server raised SystemExit") from error
-        return revision, learned, await run_check_in_own_thread(partial(self._build_listing, listed_tools))
+        return revision, learned, await run_check_in_dedicated_thread(partial(self._build_listing, listed_tools))
 
     def _build_listing(self, tools: Any) -> ListedServer:
         server, left_out = self._server, OmittedEntries()
@@ -262,7 +262,7 @@ class ServerSource:
         )
 
     def _collect_tools(self, tools: Any, left_out: OmittedEntries) -> Mapping[str, Tool]:
-        with treat_patterns_as_foreign():
+        with dropping_nonlinear_patterns():
             return collect_server_tools(_require_limited_tools(tools), left_out)
 
     def _read_text_list(self, attribute: str, max_texts: int) -> tuple[str, ...]:
@@ -296,13 +296,13 @@ def _require_limited_tools(tools: Any) -> Any:
     return limited
 
 
-def create_sources(servers: Iterable[Any]) -> tuple[ServerSource, ...]:
+def create_servers_with_listings(servers: Iterable[Any]) -> tuple[ServerWithListing, ...]:
     """Return the servers with their paths, in order. Raises `ValueError` for an invalid server."""
     if not is_non_text_iterable(servers) or is_mapping(servers):
         raise WrongTypeError("servers must be a list of ModuleServers")
     server_list: list[Any] = list(servers)
     ids = [_require_server_and_get_id(server) for server in server_list]
-    return tuple(ServerSource(*server) for server in zip(server_list, ids, assign_module_paths(ids), strict=True))
+    return tuple(ServerWithListing(*server) for server in zip(server_list, ids, assign_module_paths(ids), strict=True))
 
 
 def _require_server_and_get_id(server: Any) -> str:

@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any, NamedTuple, cast
 
 from ...host.cancellation import FAILURES
-from ...host.forks import abandon_to_parent, forkable_lock, register_fork_reset
+from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
 from ...host.threads import BackgroundThreads
 
 MAX_DIMENSION = 1 << 14
@@ -122,7 +122,7 @@ class Embeddings:
 
     def after_fork(self) -> None:
         """In a forked child: neither the thread nor the loop exists."""
-        abandon_to_parent(self._job)
+        never_finalize_in_child(self._job)
         self._job, self._is_embedding = None, False
 
     def get_vectors_if_complete(self, digests: list[bytes]) -> list[Vector] | None:

@@ -17,7 +17,7 @@ from .query import list_parameter_value_forms
 from .tokenizer import get_stem, split_indexed_terms, split_terms
 
 
-class NamedTools:
+class NameAndToolList:
     """An immutable list of names and tools.
 
     Two lists rather than pairs: the garbage collector scans every pair, while a tuple of strings is untracked.
@@ -38,9 +38,9 @@ class NamedTools:
         return zip(self.names, self.tools, strict=True)
 
 
-def to_named_tools(tools: Iterable[tuple[str, DescribedTool]]) -> NamedTools:
-    """Return these tools as `NamedTools`."""
-    return tools if isinstance(tools, NamedTools) else NamedTools(tools)
+def to_name_and_tool_list(tools: Iterable[tuple[str, DescribedTool]]) -> NameAndToolList:
+    """Return these tools as `NameAndToolList`."""
+    return tools if isinstance(tools, NameAndToolList) else NameAndToolList(tools)
 
 
 MAX_CORRECTIONS = 2
@@ -102,7 +102,7 @@ class KnownWords:
 
     def _find_corrections(self, word: str) -> list[str]:
         candidates = {other for other in _iterate_single_edits(word) if other in self._counts} or set(
-            self._split_into_known_words(word)
+            self._split_compound(word)
         )
         if not candidates and len(word) >= _MIN_TWO_MISTAKES:
             candidates = set(self._iterate_terms_two_edits_away(word))
@@ -114,7 +114,7 @@ class KnownWords:
     def _sorted_terms(self) -> list[str]:
         return sorted(self._counts)
 
-    def _split_into_known_words(self, word: str) -> Iterator[str]:
+    def _split_compound(self, word: str) -> Iterator[str]:
         """Yield two known words that were written as one."""
         for index in range(_MIN_CHARACTERS, len(word) - _MIN_CHARACTERS + 1):
             if word[:index] in self._counts and word[index:] in self._counts:
@@ -318,14 +318,14 @@ class Postings:
     the maximum score.
     """
 
-    def __init__(self, tools: NamedTools, base: Postings | None = None) -> None:
+    def __init__(self, tools: NameAndToolList, base: Postings | None = None) -> None:
         self.entries: list[_StoredEntry | None] = list(base.entries) if base else []
         self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as the entries
         self.counts_by_stem: dict[str, dict[int, float]] = dict(base.counts_by_stem) if base else {}
         self._shared = set(self.counts_by_stem)  # stems whose counts are shared with the earlier postings
         self.slots_by_plain_name: dict[str, tuple[int, ...]] = dict(base.slots_by_plain_name) if base else {}
         self.known_words: KnownWords = base.known_words.copy() if base else KnownWords()
-        self.slots = array("l", self._assign_slots(tools))
+        self.slots = array("l", self._update_entries_and_assign_slots(tools))
         self._shared.clear()
         # Arrays, which the garbage collector does not scan.
         self.positions = array("l", [-1]) * len(self.entries)
@@ -353,7 +353,7 @@ class Postings:
         """Return the slots of the tools with this name as one word."""
         return self.slots_by_plain_name.get(plain, ())
 
-    def _assign_slots(self, tools: NamedTools) -> list[int]:
+    def _update_entries_and_assign_slots(self, tools: NameAndToolList) -> list[int]:
         """Return a slot for each tool, the earlier one if its texts are unchanged."""
         slots, missing = self._match_tools_and_remove_others(tools)
         free_slots = [slot for slot, entry in enumerate(self.entries) if entry is None]
@@ -368,7 +368,7 @@ class Postings:
         return slots
 
     def _match_tools_and_remove_others(
-        self, tools: NamedTools
+        self, tools: NameAndToolList
     ) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
         """Match tools to slots by identity and by texts, and remove the others."""
         slots_by_tool_id = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}

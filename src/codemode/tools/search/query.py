@@ -66,7 +66,7 @@ def _list_value_forms_of_name(name: str) -> tuple[str, ...]:
     return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_terms(name) if word in _FORM_OF_NAME})
 
 
-def extract_values(query: str) -> tuple[str, list[str], str]:
+def split_off_values(query: str) -> tuple[str, list[str], str]:
     """Return a query without its values, the forms of the values, and the values."""
     marks: dict[str, None] = {}
     values: list[str] = []
@@ -95,7 +95,7 @@ class ParsedQuery(NamedTuple):
 def parse_query(query: str) -> ParsedQuery:
     """Parse a query."""
     query = query[:MAX_QUERY_CHARACTERS]
-    rest, forms, values = extract_values(query)
+    rest, forms, values = split_off_values(query)
     value_terms = (
         [word for word in split_query_terms(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
     )

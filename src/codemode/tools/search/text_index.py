@@ -120,7 +120,10 @@ class TextIndex:
         """Return scores above 0 up to 1 by slot: at least the ``limit`` best of those ``among``."""
         # Words of values that no tool has are data, not search terms.
         value_terms = [word for word in query.value_terms if word in self.postings.known_words]
-        query_terms = [*self._look_up_terms(query.terms + value_terms), *map(self._get_or_create_form, query.forms)]
+        query_terms = [
+            *self._look_up_terms(query.terms + value_terms),
+            *map(self._get_or_create_form_word, query.forms),
+        ]
         scores = self._compute_best_scores(query_terms, limit, among)
         named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
         return scores | dict.fromkeys(named_slots, 1.0)
@@ -227,7 +230,7 @@ class TextIndex:
             query_word = self._create_and_cache_word(key, tiers)
         return query_word
 
-    def _get_or_create_form(self, mark: str) -> _QueryWord:
+    def _get_or_create_form_word(self, mark: str) -> _QueryWord:
         return self._terms.get((mark,)) or self._create_and_cache_word(
             (mark,), self._find_tiers([WordReading([(mark,)], FORM_WEIGHT)])
         )

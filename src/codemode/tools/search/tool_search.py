@@ -15,7 +15,7 @@ from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_check
 from ...signatures.described_tool import DescribedTool
 from .embeddings import Embed, EmbeddingError, Embeddings, Vector, await_with_timeout, find_nearest_vectors, is_async
 from .index import ScoredTool, SearchResults, ToolIndex
-from .postings import to_named_tools
+from .postings import to_name_and_tool_list
 from .query import parse_query
 from .tokenizer import MAX_QUERY_CHARACTERS, split_terms
 
@@ -91,7 +91,7 @@ class ToolSearch:
         embed: Embed | None = None,
         strategy: SearchStrategy | None = None,
     ) -> None:
-        self._tools = to_named_tools(tools)
+        self._tools = to_name_and_tool_list(tools)
         self.index = ToolIndex(self._tools)
         self._embeddings = Embeddings(embed) if embed else None
         self._strategy = strategy
@@ -109,7 +109,7 @@ class ToolSearch:
         return new
 
     @property
-    def is_ready(self) -> bool:
+    def has_used_all_vectors(self) -> bool:
         """True once a search has used the vectors of all tools, or if there are no embeddings."""
         return self._embeddings is None or self._vectors is not None
 

@@ -25,7 +25,7 @@ from codemode.errors import (
     CodeModeWorkerError,
 )
 from codemode.execution.outcome import RunOutcome
-from codemode.surfaces.code_call.result import outcome_to_result
+from codemode.surfaces.code_call.result import to_result_or_raise_host_error
 
 PLACE = {"line": 1, "column": 2}
 VIOLATION = {"kind": "DisallowedLoop", "name": "while", "location": PLACE}
@@ -48,7 +48,7 @@ ALL = (
 
 
 def answer_to(error: CodeModeError) -> Any:
-    return outcome_to_result(RunOutcome("failed", "outer", error=error, warnings=("w",)), None)
+    return to_result_or_raise_host_error(RunOutcome("failed", "outer", error=error, warnings=("w",)), None)
 
 
 @each_row(

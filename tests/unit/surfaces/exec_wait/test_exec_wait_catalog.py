@@ -55,7 +55,7 @@ def test_tools_that_look_for_tools_are_left_out_and_one_called_exec_is_not():
 def test_a_safe_name_is_that_of_exactly_one_tool_and_never_a_helper_or_what_the_language_reads():
     names = ["list-issues", "a.b", "a_b", "search", "call", "then", "constructor", "toJSON", "__proto__", "9lives"]
     source = ToolSource({name: tool(name) for name in names}, owner="own")
-    named = json.loads(catalog(source, ToolSource([tool("free")])).names_text)
+    named = json.loads(catalog(source, ToolSource([tool("free")])).ids_by_name_json)
     assert named == {"list_issues": "host:own:list-issues", "_9lives": "host:own:9lives", "free": "host:core:free"}
     assert to_identifier("grün 1") == "grün_1"
 

@@ -18,7 +18,7 @@ from codemode.surfaces.modules.module_tools import (
     QualifiedTool,
     describe_mismatch,
     find_or_generate_example,
-    parse_path,
+    parse_problem_path,
     to_json_pointer,
 )
 from codemode.tools.prepared import MISSING
@@ -123,7 +123,7 @@ def test_a_call_without_an_argument_of_an_object_is_of_an_empty_one():
 
 @given(st.lists(st.text(max_size=6) | st.integers(0, 99), max_size=5))
 def test_paths_of_validators_are_read_back(parts: list[str | int]):
-    read = parse_path(format_path(parts))
+    read = parse_problem_path(format_path(parts))
     if sum(len(str(part)) for part in parts) < 20 and all(str(part).isascii() for part in parts):
         assert read == parts
     assert to_json_pointer(read).count("/") == len(read)

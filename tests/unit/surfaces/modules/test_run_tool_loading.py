@@ -31,5 +31,5 @@ def test_a_host_that_can_import_nothing_more_is_answered_like_any_other(monkeypa
 def test_making_and_describing_a_tool_makes_no_runs():
     tool = create_modules_tool([ModuleServer("clock", {"now": lambda: 1})])
     assert "clock" in tool.description
-    assert tool.may_ask is False
+    assert tool.may_wait_for_person is False
     assert tool._executor is None

@@ -311,7 +311,7 @@ class FormBuilder:
             )
             yield self._build_field(member_position, schema, ABSENT if members is None else members.get(name, ABSENT))
         additional_schema = shape.keywords.get("additionalProperties")
-        for name in self._list_additional_members(position.pointer, properties, members):
+        for name in self._list_additional_member_names(position.pointer, properties, members):
             member_position = _FieldPosition(
                 to_child_pointer(position.pointer, name),
                 _format_member_label(name),
@@ -324,7 +324,7 @@ class FormBuilder:
                 (members or {}).get(name, ABSENT),
             )
 
-    def _list_additional_members(
+    def _list_additional_member_names(
         self, pointer: str, properties: Mapping[str, Any], members: dict[str, Any] | None
     ) -> list[str]:
         names = dict.fromkeys(members or ())

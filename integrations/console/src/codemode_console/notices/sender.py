@@ -63,13 +63,13 @@ class _PostingLogFilter(logging.Filter):
         return not _is_posting.get()
 
 
-def _suppress_http_logs_while_posting() -> None:
+def _install_posting_log_filter() -> None:
     # It logs response headers at DEBUG, and Location may repeat the URL.
     for name in ("connection", "http11", "proxy"):
         logging.getLogger(f"httpcore.{name}").addFilter(_PostingLogFilter())
 
 
-_suppress_http_logs_while_posting()
+_install_posting_log_filter()
 
 
 class WebhookClient:

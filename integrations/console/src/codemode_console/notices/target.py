@@ -15,7 +15,7 @@ from codemode.options.checked_fields import WrongTypeError
 from codemode.stores import Notice, Record, StoredRequest
 
 from ..visible_text import is_all_visible
-from ..web import parse_origin
+from ..web import extract_origin
 
 MAX_LISTED_REQUESTS = 50
 _MAX_NAME_CHARACTERS = 1_000
@@ -93,14 +93,14 @@ def validate_notice_targets(notify: Any, base_url: str | None) -> tuple[NoticeTa
     if len(set(names)) < len(names):
         raise ValueError("notify has two targets of one name, or of one URL without names")
     if targets:
-        _check_base_url(base_url)
+        _require_base_url_for_links(base_url)
     return targets
 
 
-def _check_base_url(base_url: str | None) -> None:
+def _require_base_url_for_links(base_url: str | None) -> None:
     if base_url is None:
         raise ValueError("notify needs base_url, where the console is for browsers: each notice has a link")
-    if parse_origin(base_url) is None or set(base_url) & set("?#|<>") or len(base_url) > _MAX_URL_CHARACTERS:
+    if extract_origin(base_url) is None or set(base_url) & set("?#|<>") or len(base_url) > _MAX_URL_CHARACTERS:
         raise ValueError("base_url must be the URL of the console, without a query, for the links of notices")
 
 

@@ -337,7 +337,7 @@ class _Exporter:
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise Problem(403, "This was not sent from a page of the console", "Download it there.")
         slot = ExitStack()
-        slot.enter_context(self._reserve_slot(principal.user.name))
+        slot.enter_context(self._hold_slot(principal.user.name))
         try:
             if request.method == "GET":
                 attribution: dict[str, Any] = {"actor": principal.user.name, "address": principal.address}
@@ -348,7 +348,7 @@ class _Exporter:
         return _ExportResponse(self._iterate_json_lines(principal), slot)
 
     @contextmanager
-    def _reserve_slot(self, name: str) -> Generator[None]:
+    def _hold_slot(self, name: str) -> Generator[None]:
         if self._active_by_user[name] >= MAX_EXPORTS_PER_USER or self._active_by_user.total() >= MAX_EXPORTS:
             raise Problem(429, "Too many downloads are running", "Wait until one ends.", headers={"Retry-After": "30"})
         self._active_by_user[name] += 1

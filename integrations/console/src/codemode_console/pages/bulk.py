@@ -28,7 +28,7 @@ from ..decisions import (
     stale_form_problem,
 )
 from ..errors import Problem, not_found_problem, to_problem
-from ..principals import audit_refusal_within_quota, find_refusal, require_principal, select_visible_tenants
+from ..principals import audit_refusal_within_quota, find_decision_refusal, require_principal, select_visible_tenants
 from ..rendering import render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import MAX_EXPANDED_CHARACTERS, Excerpt, create_excerpt
@@ -246,7 +246,7 @@ async def _decide_call(
     call = _find_call(record, selected.interrupt_id) if principal.user.can_see(record.tenant) else None
     if call is None:
         return _BulkCallResult(selected, problem=not_found_problem())
-    if (refusal := await find_refusal(context.policy, principal.user, record, request)) is not None:
+    if (refusal := await find_decision_refusal(context.policy, principal.user, record, request)) is not None:
         await audit_refusal_within_quota(context.store, principal, request, refusal)
         return _BulkCallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}

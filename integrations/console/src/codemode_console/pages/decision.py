@@ -39,7 +39,7 @@ from ..errors import Problem, not_found_problem, to_problem
 from ..forms import FormResult
 from ..principals import (
     audit_refusal_within_quota,
-    find_refusal,
+    find_decision_refusal,
     list_standing_choices,
     require_principal,
     store_standing_approval,
@@ -108,7 +108,7 @@ async def _require_permission_or_audit(
             submitted.form_token,
             compute_decision_token_subject(interrupt_id, submitted.version, submitted.display_digest),
         )
-        if (reason := await find_refusal(context.policy, principal.user, record, request)) is not None:
+        if (reason := await find_decision_refusal(context.policy, principal.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", reason)
     except Problem as problem:
         await audit_refusal_within_quota(context.store, principal, request, problem.message)
@@ -262,7 +262,7 @@ async def _require_record_action_permission_or_audit(
         principal.require_form_token(
             get_single_value(items, TOKEN_FIELD), compute_record_action_token_subject(record.id, version, state)
         )
-        if (reason := await find_refusal(context.policy, principal.user, record, request)) is not None:
+        if (reason := await find_decision_refusal(context.policy, principal.user, record, request)) is not None:
             raise Problem(403, "You may not decide this", reason)
     except Problem as problem:
         await audit_refusal_within_quota(context.store, principal, request, problem.message)

@@ -17,7 +17,7 @@ from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
 from codemode.host.cancellation import shield_to_end
 from codemode.interrupts.interrupt import Interrupt
-from codemode.observe.request_telemetry import count_requested_approvals, counting_waiting_approvals
+from codemode.observe.request_telemetry import counting_waiting_approvals, record_requested_approvals
 from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
@@ -45,7 +45,7 @@ from .client_questions import (
     create_page_elicitation,
     show_page_in_session,
 )
-from .pending_store import PendingStore, PrincipalRuns, ReportSteps, StoredRunResumer
+from .pending_store import PendingStore, PrincipalRunResumer, ReportSteps, StoredRunResumer
 from .questions import (
     UNKNOWN_KEY_MESSAGE,
     Question,
@@ -116,7 +116,7 @@ class ApprovalFlow:
         self._command = command
         self._ask_timeout_seconds = ask_timeout_seconds
         self._report_steps = report_steps
-        self.runs = PrincipalRuns(run_tool, principal, report_steps)
+        self.runs = PrincipalRunResumer(run_tool, principal, report_steps)
         self._local_resumer = StoredRunResumer(store, lambda _: nullcontext(self.runs), app, tenant=principal.id)
         self._start_resuming = start_resuming or self._local_resumer.start
         self._pending_store = PendingStore(
@@ -166,7 +166,7 @@ class ApprovalFlow:
             return (
                 run_not_found_response() if record is None else await self._ask_and_wait_for_record(client_call, record)
             )
-        if client_call.code and self._run_tool.may_ask:
+        if client_call.code and self._run_tool.may_wait_for_person:
             await self._start_resuming()  # also resumes runs decided before this gateway started
             if (open_record := await self._pending_store.find_open_run(client_call.code)) is not None:
                 return await self._ask_and_wait_for_record(client_call, open_record)
@@ -213,7 +213,7 @@ class ApprovalFlow:
                 outcome = await self._resume_with_answers_or_save(client_call, outcome, BatchAnswers(declined))
                 continue
             channel = self._choose_channel(client_call, questions)
-            count_requested_approvals(channel, len(questions))
+            record_requested_approvals(channel, len(questions))
             if channel == "session":
                 outcome = await self._ask_in_session_and_resume(client_call, outcome, questions)
             elif channel == "retry":
@@ -345,7 +345,7 @@ class ApprovalFlow:
                 )
             answers, responses = await self._parse_and_save_answers(client_call, questions, responses), None
             if answers.resolutions:
-                outcome = await self._pending_store.wait_for_end(
+                outcome = await self._pending_store.wait_for_end_or_new_questions(
                     record.id, self._ask_timeout_seconds * 1000, record.version
                 )
                 if not isinstance(outcome, Record):
@@ -427,7 +427,7 @@ class ApprovalFlow:
         wait_ms = min([self._server_wait_ms.get(server, self._wait_ms) for server in servers], default=self._wait_ms)
         async with show_page_in_session(client_call, page_url, record_id):
             with counting_waiting_approvals("store", 1):
-                outcome = await self._pending_store.wait_for_end(record_id, wait_ms)
+                outcome = await self._pending_store.wait_for_end_or_new_questions(record_id, wait_ms)
         if not isinstance(outcome, Record):
             return outcome or run_not_found_response()
         questions, not_resumable = self._questions.build_questions(outcome), outcome.not_resumable

@@ -20,7 +20,7 @@ from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import decode_json, encode_canonical_json
 from codemode.data.narrowing import is_object, mapping_or_empty, string_or_empty
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
-from codemode.host.cancellation import is_cancelled_from_outside, run_alongside
+from codemode.host.cancellation import is_cancelled_from_outside, run_alongside_block
 from codemode.host.clock import now_ms
 from codemode.host.threads import run_check
 from codemode.interrupts.interrupt import Interrupt, PendingRequest, is_same_json
@@ -30,7 +30,7 @@ from codemode.stores.records import Record, StoredRequest
 from ..gateway.principals import CallOrigin, Principal, get_disconnect_event
 from ..page_urls import get_page_host, is_safe_page_url
 from ..passthrough.client_requests import label_text
-from .pending_store import PrincipalRuns, get_definition_digest, get_waiting_requests
+from .pending_store import PrincipalRunResumer, get_definition_digest, get_waiting_requests
 from .questions import (
     ALWAYS,
     DENY,
@@ -235,7 +235,7 @@ async def show_page_in_session(client_call: ClientCall, url: str | None, record_
     ):
         yield
         return
-    async with run_alongside(
+    async with run_alongside_block(
         _send_elicitation(client_call, create_page_elicitation(url, record_id), _PAGE_TIMEOUT_SECONDS)
     ):
         yield
@@ -259,7 +259,7 @@ async def _ask_question(client_call: ClientCall, question: Question, seconds: fl
     if client_left is None:
         return await request_task
     try:
-        async with run_alongside(_cancel_task_when_set(client_left, request_task)):
+        async with run_alongside_block(_cancel_task_when_set(client_left, request_task)):
             return await request_task
     except asyncio.CancelledError:
         if is_cancelled_from_outside(asyncio.current_task()):
@@ -329,7 +329,7 @@ def parse_answer(question: Question, response: Any, check: InputCheck) -> Parsed
     if question.kind == "sign-in":
         return ParsedDecision({"action": _get_action(response)})
     if question.kind == "unknown":
-        return _parse_outcome_answer(question, response)
+        return _parse_outcome_unknown_answer(question, response)
     if question.kind != "approval":
         return ParsedDecision({"action": "decline"})  # an unknown kind of question
     if _get_action(response) != "accept":
@@ -380,7 +380,7 @@ def _parse_edited_input(
     return ParsedDecision({**resolution, "input": value}, scope)
 
 
-def _parse_outcome_answer(question: Question, response: Any) -> ParsedAnswer:
+def _parse_outcome_unknown_answer(question: Question, response: Any) -> ParsedAnswer:
     if _get_action(response) != "accept":
         return None
     fields = mapping_or_empty(response.content)
@@ -421,7 +421,7 @@ class BatchAnswers:
 class ApprovalQuestions:
     """Builds questions about pending calls and reads the answers, for one principal."""
 
-    def __init__(self, runs: PrincipalRuns, remembered: RememberedAnswers, principal: Principal) -> None:
+    def __init__(self, runs: PrincipalRunResumer, remembered: RememberedAnswers, principal: Principal) -> None:
         self._runs = runs
         self._remembered = remembered
         self._principal = principal

@@ -15,13 +15,13 @@ from codemode.data.json_values import encode_canonical_json, replace_lone_surrog
 from codemode.data.narrowing import is_object, mapping_or_empty
 from codemode.errors import CodeModeError, CodeModeProtocolError, Resumable
 from codemode.execution.call_context import CallContext
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 from codemode.interrupts.interrupt import APPROVAL_KIND, Interrupt
-from codemode.observe.request_telemetry import without_trace
+from codemode.observe.request_telemetry import without_parent_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
-from codemode.stores.resume_outcome import find_outcome_error
+from codemode.stores.resume_outcome import find_error_to_settle_with
 from codemode.stores.resumer import Resumer
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
@@ -186,7 +186,7 @@ class PendingStore:
             return run_ended_response(getattr(error, "message", type(error).__name__))
         return RunResponse(value) if is_object(value) else run_ended_response("its outcome cannot be read")
 
-    async def wait_for_end(
+    async def wait_for_end_or_new_questions(
         self, record_id: str, wait_ms: float, version: int | None = None
     ) -> Record | RunResponse | None:
         """Wait up to ``wait_ms`` for the end of a record. Return its response, else the record; None for an unknown id.
@@ -223,7 +223,7 @@ ReportSteps = Callable[[str | None], AbstractContextManager[None]]
 """Returns a context in which a program runs for a request id and reports its steps to the client."""
 
 
-class PrincipalRuns:
+class PrincipalRunResumer:
     """Resumes the runs of one principal, and has the tools from which forms are built."""
 
     def __init__(self, run_tool: RunTool, principal: Principal, report_steps: ReportSteps) -> None:
@@ -239,7 +239,7 @@ class PrincipalRuns:
 
     def compute_program_digest(self, code: str) -> str:
         """Return a digest of a program's text and of the servers that it names."""
-        canonical = encode_canonical_json([code, self._run_tool.server_identities.find_digests_in_code(code)])
+        canonical = encode_canonical_json([code, self._run_tool.server_identities.get_digests_of_servers_in_code(code)])
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
     async def resume_with_answers(
@@ -269,7 +269,7 @@ class PrincipalRuns:
                 continuation=result.continuation,
                 tool=self,
             )
-        if isinstance(result.exception, CodeModeError) and find_outcome_error(result.exception) is None:
+        if isinstance(result.exception, CodeModeError) and find_error_to_settle_with(result.exception) is None:
             raise result.exception
         return result
 
@@ -284,7 +284,7 @@ class StoredRunResumer:
     def __init__(
         self,
         store: Callable[[], InterruptStore],
-        open_runs: Callable[[Principal], AbstractAsyncContextManager[PrincipalRuns]],
+        open_runs: Callable[[Principal], AbstractAsyncContextManager[PrincipalRunResumer]],
         app: str = APP_NAME,
         *,
         tenant: Tenant = ALL_TENANTS,
@@ -300,7 +300,7 @@ class StoredRunResumer:
         """Start resuming, once. Does nothing after `aclose`."""
         if self._resumer is None and not self._is_closed:
             self._resumer = Resumer(self._store(), tenant=self._tenant, app=self._app, resume=self.resume)
-            with without_trace():  # later work does not belong to the trace of the first request
+            with without_parent_trace():  # later work does not belong to the trace of the first request
                 await self._resumer.__aenter__()
 
     async def aclose(self, grace_seconds: float = 5.0) -> None:
@@ -381,7 +381,11 @@ class StandingApproval:
         Call it after the decision was stored. Raises `OSError`, and the errors of `InterruptStore.note`.
         """
         for tool in self.tools:
-            details = {"server": _shorten_name(tool.server), "tool": _shorten_name(tool.tool), "holds": self.scope}
+            details = {
+                "server": _escape_and_shorten_name(tool.server),
+                "tool": _escape_and_shorten_name(tool.tool),
+                "holds": self.scope,
+            }
             # The audit comes first: it has every allowed call.
             await store.note(
                 ALLOWED_AUDIT_KIND,
@@ -391,16 +395,18 @@ class StandingApproval:
                 details=details,
                 record_id=record.id,
             )
-            await run_off_loop(
-                partial(remembered.record_outside_answer, record.tenant, self.session, tool, scope=self.scope)
+            await run_in_single_use_thread(
+                partial(
+                    remembered.save_answer_given_outside_gateway, record.tenant, self.session, tool, scope=self.scope
+                )
             )
 
 
 async def audit_revoked_answer(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
     """Record in the audit that a remembered answer was revoked. Raises the errors of `InterruptStore.note`."""
-    details = {"server": _shorten_name(answer.server), "tool": _shorten_name(answer.tool)}
+    details = {"server": _escape_and_shorten_name(answer.server), "tool": _escape_and_shorten_name(answer.tool)}
     await store.note(FORGOTTEN_AUDIT_KIND, actor=actor, tenant=answer.principal, details=details)
 
 
-def _shorten_name(text: str) -> str:
+def _escape_and_shorten_name(text: str) -> str:
     return replace_lone_surrogates(clip_to_visible_line(text, _MAX_NAME_CHARACTERS))

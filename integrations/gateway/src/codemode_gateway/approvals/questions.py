@@ -215,7 +215,7 @@ def _create_decision_hint(record_id: str, questions: Sequence[Question], url: st
     if url:
         return f"Tell the user to open {url}."
     if all(question.kind == "sign-in" for question in questions):
-        command_line = format_login_command(_shorten_name(questions[0].server), command)
+        command_line = format_login_command(_escape_and_shorten_name(questions[0].server), command)
     else:
         subcommand = "show" if any(question.kind == "unknown" for question in questions) else "approve"
         command_line = f"{command} approvals {subcommand} {record_id[:8]}"
@@ -274,12 +274,17 @@ def store_unavailable_response() -> RunResponse:
 def _to_waiting_call(question: Question) -> dict[str, Any]:
     line = {} if question.line is None else {"line": question.line}
     asks = "outcome" if question.kind == "unknown" else "sign-in" if question.kind == "sign-in" else "approval"
-    return {"serverId": _shorten_name(question.server), "toolName": _shorten_name(question.tool), **line, "asks": asks}
+    return {
+        "serverId": _escape_and_shorten_name(question.server),
+        "toolName": _escape_and_shorten_name(question.tool),
+        **line,
+        "asks": asks,
+    }
 
 
 def _format_full_tool_name(question: Question) -> str:
-    return f"{_shorten_name(question.server)}.{_shorten_name(question.tool)}"
+    return f"{_escape_and_shorten_name(question.server)}.{_escape_and_shorten_name(question.tool)}"
 
 
-def _shorten_name(text: str) -> str:
+def _escape_and_shorten_name(text: str) -> str:
     return replace_lone_surrogates(clip_to_visible_line(text, _MAX_NAME_CHARACTERS))

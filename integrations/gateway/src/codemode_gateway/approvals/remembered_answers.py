@@ -20,12 +20,12 @@ import mcp_types as types
 
 from codemode.data.json_values import encode_canonical_json
 from codemode.host.clock import now_ms
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from ..config.model import ServerConfig
 from ..config.patterns import needs_approval
 from ..gateway.principals import Principal, get_call_origin
-from ..state_files import PrivateTables
+from ..state_files import PrivateDatabase
 from ..upstreams.hooks import NeedsApproval
 
 Scope = Literal["session", "always"]
@@ -76,12 +76,12 @@ class RememberedAnswers:
 
     If the file cannot be read, every call is asked about; if it cannot be written, an answer holds for its session.
     Async methods read the file in a thread, because the disk may be slow and the lock taken.
-    `list_permanent_answers`, `revoke_permanent_answers` and `record_outside_answer` are for callers without an event
-    loop.
+    `list_permanent_answers`, `revoke_permanent_answers` and `save_answer_given_outside_gateway` are for callers
+    without an event loop.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file = None if folder is None else PrivateTables(folder / FILE_NAME, _ALWAYS_TABLE, _SESSIONS_TABLE)
+        self._file = None if folder is None else PrivateDatabase(folder / FILE_NAME, _ALWAYS_TABLE, _SESSIONS_TABLE)
         self._gateway_id = secrets.token_hex(16)
         self._session_answers: OrderedDict[tuple[Principal, ToolIdentity], None] = OrderedDict()
         self._displayed_tools: OrderedDict[str, ToolIdentity] = OrderedDict()
@@ -92,14 +92,18 @@ class RememberedAnswers:
             return True
         if self._file is None:
             return False
-        return tool.definition_digest in await run_off_loop(partial(self._read_definition_digests, principal, tool))
+        return tool.definition_digest in await run_in_single_use_thread(
+            partial(self._read_definition_digests, principal, tool)
+        )
 
     def compute_session_digest(self, principal: Principal) -> str:
         """Return a digest that identifies a session outside the gateway without revealing its id."""
         identity = encode_canonical_json([self._gateway_id, principal.id, principal.session])
         return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
 
-    def record_outside_answer(self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope) -> None:
+    def save_answer_given_outside_gateway(
+        self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope
+    ) -> None:
         """Save an answer that was given outside the gateway, for a session digest or always.
 
         Raises `OSError` if it cannot be saved.
@@ -122,7 +126,7 @@ class RememberedAnswers:
         """Forget the answers about one tool. Raises `OSError`."""
         self._session_answers.pop((principal, tool), None)
         if self._file is not None:
-            await run_off_loop(partial(self.revoke_permanent_answers, principal.id, tool.server, tool.tool))
+            await run_in_single_use_thread(partial(self.revoke_permanent_answers, principal.id, tool.server, tool.tool))
 
     async def forget_session_answers(self, principal: Principal) -> None:
         """Forget the answers of an ended session."""
@@ -131,7 +135,7 @@ class RememberedAnswers:
         if self._file is not None:
             forget_rows = partial(self._execute_and_fetch, _FORGET_SESSION, self.compute_session_digest(principal))
             with suppress(OSError):  # a leftover answer is harmless: the session has ended
-                await run_off_loop(forget_rows)
+                await run_in_single_use_thread(forget_rows)
 
     def list_permanent_answers(self, principal_id: str | None = None) -> tuple[RememberedAnswer, ...]:
         """Return the answers that always hold, of one principal or of all. Raises `OSError` if unreadable."""
@@ -179,7 +183,7 @@ class RememberedAnswers:
             return False
         try:
             values = principal.id, tool.server, tool.tool, tool.definition_digest, now_ms()
-            await run_off_loop(partial(self._execute_write, _REMEMBER, *values))
+            await run_in_single_use_thread(partial(self._execute_write, _REMEMBER, *values))
         except OSError:
             _log.warning("an answer for all sessions cannot be saved; it holds for this session", exc_info=True)
             return False
@@ -225,7 +229,7 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
         async def check_approval_and_record_tool(_input: Any, context: Any) -> bool:
             nonlocal identity
             if identity is None:  # computed at the first call: few tools are called, and schemas may be large
-                digest = await run_off_loop(partial(compute_definition_digest, tool, config))
+                digest = await run_in_single_use_thread(partial(compute_definition_digest, tool, config))
                 identity = ToolIdentity(config.name, tool.name, digest)
             origin = get_call_origin(context)
             if origin is not None and await remembered.allows(origin.principal, identity):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from codemode.cli.databases import require_existing_database
+from codemode.cli.databases import require_existing_sqlite_file
 from codemode.cli.exits import FAILED, SUCCEEDED, UsageError
 from codemode.errors import CodeModeError
 from codemode.interrupts.interrupt import APPROVAL_KIND
@@ -206,9 +206,9 @@ def _print_remembered_answers(answers: Sequence[RememberedAnswer], *, as_json: b
     rows = [("principal", "server", "tool", "since")]
     rows += [
         (
-            _shorten_name(answer.principal),
-            _shorten_name(answer.server),
-            _shorten_name(answer.tool),
+            _escape_and_shorten_name(answer.principal),
+            _escape_and_shorten_name(answer.server),
+            _escape_and_shorten_name(answer.tool),
             format_time(answer.at_ms),
         )
         for answer in answers
@@ -259,7 +259,7 @@ def _audit_revoked_answers(revoked: Sequence[RememberedAnswer], config: GatewayC
 
     try:
         if config.settings.store is not None:
-            require_existing_database(config.settings.store, create=create)
+            require_existing_sqlite_file(config.settings.store, create=create)
         asyncio.run(run_with_store(config, write_audit_entries))
     except (CodeModeError, OSError, UsageError, ValueError) as error:
         warn(f"the answers are revoked, but the audit has no entry: {error}")
@@ -273,21 +273,23 @@ def _is_answer_selected(answer: RememberedAnswer, options: argparse.Namespace) -
 
 
 def _no_answer_message(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
-    problem = f"no answer of {_shorten_name(options.user)} about {_format_server_or_tool(options)} is remembered"
+    problem = (
+        f"no answer of {_escape_and_shorten_name(options.user)} about {_format_server_or_tool(options)} is remembered"
+    )
     command = f"`{get_typed_command_prefix(options)} approvals remembered`"
-    return f"{problem}: {command} lists them{_suggest_answer(all_answers, options)}"
+    return f"{problem}: {command} lists them{_format_did_you_mean(all_answers, options)}"
 
 
-def _suggest_answer(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
+def _format_did_you_mean(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
     """Suggest another user's answer of that name, else a similar name."""
     from ..config.config_file import suggest_name
 
     other_user = next((answer.principal for answer in all_answers if _is_answer_selected(answer, options)), None)
     if other_user is not None:
-        return f"; did you mean --user {_shorten_name(other_user)}?"
+        return f"; did you mean --user {_escape_and_shorten_name(other_user)}?"
     user_answers = [answer for answer in all_answers if answer.principal == options.user]
     tools = dict.fromkeys(
-        _shorten_name(answer.tool)
+        _escape_and_shorten_name(answer.tool)
         for answer in user_answers
         if escape_invisible(answer.server) == escape_invisible(options.server)
     )
@@ -295,15 +297,15 @@ def _suggest_answer(all_answers: Sequence[RememberedAnswer], options: argparse.N
         return suggest_name(escape_invisible(options.tool or ""), tools)
     return suggest_name(
         escape_invisible(options.server),
-        dict.fromkeys(_shorten_name(answer.server) for answer in user_answers),
+        dict.fromkeys(_escape_and_shorten_name(answer.server) for answer in user_answers),
     )
 
 
 def _format_server_or_tool(options: argparse.Namespace) -> str:
-    return _shorten_name(options.server if options.tool is None else f"{options.server}.{options.tool}")
+    return _escape_and_shorten_name(options.server if options.tool is None else f"{options.server}.{options.tool}")
 
 
-def _shorten_name(text: str) -> str:
+def _escape_and_shorten_name(text: str) -> str:
     return clip_to_visible_line(text, _MAX_NAME_CHARACTERS)
 
 
@@ -439,7 +441,7 @@ async def _save_standing_approval(
 def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_input: Any) -> dict[str, Any]:
     is_approval = options.action == "approve"
     if request.kind == UNKNOWN_OUTCOME_KIND:
-        return _build_outcome_answer(request, options)
+        return _build_outcome_unknown_answer(request, options)
     if is_approval and (options.run_again or options.happened is not None):
         raise UsageError(
             f"call {escape_invisible(request.interrupt_id)} has not started:"
@@ -470,7 +472,7 @@ def _build_standing_approval(
         raise UsageError(f"{error}; leave out --session and --always") from error
 
 
-def _build_outcome_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
+def _build_outcome_unknown_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
     """Return the answer about a started call with an unknown outcome."""
     if options.action == "deny":
         return {"error": {"message": options.reason or "a person reported that this call failed"}}

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from codemode.cli.databases import get_sqlite_path, require_existing_database
+from codemode.cli.databases import get_sqlite_path, require_existing_sqlite_file
 from codemode.cli.exits import UsageError
 from codemode.trace.unseen import has_only_visible_characters
 from codemode.trace.visible_text import escape_invisible
@@ -145,7 +145,7 @@ def load_store_configuration(options: argparse.Namespace) -> GatewayConfig:
         config = _load_config_or_default(options)
         config = replace(config, settings=replace(config.settings, store=_to_store_url(options.store)))
     if config.settings.store is not None:
-        require_existing_database(config.settings.store, create=options.create)
+        require_existing_sqlite_file(config.settings.store, create=options.create)
     return config
 
 

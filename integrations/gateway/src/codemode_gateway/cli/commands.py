@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, cast
 
-from codemode.cli.exits import UsageError, is_stdout_closed
+from codemode.cli.exits import UsageError, is_stdout_reader_gone
 from codemode.errors import CodeModeError
 from codemode.trace.visible_text import escape_invisible
 
@@ -406,7 +406,9 @@ def convert_errors_to_usage_error() -> Generator[None]:
         yield
     except Exception as error:
         first_error = _find_first_leaf_error(error)
-        if isinstance(first_error, UsageError) or (isinstance(first_error, BrokenPipeError) and is_stdout_closed()):
+        if isinstance(first_error, UsageError) or (
+            isinstance(first_error, BrokenPipeError) and is_stdout_reader_gone()
+        ):
             raise first_error from error
         if isinstance(first_error, CodeModeError):
             raise UsageError(escape_invisible(first_error.message)) from error

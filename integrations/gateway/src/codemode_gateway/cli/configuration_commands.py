@@ -174,7 +174,7 @@ def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
         entry["cwd"] = str(Path.cwd())  # clients start the gateway in folders of their own
     if options.env:
         entry["env"] = _parse_pairs(options.env, "=", "--env takes KEY=VALUE")
-    return _add_policy(entry, options)
+    return _with_approval_policy(entry, options)
 
 
 def _is_relative_path(word: str) -> bool:
@@ -187,7 +187,7 @@ def _build_api_entry(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--openapi only goes with --base-url, --include and --header")
     headers = _parse_pairs(options.header, ":", "--header takes NAME:VALUE") if options.header else None
     entry = {"openapi": options.openapi, "baseUrl": options.base_url, "headers": headers, "include": options.include}
-    return _add_policy({key: value for key, value in entry.items() if value}, options)
+    return _with_approval_policy({key: value for key, value in entry.items() if value}, options)
 
 
 def _build_remote_entry(options: argparse.Namespace) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _build_remote_entry(options: argparse.Namespace) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": options.transport or "http", "url": options.url}
     if options.header:
         entry["headers"] = _parse_pairs(options.header, ":", "--header takes NAME:VALUE")
-    return _add_policy(entry, options)
+    return _with_approval_policy(entry, options)
 
 
 def _parse_pairs(texts: Sequence[str], separator: str, error_message: str) -> dict[str, str]:
@@ -211,7 +211,7 @@ def _parse_pairs(texts: Sequence[str], separator: str, error_message: str) -> di
     return pairs
 
 
-def _add_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def _with_approval_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     return entry if options.approval is None else {**entry, "codemode": {"approval": options.approval}}
 
 

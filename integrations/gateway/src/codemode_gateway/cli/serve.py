@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from codemode.cli.databases import throttle_driver_log
+from codemode.cli.databases import throttle_postgres_log
 from codemode.cli.exits import SUCCEEDED, UsageError
 
 from .command_context import (
@@ -41,7 +41,7 @@ def run_serve_command(options: argparse.Namespace) -> int:
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
     logging.getLogger("codemode.mcp").setLevel(logging.INFO)
-    throttle_driver_log()
+    throttle_postgres_log()
     address = None if options.http is None else parse_http_address(options.http)
     if address is not None and find_spec("codemode_console") is None:
         raise UsageError(_CONSOLE_MISSING)

@@ -194,7 +194,7 @@ async def _check_servers_and_create_report(config: GatewayConfig, command: str, 
             problems += await _find_store_problems(gateway)
             problems += _find_http_settings_problems(config)
             usable_paths = [servers[row["name"]].path for row in rows if row["problem"] is None]
-            problems += await _run_program_and_find_problems(gateway, usable_paths)
+            problems += await _run_import_program_and_find_problems(gateway, usable_paths)
             warnings = _describe_unmatched_common_patterns(upstreams) if is_whole and not any(reasons) else []
     listed_tools = [tool for upstream in upstreams for tool in upstream.listed_tools]
     sizes = _compute_tool_sizes(tool, listed_tools)
@@ -229,7 +229,7 @@ def _describe_unmatched_common_patterns(upstreams: Any) -> list[str]:
     return [f"codemode.{note}" for note in describe_unmatched_patterns(common, names, " of any server")]
 
 
-async def _run_program_and_find_problems(gateway: Any, paths: list[str]) -> list[str]:
+async def _run_import_program_and_find_problems(gateway: Any, paths: list[str]) -> list[str]:
     """Run a program that imports these servers without calls, and return its errors."""
 
     async def deny_call(_shown: str) -> bool:

@@ -82,7 +82,7 @@ class JsonDocument:
         if "\n" not in self.text[node.start : node.end]:
             new_text = f"{', ' if comma is None else ' '}{self.format_member(name, value, None)}"
             return apply_edits(self.text, [(end, end, new_text)])
-        indent = self._get_member_indent(last, node)
+        indent = self._compute_member_indent(last, node)
         rest_of_line = _REST_OF_LINE.match(self.text, end)
         position = rest_of_line.end() if rest_of_line else end
         new_text = f"{self.newline}{indent}{self.format_member(name, value, indent)}"
@@ -149,13 +149,13 @@ class JsonDocument:
         position = space.end() if space else member.node.end
         return position if self.text.startswith(",", position) else None
 
-    def _get_member_indent(self, member: JsonMember, node: JsonNode) -> str:
+    def _compute_member_indent(self, member: JsonMember, node: JsonNode) -> str:
         blanks = _get_blanks_before(self.text, member.start)
         return self._get_line_indent(node.start) + self.indent_step if blanks is None else blanks
 
     def get_member_indent(self, member: JsonMember, node: JsonNode) -> str:
         """Return the indentation of a member."""
-        return self._get_member_indent(member, node)
+        return self._compute_member_indent(member, node)
 
     def _get_line_indent(self, position: int) -> str:
         line = _get_line_before(self.text, position)

@@ -133,7 +133,7 @@ def _find_secrets(servers: Iterable[Any]) -> set[str]:
     secrets = set[str]()
     for entry in filter(is_mapping, servers):
         for key in ("headers", "http_headers", "httpHeaders"):
-            secrets |= secret_detection.find_header_secrets(_select_texts(entry.get(key)))
+            secrets |= secret_detection.collect_values_and_credentials(_select_texts(entry.get(key)))
         for key in ("env", "environment"):
             secrets |= secret_detection.find_env_secrets(_select_texts(entry.get(key)), ())
         for key in ("auth", "oauth"):

@@ -93,7 +93,7 @@ def require_array(value: Any, path: str) -> list[Any]:
     return items
 
 
-def parse_texts(value: Any, path: str) -> tuple[str, ...]:
+def to_texts(value: Any, path: str) -> tuple[str, ...]:
     """Return the strings of an array, with numbers and booleans as text."""
     return tuple(to_text(item, f"{path}[{index}]") for index, item in enumerate(require_array(value, path)))
 

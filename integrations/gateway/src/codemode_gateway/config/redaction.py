@@ -40,12 +40,12 @@ class DecodedView:
         self._escape_ends = ends or []  # the end of each decoded escape in this text
         self._removed_counts: list[int] = []  # characters that decoding removed up to there
 
-    def to_source_position(self, position: int) -> int:
+    def to_original_position(self, position: int) -> int:
         """Return the position in the original text."""
         if self._source is None:
             return position
         index = bisect_right(self._escape_ends, position) - 1
-        return self._source.to_source_position(position + (self._removed_counts[index] if index >= 0 else 0))
+        return self._source.to_original_position(position + (self._removed_counts[index] if index >= 0 else 0))
 
     def decode(self) -> DecodedView | None:
         """Return this text with its escapes decoded, or None without escapes."""
@@ -488,7 +488,7 @@ _MAX_NUMBER_BITS = 4_000
 def _find_secret_spans(search: SecretSearch, view: DecodedView) -> Iterator[tuple[int, int]]:
     for start, end, is_short in search.find_matches(view.text):
         if not is_short or is_whole_word(view.text, start, end):
-            yield view.to_source_position(start), view.to_source_position(end)
+            yield view.to_original_position(start), view.to_original_position(end)
 
 
 def _replace_spans(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:

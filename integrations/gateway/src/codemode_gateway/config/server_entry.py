@@ -426,7 +426,7 @@ _CLIENT_SIGN_IN_KEYS = {
 
 
 def _find_secrets(connection: Mapping[str, Any], auth: Mapping[str, Any], secret_names: tuple[str, ...]) -> set[str]:
-    secrets = secret_detection.find_header_secrets(connection.get("headers", {}))
+    secrets = secret_detection.collect_values_and_credentials(connection.get("headers", {}))
     secrets |= secret_detection.find_env_secrets(connection.get("env", {}), secret_names)
     secrets |= secret_detection.find_argument_secrets(connection.get("args", ()))
     for key in ("url", "document", "base_url"):

@@ -179,7 +179,7 @@ class Substitution:
         return self.variables.expand(codemode_section.require_text(value, path), path, self.secrets)
 
     def substitute_texts(self, value: Any, path: str) -> tuple[str, ...]:
-        texts = codemode_section.parse_texts(value, path)
+        texts = codemode_section.to_texts(value, path)
         return tuple(self.substitute_text(text, f"{path}[{index}]") for index, text in enumerate(texts))
 
     def substitute_table(self, value: Any, path: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from codemode.execution.program_library import ProgramLibrary
     from codemode.surfaces.modules.run_tool import RunTool
 
-    from ..approvals.pending_store import PrincipalRuns, StoredRunResumer
+    from ..approvals.pending_store import PrincipalRunResumer, StoredRunResumer
     from .workspaces import Workspace, Workspaces
 
 
@@ -141,7 +141,7 @@ class GatewayContainer:
         return StoredRunResumer(lambda: self._store.store, self._open_principal_runs, APP_NAME)
 
     @asynccontextmanager
-    async def _open_principal_runs(self, principal: Principal) -> AsyncGenerator[PrincipalRuns]:
+    async def _open_principal_runs(self, principal: Principal) -> AsyncGenerator[PrincipalRunResumer]:
         workspace = await self.workspaces.get_or_create(principal)
         async with workspace.use_environment() as environment:
             yield environment.get_or_create_approval_flow(principal).runs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from codemode.cached_property import cached_property
 from codemode.errors import CodeModeError
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from ..config.locations import state_folder
 from ..config.model import GatewayConfig, ServerConfig
@@ -68,7 +68,7 @@ class Gateway:
             self.options,
             self._store,
             self.folder,
-            report_steps=self._active_calls.report_program_calls,
+            report_steps=self._active_calls.keep_program_calls_reported,
             record_url=self._get_record_url,
         )
         self.workspaces = container.workspaces = Workspaces(
@@ -162,7 +162,7 @@ class Gateway:
 
     async def replace_config(self, config: GatewayConfig) -> None:
         """Replace the configuration; running programs keep the old one."""
-        await run_off_loop(lambda: self._container.secrets.add_secrets(*config.secrets))
+        await run_in_single_use_thread(lambda: self._container.secrets.add_secrets(*config.secrets))
         self.config = self._with_custom_servers(config)
         await self.workspaces.apply_config(self.config)
 

@@ -211,7 +211,7 @@ class HttpApp:
         elif scope["type"] == "http":
             scope = with_client_address(scope, self._proxies)
             reservation = self._limiter.create_reservation(scope)
-            with reservation.count_request():
+            with reservation.keep_request_counted():
                 await self._handle_http(
                     {**scope, RESERVATION_KEY: reservation}, BoundedReceive(receive, reservation, self._limits), send
                 )
@@ -277,7 +277,7 @@ class HttpApp:
         return getattr(self._gateway, "sign_ins", None)
 
     async def _handle_mcp(self, scope: Scope, receive: BoundedReceive, send: Send) -> None:
-        principal_id, user = await self._authenticate(scope, receive)
+        principal_id, user = await self._authenticate_and_reload_settings(scope, receive)
         if scope["method"] not in _HTTP_METHODS:
             raise HttpError(405, "Send messages by POST", {"allow": ", ".join(_HTTP_METHODS)})
         # Count the request before its body arrives: many slow bodies could fill the memory.
@@ -287,7 +287,7 @@ class HttpApp:
         scope[PRINCIPAL_KEY] = principal_id
         await self._mcp(scope, receive, send)
 
-    async def _authenticate(self, scope: Scope, receive: BoundedReceive) -> tuple[str, Any]:
+    async def _authenticate_and_reload_settings(self, scope: Scope, receive: BoundedReceive) -> tuple[str, Any]:
         while True:
             authenticator = self._authenticator
             caller = await authenticator.authenticate(scope, receive.wait_for_disconnect)

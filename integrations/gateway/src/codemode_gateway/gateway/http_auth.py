@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2
-from codemode_console.web import parse_address, parse_host, parse_origin
+from codemode_console.web import extract_origin, parse_address, parse_host
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken, TokenVerifier, principal_components
 from starlette.datastructures import Headers
@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_mapping, is_object
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from ..outgoing_http import get_tls_context
 from .http_limits import HttpError, RequestReservation
@@ -234,7 +234,9 @@ class _PublicKeyCache:
             _log.error("%s", error)
             return
         keys: Any = document.get("keys")
-        self._keys = await run_off_loop(lambda: _parse_public_keys(keys[:_MAX_KEYS] if is_array(keys) else ()))
+        self._keys = await run_in_single_use_thread(
+            lambda: _parse_public_keys(keys[:_MAX_KEYS] if is_array(keys) else ())
+        )
         self._fetched_at = time.monotonic()
 
 
@@ -369,7 +371,7 @@ class RequestAuthenticator:
             f"http://{host}",
             f"https://{host}",
             *self._settings.origins,
-            parse_origin(self._settings.url or ""),
+            extract_origin(self._settings.url or ""),
         }
         # Browsers send this for forms on pages without a referrer, such as the console's.
         is_console_form = origin == "null" and _get_single_header(scope, "sec-fetch-site") == "same-origin"
@@ -414,7 +416,7 @@ class RequestAuthenticator:
         scheme, _, token = (header or "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN_CHARACTERS:
-            raise self._unauthorized_error(scope, None)
+            raise self._unauthorized_or_forbidden_error(scope, None)
         return token
 
     def _find_configured_user(self, token: str) -> str | None:
@@ -439,7 +441,7 @@ class RequestAuthenticator:
         access = None
         if self._verifier is not None and len(token) <= _MAX_TOKEN_CHARACTERS:
             reservation: RequestReservation | None = scope.get(RESERVATION_KEY)
-            with nullcontext() if reservation is None else reservation.count_token_check():
+            with nullcontext() if reservation is None else reservation.keep_token_check_counted():
                 verification = self._call_verifier(self._verifier, token)
                 access = await (
                     verification
@@ -447,12 +449,12 @@ class RequestAuthenticator:
                     else _run_until_disconnect(verification, wait_for_disconnect())
                 )
         if access is None or (access.expires_at is not None and access.expires_at <= time.time()):
-            raise self._unauthorized_error(scope, "invalid_token")
+            raise self._unauthorized_or_forbidden_error(scope, "invalid_token")
         if access.resource is not None and not self._is_gateway_resource(access.resource, scope):
             _log.warning("a token for %.200r was refused: it was issued for another server", access.resource)
-            raise self._unauthorized_error(scope, "invalid_token")
+            raise self._unauthorized_or_forbidden_error(scope, "invalid_token")
         if missing := set(self._settings.scopes) - set(access.scopes):
-            raise self._unauthorized_error(scope, "insufficient_scope", sorted(missing))
+            raise self._unauthorized_or_forbidden_error(scope, "insufficient_scope", sorted(missing))
         return access
 
     async def _call_verifier(self, verifier: TokenVerifier, token: str) -> AccessToken | None:
@@ -488,7 +490,9 @@ class RequestAuthenticator:
         }
         return {**document, "scopes_supported": list(self._settings.scopes)} if self._settings.scopes else document
 
-    def _unauthorized_error(self, scope: Scope, error: str | None, missing: list[str] | None = None) -> HttpError:
+    def _unauthorized_or_forbidden_error(
+        self, scope: Scope, error: str | None, missing: list[str] | None = None
+    ) -> HttpError:
         parts: list[str] = [] if error is None else [f'error="{error}"']
         if self._settings.scopes:  # the scopes to request from the authorization server
             parts.append(f'scope="{" ".join(self._settings.scopes)}"')

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from codemode.data.narrowing import is_object
 from codemode.host.http_timeouts import create_receive_with_body_timeout
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from .http_settings import HttpLimits
 from .principals import RESERVATION_KEY
@@ -100,7 +100,7 @@ class RequestReservation:
         self._uses = self._size = 0
 
     @contextmanager
-    def count_request(self) -> Generator[None]:
+    def keep_request_counted(self) -> Generator[None]:
         """Count the request while the block runs."""
         self._uses += 1
         if self._uses == 1:
@@ -113,7 +113,7 @@ class RequestReservation:
             self._uses -= 1
 
     @contextmanager
-    def count_token_check(self) -> Generator[None]:
+    def keep_token_check_counted(self) -> Generator[None]:
         """Count a token check while the block runs. Raises `HttpError` over the limit per address."""
         checks, owner = self._limiter.token_checks, self._owner
         if checks[owner] >= _MAX_TOKEN_CHECKS:
@@ -278,7 +278,7 @@ async def buffer_request_body(scope: Scope, receive: Receive, limits: HttpLimits
     reservation.reserve_bytes(len(body), values)
     if len(body) <= _MAX_INLINE_PARSE_BYTES:
         return _create_replaying_receive(body, receive), _parse_head(body)
-    return _create_replaying_receive(body, receive), await run_off_loop(lambda: _parse_head(body))
+    return _create_replaying_receive(body, receive), await run_in_single_use_thread(lambda: _parse_head(body))
 
 
 def _timeout_error(limits: HttpLimits) -> HttpError:

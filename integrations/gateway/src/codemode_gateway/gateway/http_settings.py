@@ -187,8 +187,8 @@ def parse_http_settings(auth: Mapping[str, Any]) -> HttpSettings:
         token_verification=parse_token_verification(
             auth, issuer=issuer, url=url, audiences=_parse_texts(auth.get("audience", ()), "audience")
         ),
-        origins=tuple(_parse_origin(text) for text in _parse_texts(auth.get("origins", ()), "origins")),
-        hosts=tuple(_parse_host(text) for text in _parse_texts(auth.get("hosts", ()), "hosts")),
+        origins=tuple(_require_origin(text) for text in _parse_texts(auth.get("origins", ()), "origins")),
+        hosts=tuple(_require_host_name(text) for text in _parse_texts(auth.get("hosts", ()), "hosts")),
         proxies=_parse_proxies(_parse_texts(auth.get("proxies", ()), "proxies")),
         console=_parse_console(auth.get("console")),
     )
@@ -273,7 +273,7 @@ def _parse_proxies(networks: tuple[str, ...]) -> tuple[str, ...]:
     return networks
 
 
-def _parse_origin(text: str) -> str:
+def _require_origin(text: str) -> str:
     parts = urlsplit(text)
     if (
         parts.scheme not in ("http", "https")
@@ -284,7 +284,7 @@ def _parse_origin(text: str) -> str:
     return text
 
 
-def _parse_host(text: str) -> str:
+def _require_host_name(text: str) -> str:
     if not text or not set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-"):
         raise ConfigError(f"{_PATH}.hosts must be names such as tools.example.com, without a port, got {text!r}")
     return text

@@ -36,7 +36,7 @@ from ..passthrough.handlers import (
     create_handlers,
 )
 from .options import TOOL_NAMES, ClientProfile
-from .principals import CURRENT_ORIGIN, CallOrigin, hold_reservation
+from .principals import CURRENT_ORIGIN, CallOrigin, count_request_middleware
 from .workspaces import INSTRUCTIONS
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class ActiveCalls:
         self._reporters: dict[str, ProgressReporter] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def report_program_calls(self, outer_id: str | None) -> AbstractContextManager[None]:
+    def keep_program_calls_reported(self, outer_id: str | None) -> AbstractContextManager[None]:
         """Return a context manager that reports a program's calls to the client that asked for progress."""
         progress = None if outer_id is None else self._reporters.get(outer_id)
         if progress is None:
@@ -414,7 +414,7 @@ def create_server(
         on_call_tool=call_tool,
         **(passthrough_handlers if passes_through else subscription_handlers),
     )
-    server.middleware[:] = [hold_reservation, create_tracing_middleware(server)]
+    server.middleware[:] = [count_request_middleware, create_tracing_middleware(server)]
     if passes_through:
         add_log_level_handler(server, get_passthrough)
         server.middleware.append(create_capability_and_log_middleware(get_passthrough))

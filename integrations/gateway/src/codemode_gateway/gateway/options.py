@@ -15,7 +15,7 @@ from codemode.data.narrowing import is_mapping
 from ..config.codemode_section import SQLITE_URL_PREFIX
 from ..config.locations import GATEWAY_COMMAND
 from ..config.model import ConfigError, GatewaySettings
-from ..state_files import find_privacy_problem
+from ..state_files import find_file_privacy_problem
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier
@@ -120,7 +120,7 @@ def _read_signing_key(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        problem, key = find_privacy_problem(os.fstat(descriptor)), b""
+        problem, key = find_file_privacy_problem(os.fstat(descriptor)), b""
         if problem is None:
             key = os.read(descriptor, _KEY_BYTES + 1)
     finally:

@@ -153,7 +153,7 @@ def signal_disconnect_at_end(scope: MutableMapping[str, Any]) -> Generator[None]
         disconnected.set()
 
 
-async def hold_reservation(ctx: Any, call_next: Any) -> Any:
+async def count_request_middleware(ctx: Any, call_next: Any) -> Any:
     """Count a request for its user until its handler ends: a middleware of the SDK's server.
 
     In a session the handler continues after the client disconnects, so reconnecting clients could start any number.
@@ -164,7 +164,7 @@ async def hold_reservation(ctx: Any, call_next: Any) -> Any:
     try:
         if reservation is None:
             return await call_next(ctx)
-        with reservation.count_request():
+        with reservation.keep_request_counted():
             return await call_next(ctx)
     finally:
         _RESERVATION.reset(token)
@@ -174,7 +174,7 @@ async def hold_reservation(ctx: Any, call_next: Any) -> Any:
 def keep_current_request_counted() -> Generator[None]:
     """Count the current request for its user while the block runs, even after its answer."""
     reservation = _RESERVATION.get()
-    with nullcontext() if reservation is None else reservation.count_request():
+    with nullcontext() if reservation is None else reservation.keep_request_counted():
         yield
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import mcp_types as types
 
 from codemode.host.cancellation import shield_to_end
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from ..config.model import GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
@@ -243,7 +243,7 @@ async def create_client_tool(environment: RunEnvironment, profile: ClientProfile
     """Return the tool definition for one client from the last tool lists."""
     run_tool = environment.run_tool
     # Joining thousands of declarations takes time.
-    description = await run_off_loop(partial(run_tool.describe, profile.description_characters))
+    description = await run_in_single_use_thread(partial(run_tool.describe, profile.description_characters))
     upstreams = environment.connected.upstreams
     annotations = merge_annotations(
         (tool for upstream in upstreams for tool in upstream.listed_tools),

@@ -133,7 +133,9 @@ class ServerAuth(httpx2.Auth):
             return self._record.access_token or ""
         if self._renewal is None:
             # A separate task: a cancelled call must not lose the tokens for which its refresh token was exchanged.
-            self._renewal = asyncio.create_task(self._renew(rejected, is_step_up), context=contextvars.Context())
+            self._renewal = asyncio.create_task(
+                self._lock_and_obtain_token(rejected, is_step_up), context=contextvars.Context()
+            )
             self._renewal.add_done_callback(self._on_renewal_end)
         return await asyncio.shield(self._renewal)
 
@@ -142,7 +144,7 @@ class ServerAuth(httpx2.Auth):
         if not renewal.cancelled():
             renewal.exception()  # the waiters may be gone
 
-    async def _renew(self, rejected: str | None, is_step_up: bool) -> str:
+    async def _lock_and_obtain_token(self, rejected: str | None, is_step_up: bool) -> str:
         try:
             async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
                 return await self._obtain_token(rejected, is_step_up)

@@ -62,7 +62,7 @@ _SUCCESS_STATUSES = (200, 201)
 _REVOCATION = "revocation"
 
 
-def _create_client() -> httpx2.AsyncClient:
+def _create_http_client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(verify=get_tls_context(), follow_redirects=False)
 
 
@@ -96,7 +96,7 @@ class AuthorizationClient:
         request.extensions["timeout"] = httpx2.Timeout(REQUEST_TIMEOUT_SECONDS).as_dict()
         url = _format_url_without_secrets(request.url)
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_client() as client:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_http_client() as client:
                 response = await client.send(request, stream=True)
                 body = await self._read_body(response, url)
         except TimeoutError:
@@ -116,7 +116,7 @@ class AuthorizationClient:
         ping = None if reads_only else {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         try:
             request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=headers_to_send, json=ping)
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_client() as client:
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_http_client() as client:
                 response = await send_following_redirects(partial(client.send, stream=True), request)
                 await response.aclose()
         except RefusedRedirectError as error:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from mcp.shared.auth import AuthorizationCodeResult
 
 from codemode.data.narrowing import is_object
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from .bearer_auth import ServerAuth
 from .browser import (
@@ -294,7 +294,7 @@ class SignInAttempt:
         sign_in = self._sign_in.result()
         return self.accept_redirect(query) if sign_in is None or sign_in.matches_browser(cookies) else OTHER_BROWSER
 
-    def find_by_ticket(self, ticket: str) -> PendingSignIn | None:
+    def get_sign_in_if_ticket_matches(self, ticket: str) -> PendingSignIn | None:
         """Return the sign-in of a start page, or None if it is another one or has ended."""
         is_shown = not self.is_over and self._sign_in.done() and self._sign_in.exception() is None
         sign_in = self._sign_in.result() if is_shown else None
@@ -372,7 +372,7 @@ class SignInAttempt:
         open_browser, page = self._open_browser, sign_in.start_url or url
         if open_browser is not None:
             with suppress(Exception):  # without a browser, the user opens the displayed URL
-                await run_off_loop(lambda: open_browser(page))
+                await run_in_single_use_thread(lambda: open_browser(page))
 
     @asynccontextmanager
     async def _serve_redirect_uri(self, record: TokenRecord | None) -> AsyncGenerator[str]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from codemode.data.narrowing import mapping_or_empty
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.locations import GATEWAY_COMMAND, state_folder
@@ -221,9 +221,9 @@ class SignInManager:
 
         ticket, sign_in = str(scope["path"]).rpartition(START_PATH)[2], None
         if scope["method"] == "GET":
-            candidates = (attempt.find_by_ticket(ticket) for attempt in list(self._attempts.values()))
+            candidates = (attempt.get_sign_in_if_ticket_matches(ticket) for attempt in list(self._attempts.values()))
             sign_in = next((candidate for candidate in candidates if candidate is not None), None)
-            sign_in = sign_in or await run_off_loop(lambda: find_sign_in_by_ticket(self.folder, ticket))
+            sign_in = sign_in or await run_in_single_use_thread(lambda: find_sign_in_by_ticket(self.folder, ticket))
         if sign_in is None:
             await _send_page(send, 404, render_page(UNKNOWN))
         else:
@@ -244,7 +244,9 @@ class SignInManager:
         if message is not None:
             return message
         try:
-            return await run_off_loop(lambda: deliver_redirect_to_other_process(self.folder, query, cookies))
+            return await run_in_single_use_thread(
+                lambda: deliver_redirect_to_other_process(self.folder, query, cookies)
+            )
         except OSError:
             return None
 
@@ -325,7 +327,7 @@ async def _wait_for_redirect_or_pasted_address(
     waiting = asyncio.ensure_future(attempt.wait_until_signed_in())
     try:
         for _ in range(_MAX_PASTE_ATTEMPTS):
-            reading = asyncio.ensure_future(run_off_loop(read_line))
+            reading = asyncio.ensure_future(run_in_single_use_thread(read_line))
             await asyncio.wait([waiting, reading], return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 reading.cancel()
@@ -370,11 +372,11 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
                 await OAuthExchange(server, auth.settings, principal, record).revoke()
             except SignInError as error:
                 _print_lines(sys.stderr, f"the tokens are deleted here but not revoked: {error}")
-        others = _delete_other_tokens(sign_ins.folder, name, principal)
+        others = _delete_tokens_of_other_configurations(sign_ins.folder, name, principal)
         return record is not None or others
 
 
-def _delete_other_tokens(folder: Path, name: str, principal: str) -> bool:
+def _delete_tokens_of_other_configurations(folder: Path, name: str, principal: str) -> bool:
     from .token_store import UnsafeFileError, read_private_file
 
     found = False

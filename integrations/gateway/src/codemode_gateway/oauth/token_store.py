@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from codemode.host.threads import BackgroundThreads
 
-from ..state_files import is_file_unused, mark_file_used, schedule_cleanup
+from ..state_files import is_file_unused, mark_file_used, start_cleanup_if_due
 from .settings import Storage, TokenRecord
 
 _IS_POSIX = os.name == "posix"
@@ -122,7 +122,7 @@ def try_lock(path: Path) -> Callable[[], None] | None:
     except Timeout:
         return None
     mark_file_used(path)
-    schedule_cleanup(path.parent, remove_unused_lock_and_sign_in_files)
+    start_cleanup_if_due(path.parent, remove_unused_lock_and_sign_in_files)
     return lock.release
 
 

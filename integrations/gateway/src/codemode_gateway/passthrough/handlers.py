@@ -77,7 +77,7 @@ def create_capability_and_log_middleware(get_passthrough: GetPassthrough) -> Any
     async def announce_capabilities(ctx: Any, call_next: Any) -> Any:
         level = get_requested_log_level(ctx)
         if level is not None:
-            async with (await get_passthrough(ctx)).logs.subscribe_request(ctx, level):
+            async with (await get_passthrough(ctx)).logs.keep_request_subscribed(ctx, level):
                 return await call_next(ctx)
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized":
@@ -129,7 +129,7 @@ class _PassthroughHandlers:
 
     async def get_prompt(self, ctx: Any, params: types.GetPromptRequestParams) -> Any:
         passthrough = await self._get_passthrough(ctx)
-        found = await passthrough.find_prompt(params.name)
+        found = await passthrough.find_or_fetch_prompt_owner(params.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name[:200]!r}")
         upstream, name = found
@@ -168,7 +168,7 @@ class _PassthroughHandlers:
         passthrough = await self._get_passthrough(ctx)
         ref = params.ref
         if isinstance(ref, types.PromptReference):
-            found = await passthrough.find_prompt(ref.name)
+            found = await passthrough.find_or_fetch_prompt_owner(ref.name)
             if found is None:
                 raise MCPError(types.INVALID_PARAMS, f"there is no prompt {ref.name[:200]!r}")
             upstream, upstream_ref = found[0], ref.model_copy(update={"name": found[1]})
@@ -203,7 +203,7 @@ class _PassthroughHandlers:
             raise MCPError(types.INVALID_PARAMS, str(refusal)) from None
         try:
             for public in uris:
-                found = await passthrough.find_resource(public)
+                found = await passthrough.find_or_fetch_resource_owner(public)
                 if found is not None:  # other resources never send notifications
                     await _subscribe_or_raise(passthrough, *found, public, watcher)
             return await passthrough.subscriptions.listening(ctx, params)
@@ -307,7 +307,7 @@ def _params_to_json(request: Any) -> dict[str, Any]:
 
 
 async def _require_resource(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
-    found = await passthrough.find_resource(uri)
+    found = await passthrough.find_or_fetch_resource_owner(uri)
     if found is None:
         raise _resource_error(MCPError(RESOURCE_NOT_FOUND, f"no server has the resource {uri[:200]!r}"), ctx, uri)
     return found

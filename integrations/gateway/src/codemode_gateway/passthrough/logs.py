@@ -73,7 +73,7 @@ class LogForwarder:
         await self._send_levels_to_servers()
 
     @asynccontextmanager
-    async def subscribe_request(self, ctx: Any, level: types.LoggingLevel) -> AsyncGenerator[None]:
+    async def keep_request_subscribed(self, ctx: Any, level: types.LoggingLevel) -> AsyncGenerator[None]:
         """Subscribe a request until it is answered."""
 
         async def send(params: dict[str, Any]) -> None:

@@ -318,7 +318,7 @@ class PassthroughProxy:
                 )
         return PaginatedList(kind.method, list(merged.values())).get_page(cursor)
 
-    async def find_prompt(self, public: str) -> tuple[Any, str] | None:
+    async def find_or_fetch_prompt_owner(self, public: str) -> tuple[Any, str] | None:
         """Return the server and its own name of a prompt, or None."""
         item_lists = [item for item in self._get_or_create_lists("prompts") if may_be_prompt_of(public, item.name)]
         for is_known in (True, False):
@@ -330,7 +330,7 @@ class PassthroughProxy:
                         return item_list.upstream, item.key
         return None
 
-    async def find_resource(self, public: str) -> tuple[Any, str] | None:
+    async def find_or_fetch_resource_owner(self, public: str) -> tuple[Any, str] | None:
         """Return the server and its own URI of a resource or template, or None."""
         owner = self._find_owner_of_uri(public)
         if owner is None:

@@ -18,11 +18,11 @@ from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_object
 from codemode.host.cancellation import shield_to_end
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 from .. import state_files
 from ..config.model import ServerConfig
-from ..state_files import PrivateTables
+from ..state_files import PrivateDatabase
 from .inferred_schema import (
     ValueShape,
     drop_rare_names,
@@ -70,7 +70,7 @@ class InferredOutputs:
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
-        self._tables = PrivateTables(
+        self._tables = PrivateDatabase(
             None if folder is None else folder / FILE_NAME, _TABLE, state_files.PRINCIPALS_TABLE
         )
         self._principal = principal
@@ -84,7 +84,7 @@ class InferredOutputs:
     async def load(self) -> None:
         """Load stored shapes; skip invalid ones."""
         try:
-            stored = await run_off_loop(self._read_observations_and_record_use)
+            stored = await run_in_single_use_thread(self._read_observations_and_record_use)
         except OSError as error:
             _log.warning("the inferred output schemas cannot be read: %s", error)
             return
@@ -160,14 +160,14 @@ class InferredOutputs:
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
             try:  # after a cancelled close the process ends, and the thread with it
-                await shield_to_end(run_off_loop(lambda: self._write_shape_rows_and_record_use(rows)))
+                await shield_to_end(run_in_single_use_thread(lambda: self._write_shape_rows_and_record_use(rows)))
             except OSError as error:
                 _log.warning("the inferred output schemas cannot be saved: %s", error)
 
     def _write_shape_rows_and_record_use(self, rows: list[tuple[str, ...]]) -> None:
         with self._tables.open(writes=True) as file:
             file.executemany("INSERT OR REPLACE INTO shapes VALUES (?, ?, ?, ?)", rows)
-            if not state_files.is_use_recorded(file, self._principal):
+            if not state_files.is_use_recorded_today(file, self._principal):
                 state_files.record_use_and_prune_tables(file, self._principal, "shapes")
 
     def _read_observations_and_record_use(self) -> dict[tuple[str, str], _Observation]:
@@ -179,7 +179,7 @@ class InferredOutputs:
                     observations[server, tool] = _parse_observation(decode_json(text, max_depth=64))
                 except Exception as error:  # noqa: BLE001 - the file is as hostile as a server
                     _log.warning("the inferred schema of %r of %r is invalid: %s", tool, server, type(error).__name__)
-            is_noted = state_files.is_use_recorded(file, self._principal)
+            is_noted = state_files.is_use_recorded_today(file, self._principal)
         if observations and not is_noted:
             with suppress(OSError):  # a read-only file is still read
                 self._write_shape_rows_and_record_use([])

@@ -16,13 +16,13 @@ import mcp_types as types
 
 from codemode.data.json_values import encode_canonical_json
 from codemode.data.narrowing import is_object
-from codemode.host.threads import LARGE_CHARACTERS, run_check, run_off_loop
+from codemode.host.threads import LARGE_CHARACTERS, run_check, run_in_single_use_thread
 from codemode.trace.visible_text import clip_text, escape_invisible
 
 from .. import state_files
 from ..approvals.remembered_answers import compute_definition_digest
 from ..config.model import ServerConfig
-from ..state_files import PrivateTables
+from ..state_files import PrivateDatabase
 
 _WIDTH = 100
 _MAX_LINES = 2_000
@@ -127,7 +127,7 @@ class ToolPins:
     """
 
     def __init__(self, folder: Path | None, principal: str = "local") -> None:
-        self._tables = PrivateTables(None if folder is None else folder / FILE_NAME, *_TABLES)
+        self._tables = PrivateDatabase(None if folder is None else folder / FILE_NAME, *_TABLES)
         self._principal = principal
         self._notes: dict[str, tuple[str, ...]] = {}
         self._stamps: dict[str, object] = {}
@@ -151,15 +151,15 @@ class ToolPins:
             different: Mapping[str, bool] = {}
             if not await self._matches_last_list(config.name, list_digest):
                 rows = await run_check(LARGE_CHARACTERS, lambda: _to_pin_rows(tools))
-                different = await run_off_loop(
-                    lambda: self._compare_and_store_differences(config.name, rows, list_digest)
+                different = await run_in_single_use_thread(
+                    lambda: self._pin_or_store_differences(config.name, rows, list_digest)
                 )
         except OSError as error:
             if config.pin == "block":
                 raise
             _log.warning("the tools of server %r cannot be compared with their pins: %s", config.name, error)
             return tools
-        await self._record_daily_use_and_expire_pins()
+        await self._record_use_and_expire_pins_if_due()
         self._stamps[config.name] = self._tables.change_stamp
         self._update_notes(config, different)
         return tools if config.pin == "warn" else [tool for tool in tools if tool.name not in different]
@@ -235,17 +235,17 @@ class ToolPins:
         """Return whether a list equals the last list without differences, without comparing each tool."""
         stamp = self._tables.change_stamp
         if stamp != self._list_digests_stamp:
-            self._list_digests = await run_off_loop(self._read_list_digests)
+            self._list_digests = await run_in_single_use_thread(self._read_list_digests)
             self._list_digests_stamp = stamp
         return stamp is not None and self._list_digests.get(server) == whole
 
-    async def _record_daily_use_and_expire_pins(self) -> None:
+    async def _record_use_and_expire_pins_if_due(self) -> None:
         """Record once a day that this principal is active, and remove the pins of inactive ones."""
-        if self._use_recorded_on == (today := state_files.get_current_day()):
+        if self._use_recorded_on == (today := state_files.get_current_epoch_day()):
             return
         self._use_recorded_on = today
         try:
-            await run_off_loop(self._write_use_and_expire_pins)
+            await run_in_single_use_thread(self._write_use_and_expire_pins)
         except OSError as error:
             _log.info("the pins of inactive users cannot be removed: %s", error)
 
@@ -260,7 +260,7 @@ class ToolPins:
                 file.execute("SELECT server, whole FROM servers WHERE principal = ?", self._principal_parameter)
             )
 
-    def _compare_and_store_differences(self, server: str, rows: _Rows, list_digest: str) -> Mapping[str, bool]:
+    def _pin_or_store_differences(self, server: str, rows: _Rows, list_digest: str) -> Mapping[str, bool]:
         """Return the names of new and changed tools; True marks those that existed before."""
         if rows and self._is_first_use(server):
             with self._tables.open(writes=True) as file:

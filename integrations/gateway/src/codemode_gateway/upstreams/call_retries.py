@@ -32,7 +32,7 @@ from codemode.data.json_shape import estimate_json_length, run_bounded
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import get_propagation_headers, measure_server_call
+from codemode.observe.request_telemetry import get_propagation_headers, measuring_server_call
 from codemode.tools.tool_result import ToolResult, parse_server_result, to_program_value
 from codemode.trace.visible_text import escape_invisible
 
@@ -162,7 +162,7 @@ def get_elicitation_page_url(error: MCPError) -> str | None:
     return url if isinstance(url, str) and url.isascii() and is_safe_page_url(url) else None
 
 
-def unknown_outcome_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
+def outcome_unknown_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
     """Return the error for a call that may have run."""
     reason = f"it did not answer within {config.timeout_ms} ms" if lost.is_late else lost.reason
     text = (
@@ -454,12 +454,12 @@ class CallSender:
         self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
     ) -> ToolResult:
         """Call a tool. It is retried only if it never arrived or ``may_repeat``."""
-        self._link.require_own_loop()
+        self._link.require_same_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} expects an object", details={"tool_name": name})
         call = ToolCall(name, tool, dict(arguments or {}), context, get_call_origin(context), may_repeat)
         async with self._slots.hold_slot(call.caller):
-            with measure_server_call(self._config.name):
+            with measuring_server_call(self._config.name):
                 try:
                     raw = await self._call_with_retries(call)
                 except CodeModeAuthenticationError:
@@ -504,7 +504,7 @@ class CallSender:
                 if is_harmless and not (lost.is_late or lost.is_final) and attempt < max_attempts - 1:
                     continue
                 error = self._redact_error(
-                    (failed_call_error if is_harmless else unknown_outcome_error)(self._config, call.name, lost)
+                    (failed_call_error if is_harmless else outcome_unknown_error)(self._config, call.name, lost)
                 )
                 self._log_unless_repeated(error.message)
                 raise error from None

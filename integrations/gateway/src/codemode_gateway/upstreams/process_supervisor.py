@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode.host.cancellation import shield_to_end
-from codemode.host.threads import run_off_loop
+from codemode.host.threads import run_in_single_use_thread
 
 # One supervisor process serves all servers of an event loop. It ends after its last user, and when this process ends
 # for any reason.
@@ -114,14 +114,14 @@ class ProcessSupervisor:
             if self._control is not None:
                 return
             if self._process is not None:  # it was killed
-                await run_off_loop(partial(_wait_or_kill, self._process))
+                await run_in_single_use_thread(partial(_wait_or_kill, self._process))
             # Imported late: listing tools needs no code that runs programs.
             from codemode.workers.process import read_dynamic_loader_variables
 
             ours, theirs = socket.socketpair()
             command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("process_supervisor_main.py"))]
             starting = asyncio.ensure_future(
-                run_off_loop(
+                run_in_single_use_thread(
                     partial(
                         subprocess.Popen[bytes],
                         [*command, str(theirs.fileno()), str(os.getpid())],
@@ -220,7 +220,7 @@ class ProcessSupervisor:
         self._close_control_socket()
         process, self._process = self._process, None
         if process is not None:
-            await run_off_loop(partial(_wait_or_kill, process))
+            await run_in_single_use_thread(partial(_wait_or_kill, process))
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:

@@ -29,7 +29,7 @@ _MARK_VARIABLE = "CODEMODE_MCP_SERVER"
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-class Supervisor:
+class SupervisorService:
     """Serves one control socket for as long as its gateway lives."""
 
     def __init__(self, control_fd: int, host_pid: int) -> None:
@@ -279,7 +279,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def _main() -> None:
-    guard = Supervisor(int(sys.argv[1]), int(sys.argv[2]))
+    guard = SupervisorService(int(sys.argv[1]), int(sys.argv[2]))
     guard.set_up_process_watching()
     try:
         guard.serve()

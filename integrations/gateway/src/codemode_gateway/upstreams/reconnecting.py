@@ -106,7 +106,7 @@ class ReconnectingConnection:
 
     async def get_or_open_connection(self) -> Connection:
         """Return an open connection, connecting if needed. Raises the error for the caller."""
-        self.require_own_loop()
+        self.require_same_loop()
         while (connection := self.connection_if_open) is None:
             if self._is_closed:
                 raise self.record_sign_in_and_create_error("the gateway is stopping")
@@ -119,7 +119,7 @@ class ReconnectingConnection:
                 )
         return connection
 
-    def require_own_loop(self) -> None:
+    def require_same_loop(self) -> None:
         """Raise `RuntimeError` on another event loop than that of `connect`."""
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(

@@ -222,7 +222,7 @@ class _LoopTurnBudget:
     def __init__(self) -> None:
         self._lines, self._bytes = _LINES_PER_TURN, _BYTES_PER_TURN
 
-    def take_line(self, line: bytes) -> bool:
+    def count_and_admit_line(self, line: bytes) -> bool:
         """Count a line; return whether it is within the limit."""
         self._lines -= 1
         self._bytes -= len(line)
@@ -305,7 +305,7 @@ class StdoutReader(asyncio.Protocol):
             self._fail(_FRAMED_MESSAGE)
             self.inbox.put_end()
             return
-        if self._read_task is None and self._budget.take_line(line):
+        if self._read_task is None and self._budget.count_and_admit_line(line):
             self._put_message_or_log(line, parse_message_line(line))
             return
         self._lines.append(line)
@@ -321,10 +321,10 @@ class StdoutReader(asyncio.Protocol):
                 if len(line) >= _LONG_BYTES:
                     self._put_message_or_log(line, await run_check(len(line), partial(parse_message_line, line)))
                     continue
-                if not self._budget.take_line(line):
+                if not self._budget.count_and_admit_line(line):
                     await asyncio.sleep(0)
                     self._budget = _LoopTurnBudget()
-                    self._budget.take_line(line)
+                    self._budget.count_and_admit_line(line)
                 self._put_message_or_log(line, parse_message_line(line))
         finally:
             self._read_task = None

@@ -21,7 +21,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from codemode.data.json_values import decode_json, encode_canonical_json, encode_json
 from codemode.data.narrowing import is_array, is_mapping, list_or_empty
-from codemode.host.threads import run_check, run_off_loop
+from codemode.host.threads import run_check, run_in_single_use_thread
 from codemode.tools.server_lists import (
     CONFLICTING_DUPLICATE_REASON,
     DUPLICATE_REASON,
@@ -36,7 +36,7 @@ from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from ..state_files import is_file_unused, mark_file_used, schedule_cleanup
+from ..state_files import is_file_unused, mark_file_used, start_cleanup_if_due
 
 MAX_TOOLS = 5_000
 MAX_TOOL_BYTES = 256 << 10
@@ -383,7 +383,7 @@ class ListCache:
         path = self._get_path(config)
         if path is not None:
             await _run_off_loop_or_log(lambda: _write_atomically(path, _serialize_listing(listing)), config.name)
-            schedule_cleanup(path.parent, remove_unused_lists)
+            start_cleanup_if_due(path.parent, remove_unused_lists)
 
     def _get_path(self, config: ServerConfig) -> Path | None:
         if self._folder is None:
@@ -399,7 +399,7 @@ class ListCache:
 
 async def _run_off_loop_or_log(work: Callable[[], Any], name: str) -> Any:
     try:
-        return await run_off_loop(work)
+        return await run_in_single_use_thread(work)
     except Exception as error:  # noqa: BLE001 - the cache is optional
         _log.warning("the cached list of server %r cannot be used: %s", name, type(error).__name__)
         return None

@@ -104,13 +104,13 @@ def _create_tool_factory(
         return await call(name, input, context)
 
     async def needs_approval(input: Any, context: Any) -> bool:  # noqa: A002 - likewise
-        if await _evaluate_rule(rule, input, context):
+        if await _evaluate_approval_rule(rule, input, context):
             return True
         current = await get_current(name)
         return (
             current is not None
             and current is not tool
-            and await _evaluate_rule(hooks.get_approval_rule(config, current), input, context)
+            and await _evaluate_approval_rule(hooks.get_approval_rule(config, current), input, context)
         )
 
     def create_tool() -> Tool:
@@ -132,7 +132,7 @@ def _create_tool_factory(
     return create_tool
 
 
-async def _evaluate_rule(rule: Any, arguments: Any, context: Any) -> bool:
+async def _evaluate_approval_rule(rule: Any, arguments: Any, context: Any) -> bool:
     answer = rule(arguments, context) if callable(rule) else rule
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
@@ -315,7 +315,7 @@ class Upstream:
 
         Raises `CodeModeToolError` if it is unavailable, `CodeModeAuthenticationError` if the user must sign in.
         """
-        self._link.require_own_loop()
+        self._link.require_same_loop()
         if self._terminal_error is not None:
             raise self._terminal_error
         if self._listing is None or self._is_stale:
@@ -392,7 +392,7 @@ class Upstream:
             error.lost.never_arrived = True
             raise error.lost from None
         except MCPError as error:
-            raise self._record_listing_error(error.error.message) from None
+            raise self._record_and_create_listing_error(error.error.message) from None
 
     async def stop(self) -> None:
         """End it until its next use."""
@@ -462,13 +462,15 @@ class Upstream:
         try:
             await self._link.run_on_connection(self._update_listing)
         except UnansweredRequestMCPError as error:
-            raise self._record_listing_error(
+            raise self._record_and_create_listing_error(
                 error.lost.reason, UpstreamUnavailableError.from_unanswered_request(error.lost)
             ) from None
         except MCPError as error:
-            raise self._record_listing_error(error.error.message) from None
+            raise self._record_and_create_listing_error(error.error.message) from None
 
-    def _record_listing_error(self, cause: str, failure: UpstreamUnavailableError | None = None) -> CodeModeToolError:
+    def _record_and_create_listing_error(
+        self, cause: str, failure: UpstreamUnavailableError | None = None
+    ) -> CodeModeToolError:
         reason = clip_text(self._link.sanitize_text(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
         self._listing_failure = reason
         return self._link.record_sign_in_and_create_error(reason, failure)

@@ -16,7 +16,7 @@ import pytest
 from codemode_gateway.gateway.http_app import HttpApp, create_http_app
 from codemode_gateway.gateway.http_limits import HttpError, RequestLimiter
 from codemode_gateway.gateway.http_settings import HttpLimits
-from codemode_gateway.gateway.principals import RESERVATION_KEY, CallOrigin, hold_reservation
+from codemode_gateway.gateway.principals import RESERVATION_KEY, CallOrigin, count_request_middleware
 from codemode_gateway.passthrough.client_requests import PAUSED_REQUESTS, PausedRequests
 from gateway_doors import ANA, BOB, BOUND, MODERN, TOKENS, StandIn, bearer, modern_call, serving
 from hypothesis import given
@@ -284,7 +284,7 @@ def test_a_request_that_goes_on_while_its_client_is_asked_counts_until_it_is_ove
 
         async def round_of(state: str | None) -> Any:
             params = types.InputResponseRequestParams(request_state=state)
-            return await hold_reservation(ctx, lambda _ctx: held.run_in_rounds(origin, params, run))
+            return await count_request_middleware(ctx, lambda _ctx: held.run_in_rounds(origin, params, run))
 
         asked = await round_of(None)
         assert sum(places.requests.values()) == 1
@@ -307,7 +307,7 @@ def test_no_order_of_uses_holds_more_than_there_is_or_leaves_anything(steps: lis
     for number, step, size, user in steps:
         if step == "enter" and (not uses[number] or len(uses[number]) < 2):
             uses[number].append(ExitStack())
-            uses[number][-1].enter_context(made[number].count_request())
+            uses[number][-1].enter_context(made[number].keep_request_counted())
         elif step == "leave" and uses[number]:
             uses[number].pop().close()
         elif uses[number]:

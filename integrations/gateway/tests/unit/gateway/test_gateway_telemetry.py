@@ -272,7 +272,7 @@ def test_a_parent_is_what_the_message_says_else_what_its_request_brings(recorded
         around = current_trace()
         with request_telemetry.request_span("three", {}, request_carrier={}, transport_carrier={"traceparent": PARENT}):
             assert current_trace() == around
-        with request_telemetry.without_trace():
+        with request_telemetry.without_parent_trace():
             assert current_trace() is None
 
 
@@ -280,9 +280,9 @@ def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: p
     monkeypatch.setattr(request_telemetry, "_get_loaded_module", lambda _name: None)
     with (
         request_telemetry.request_span("x", {}, request_carrier={"traceparent": PARENT}, transport_carrier={}) as span,
-        request_telemetry.measure_server_call("x"),
+        request_telemetry.measuring_server_call("x"),
         request_telemetry.counting_waiting_approvals("store", 1),
-        request_telemetry.without_trace(),
+        request_telemetry.without_parent_trace(),
     ):
         request_telemetry.record_span_failure(span, "x")
         request_telemetry.record_call_end_and_get_trace_id("x", "x", 1.0, [])
@@ -299,7 +299,7 @@ def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: 
     assert not request_telemetry.is_telemetry_recorded()
     with (
         request_telemetry.request_span("x", {}, request_carrier={}, transport_carrier={}),
-        request_telemetry.measure_server_call("x"),
+        request_telemetry.measuring_server_call("x"),
     ):
         assert current_trace() is None
 

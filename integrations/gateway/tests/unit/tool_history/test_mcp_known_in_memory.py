@@ -6,11 +6,11 @@ import gc
 import sqlite3
 
 import pytest
-from codemode_gateway.state_files import PrivateTables
+from codemode_gateway.state_files import PrivateDatabase
 
 
 def test_tables_in_memory_are_closed_with_their_owner():
-    tables = PrivateTables(None, "CREATE TABLE IF NOT EXISTS said (text)")
+    tables = PrivateDatabase(None, "CREATE TABLE IF NOT EXISTS said (text)")
     with tables.open(writes=True) as connection:
         connection.execute("INSERT INTO said VALUES ('one')")
     with tables.open() as connection:

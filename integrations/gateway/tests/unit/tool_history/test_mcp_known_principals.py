@@ -47,7 +47,7 @@ def what(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def use(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(principal: str, day: int) -> None:
-        monkeypatch.setattr(state_files, "get_current_day", lambda: day)
+        monkeypatch.setattr(state_files, "get_current_epoch_day", lambda: day)
         within({"pins": uses_pins, "shapes": uses_shapes}[what](tmp_path, principal))
 
     return use
@@ -77,7 +77,7 @@ def test_whoever_is_there_while_a_gateway_runs_for_long_stays(tmp_path: Path, mo
     async def scenario() -> None:
         running = ToolPins(tmp_path, "ana")
         for day in range(1000, 1200, 45):
-            monkeypatch.setattr(state_files, "get_current_day", lambda day=day: day)
+            monkeypatch.setattr(state_files, "get_current_epoch_day", lambda day=day: day)
             assert await running.filter_tools(SERVER, [TOOL]) == [TOOL]
             await uses_pins(tmp_path, f"user {day}")
         assert "ana" in kept(tmp_path, "pins")

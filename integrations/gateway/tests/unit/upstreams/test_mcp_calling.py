@@ -11,7 +11,7 @@ from codemode_gateway.upstreams.call_retries import (
     add_metadata_and_create_options,
     create_argument_headers,
     failed_call_error,
-    unknown_outcome_error,
+    outcome_unknown_error,
 )
 from codemode_gateway.upstreams.connection_errors import UnansweredRequestError
 from codemode_gateway.upstreams.jsonrpc_lines import MAX_REQUEST_VALUES, parse_message_line, unreadable_answer_error
@@ -53,8 +53,8 @@ def test_the_newer_revision_is_said_in_every_request():
 
 def test_an_error_says_whether_the_call_may_have_happened():
     server = ServerConfig("s", "stdio", timeout_ms=5)
-    assert unknown_outcome_error(server, "t", UnansweredRequestError("it left")).code == "OUTCOME_UNKNOWN"
-    assert "within 5 ms" in unknown_outcome_error(server, "t", UnansweredRequestError("", is_late=True)).message
+    assert outcome_unknown_error(server, "t", UnansweredRequestError("it left")).code == "OUTCOME_UNKNOWN"
+    assert "within 5 ms" in outcome_unknown_error(server, "t", UnansweredRequestError("", is_late=True)).message
     assert failed_call_error(server, "t", UnansweredRequestError("", is_late=True)).code == "TIMEOUT"
     assert (
         failed_call_error(server, "t", UnansweredRequestError("it left")).message == "'t' of server 's' failed: it left"
