@@ -14,7 +14,7 @@ from suite import rounds
 from waiting import within
 
 from codemode import CodeModeError, Tool, create_code_mode_tool
-from codemode.data.json_values import count_json_bytes, count_utf8_bytes, encode_json
+from codemode.data.json_values import count_stringified_bytes, count_utf8_bytes, encode_json
 from codemode.fetch.urls import MAX_URL_CHARACTERS
 from codemode.observe import call_events
 from codemode.observe.call_events import CallRecord, create_result_event, create_start_event
@@ -155,7 +155,7 @@ escapes = st.text(st.sampled_from('\\"/u01e9dDU8 \x01\x1f\x7f\x80\u07ff\u0800\ud
 def test_loop_lengths_are_counted_without_decoding(texts):
     text = encode_json(texts, what="it")
     written = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-    assert count_json_bytes(text) == count_utf8_bytes(written)
+    assert count_stringified_bytes(text) == count_utf8_bytes(written)
 
 
 def test_loop_a_model_output_keeps_texts_and_decodes_what_is_shown(decoded):
@@ -169,8 +169,8 @@ def test_loop_a_model_output_keeps_texts_and_decodes_what_is_shown(decoded):
 
 def test_loop_outputs_that_are_too_much_to_keep_are_not_counted_to_the_end(monkeypatch):
     counted: list[int] = []
-    real = call_events.count_json_bytes
-    monkeypatch.setattr(call_events, "count_json_bytes", lambda text: counted.append(1) or real(text))
+    real = call_events.count_stringified_bytes
+    monkeypatch.setattr(call_events, "count_stringified_bytes", lambda text: counted.append(1) or real(text))
 
     async def large(_value):
         return "x" * 3_000_000

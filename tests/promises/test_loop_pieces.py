@@ -17,7 +17,7 @@ from waiting import within
 from codemode import CodeModeProtocolError, Interrupt, Tool, continue_interrupt, run_code_mode_sync
 from codemode.data import json_values as values
 from codemode.data.json_shape import find_exceeded_limit, has_longer_digit_run
-from codemode.data.json_values import count_json_bytes, count_utf8_bytes, decode_json, encode_json
+from codemode.data.json_values import count_stringified_bytes, count_utf8_bytes, decode_json, encode_json
 from codemode.data.plain_json import MAX_INT_DIGITS, encode_strict_json, has_cycle
 from codemode.errors import CodeModeSerializationError
 from codemode.host import steps
@@ -115,7 +115,7 @@ def test_loop_lengths_are_counted_alike_however_texts_are_cut(texts, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(values, "_CHUNK_CHARACTERS", size)
         written = json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
-        assert count_json_bytes(text) == count_utf8_bytes(written)
+        assert count_stringified_bytes(text) == count_utf8_bytes(written)
 
 
 @pytest.mark.parametrize("part", ["\\ud800", "\\udc00", "\\ud83d\\ude00", "\\\\", "\\\\\\u0001", "x", '\\"'])
@@ -124,7 +124,7 @@ def test_loop_no_piece_that_is_counted_is_large(part):
     pieces = list(values._split_between_escapes(text))  # pyright: ignore[reportPrivateUsage]
     assert "".join(pieces) == text
     assert max(map(len, pieces)) < (1 << 14) + 20
-    assert steps.run_with_step_budget(lambda: count_json_bytes(text), 1 << 62, lambda: 0) == count_utf8_bytes(
+    assert steps.run_with_step_budget(lambda: count_stringified_bytes(text), 1 << 62, lambda: 0) == count_utf8_bytes(
         json.dumps(json.loads(text), ensure_ascii=False)
     )
 

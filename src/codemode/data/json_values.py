@@ -117,7 +117,7 @@ def nests_deeper_than(text: str, max_depth: int) -> bool:
     return len(text) > max_depth and find_exceeded_limit(text, max_depth=max_depth) is not None
 
 
-def require_max_text_values(text: str, max_values: int, what: str) -> None:
+def require_max_values_in_json_text(text: str, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a JSON text of more than ``max_values`` containers and scalars.
 
     Each of them costs some thirty times its text once it is decoded, so this comes first.
@@ -131,7 +131,7 @@ def require_max_text_size(text: str, max_bytes: int, max_values: int, what: str)
     """Raise `CodeModeSerializationError` for a JSON text of more than ``max_bytes`` or ``max_values``."""
     if _MAX_BYTES_PER_CHARACTER * len(text) > max_bytes:
         require_max_bytes(count_utf8_bytes(text), max_bytes, what)
-    require_max_text_values(text, max_values, what)
+    require_max_values_in_json_text(text, max_values, what)
 
 
 def create_too_many_values_error(max_values: int, what: str) -> CodeModeSerializationError:
@@ -233,16 +233,16 @@ def encode_json(
             text = encode_with_orjson(value, max_depth=MAX_DEPTH)
         else:
             if max_values is not None:
-                require_max_host_values(value, max_values, what)
+                require_max_values_in_host_value(value, max_values, what)
             text = encode_json_in_steps(value, max_depth=MAX_DEPTH)
     except (TypeError, ValueError, RecursionError):
         text = _encode_with_pydantic_within_limits(value, max_values, what)
     if max_bytes is not None and len(text) > max_bytes:
-        require_max_bytes(count_json_bytes(text), max_bytes, what)
+        require_max_bytes(count_stringified_bytes(text), max_bytes, what)
     return text
 
 
-def require_max_host_values(value: Any, max_values: int, what: str) -> None:
+def require_max_values_in_host_value(value: Any, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a host value of more than ``max_values`` containers and scalars."""
     if has_more_values_than(value, max_values):
         if has_cycle(value):
@@ -250,7 +250,7 @@ def require_max_host_values(value: Any, max_values: int, what: str) -> None:
         raise create_too_many_values_error(max_values, what)
 
 
-def count_json_bytes(text: str) -> int:
+def count_stringified_bytes(text: str) -> int:
     """Count the UTF-8 bytes that ``JSON.stringify`` would need for the value of this ASCII JSON text."""
     if "\\u" not in text:
         return len(text)
@@ -293,7 +293,7 @@ def _encode_with_pydantic_within_limits(value: Any, max_values: int | None, what
     try:
         text = encode_with_pydantic_fallback(value)
         if max_values is not None:
-            require_max_text_values(text, max_values, what)
+            require_max_values_in_json_text(text, max_values, what)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{what} nests deeper than {MAX_DEPTH} levels.")
     except CodeModeSerializationError:

@@ -12,9 +12,9 @@ from ..data.json_values import (
     encode_canonical_json,
     encode_json,
     require_max_bytes,
-    require_max_host_values,
     require_max_text_size,
-    require_max_text_values,
+    require_max_values_in_host_value,
+    require_max_values_in_json_text,
 )
 from ..data.narrowing import is_array, is_object, mapping_or_empty
 from ..data.plain_json import is_orjson_equivalent, read_encodable_part
@@ -280,7 +280,7 @@ def _encode_large_output(tool: PreparedTool, output: Any, policy: ExecutionPolic
     if not plain:
         # Counted first: a validator would copy the value, and a value that is too large is not read further.
         try:
-            require_max_host_values(output, policy.max_values, tool.output_what)
+            require_max_values_in_host_value(output, policy.max_values, tool.output_what)
         except CodeModeSerializationError as error:
             if (
                 _LIMIT_DETAILS & error.details.keys()
@@ -314,7 +314,7 @@ def _validate_and_encode_output(
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values, "what": what}
     if tool.has_output_schema:
         if policy.max_values < LARGE_CHARACTERS:
-            require_max_host_values(output, policy.max_values, what)
+            require_max_values_in_host_value(output, policy.max_values, what)
         known = {}
     if (tool.output_validation or policy.output_validation) == "strict":
         validated = tool.validate_output(output)
@@ -357,7 +357,7 @@ def _parse_json_output(tool: PreparedTool, output: str, policy: ExecutionPolicy)
     if len(output) > policy.max_tool_output_bytes:
         return None
     try:
-        require_max_text_values(output, policy.max_values, tool.output_what)
+        require_max_values_in_json_text(output, policy.max_values, tool.output_what)
         parsed = decode_json(output)
     except (ValueError, CodeModeSerializationError):
         return None
@@ -412,7 +412,7 @@ def decode_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
             require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, what)
         if text is None:
             return None
-        require_max_text_values(text, policy.max_values, what)
+        require_max_values_in_json_text(text, policy.max_values, what)
         return decode_json(text)
     except CodeModeSerializationError as error:
         _set_default_error_reason(error, "validation")

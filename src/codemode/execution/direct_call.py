@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import (
     NOT_GIVEN,
-    count_json_bytes,
+    count_stringified_bytes,
     count_utf8_bytes,
     decode_json,
     encode_json,
@@ -169,7 +169,7 @@ def _measure_if_too_long(text: str, max_characters: int) -> int | None:
     max_length = max_characters if "\\u" not in text else _MAX_BYTES_PER_CHARACTER * max_characters
     if len(text) <= max_length:
         return None
-    size = count_json_bytes(text)
+    size = count_stringified_bytes(text)
     return size if size > max_length else None
 
 

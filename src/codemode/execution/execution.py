@@ -21,7 +21,7 @@ from ..data.json_values import (
     decode_json,
     encode_canonical_json,
     nests_deeper_than,
-    require_max_text_values,
+    require_max_values_in_json_text,
 )
 from ..data.large_strings import may_have_references
 from ..data.rich_values import TAG_START, from_tagged_json, tagged_to_plain_json
@@ -110,7 +110,7 @@ def decode_program_value(
     that is not JSON.
     """
     if len(text) > min(MAX_DEPTH, max_values):  # a shorter text is neither too deep nor too large
-        require_max_text_values(text, max_values, label)
+        require_max_values_in_json_text(text, max_values, label)
         if nests_deeper_than(text, MAX_DEPTH):
             raise CodeModeSerializationError(f"{label} nests deeper than {MAX_DEPTH} levels")
     try:

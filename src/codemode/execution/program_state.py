@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from ..data.content import current_registry
-from ..data.json_values import count_utf8_bytes, decode_json, encode_json, require_max_bytes, require_max_text_values
+from ..data.json_values import (
+    count_utf8_bytes,
+    decode_json,
+    encode_json,
+    require_max_bytes,
+    require_max_values_in_json_text,
+)
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.forks import forkable_lock
@@ -284,7 +290,7 @@ async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[
 def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:
     label = f"the value of {name}"
     require_max_bytes(count_utf8_bytes(text), policy.max_tool_input_bytes, label)
-    require_max_text_values(text, policy.max_values, label)
+    require_max_values_in_json_text(text, policy.max_values, label)
     try:
         arguments = decode_json(text)
     except ValueError as error:

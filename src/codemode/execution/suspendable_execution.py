@@ -361,7 +361,7 @@ class SuspendableExecution(Execution):
         """Deliver outcomes on the held worker or a new one. Without a worker, first wait for an outcome."""
         runner.reclaim_worker()
         while not runner.is_warm and runner.machine.has_running_requests and not runner.machine.has_pending_deliveries:
-            runner.start_change_wait(wait_ms)
+            runner.start_waiting_for_outcome(wait_ms)
             stop = await _wait_for_stop(runner)
             if not isinstance(stop, str) or runner.is_wait_over:
                 return stop

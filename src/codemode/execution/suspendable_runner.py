@@ -96,7 +96,7 @@ class SuspendableRunner(Runner):
         self.start(machine.receive(accepted))
         return machine
 
-    def start_change_wait(self, wait_ms: int) -> None:
+    def start_waiting_for_outcome(self, wait_ms: int) -> None:
         """Start the wait clock of a caller that waits for an outcome without a worker."""
         self.is_wait_over = False
         self._wait_clock = self._reset_stop_reason_and_make_wait_clock(wait_ms)
@@ -211,9 +211,9 @@ class SuspendableRunner(Runner):
             self.feed_event(events.CallerWaitExpired())
         else:
             self.is_wait_over = True
-            self._resolve_stop_reason()
+            self._end_wait_with_pending_tools()
 
-    def _resolve_stop_reason(self) -> None:
+    def _end_wait_with_pending_tools(self) -> None:
         self._stop_wait_clock()
         if not self.stop_reason.done():
             self.stop_reason.set_result("pending_tools")
@@ -245,7 +245,7 @@ class SuspendableRunner(Runner):
                 if not self.stop_reason.done():
                     self.stop_reason.set_result(reason)
             case events.OutcomeQueued():
-                self._resolve_stop_reason()
+                self._end_wait_with_pending_tools()
                 self.on_change()
 
     def _apply_and_report_replay(self, entry: LedgerEntry) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeGuard
 
 from ..data.exact_integers import POINTERS_KEY, restore_edited_integers, restore_listed_integers
-from ..data.json_values import decode_json, encode_json, require_max_host_values
+from ..data.json_values import decode_json, encode_json, require_max_values_in_host_value
 from ..data.narrowing import is_object, mapping_or_empty
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..protocol.ledger import UNKNOWN_OUTCOME_KIND, Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
@@ -77,7 +77,7 @@ def read_answers(
 def _check_value_counts(resolutions: Mapping[str, Any], max_values: int) -> None:
     for resolution in resolutions.values():
         try:
-            require_max_host_values(resolution, max_values, "the resolution")
+            require_max_values_in_host_value(resolution, max_values, "the resolution")
         except CodeModeSerializationError as error:
             raise CodeModeProtocolError(error.message) from error
 

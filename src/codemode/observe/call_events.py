@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ..data.json_values import count_json_bytes, count_utf8_bytes, decode_json, replace_lone_surrogates
+from ..data.json_values import count_stringified_bytes, count_utf8_bytes, decode_json, replace_lone_surrogates
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
@@ -103,7 +103,7 @@ class CallRecord:
     def input_bytes(self) -> int | LazyValue:
         """How long that text is as the program would have to write it."""
         if self.is_input_hidden:
-            return LazyValue(count_json_bytes, self.displayed_input_json or "")
+            return LazyValue(count_stringified_bytes, self.displayed_input_json or "")
         entry = self.entry
         if entry.sidecar is not None:
             return LazyValue(_count_issued_input_bytes, entry)
@@ -134,7 +134,7 @@ def create_result_event(record: CallRecord, ids: Mapping[str, Any]) -> ResultEve
         "status": record.status,
         "completed_at_ms": record.completed_at_ms,
         "duration_ms": record.duration_ms,
-        "output_bytes": None if text is None else LazyValue(count_json_bytes, text),
+        "output_bytes": None if text is None else LazyValue(count_stringified_bytes, text),
         "error": record.error,
     }
     if entry.kind == "fetch":

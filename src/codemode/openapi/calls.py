@@ -62,13 +62,13 @@ def create_request_without_server(operation: Operation, value: Mapping[str, Any]
         if parameter.location == "path":
             path = path.replace("{" + parameter.name + "}", _encode_path_parameter(parameter, parameter_value))
         elif parameter.location == "query":
-            pairs += _encode_query_pairs(parameter, parameter_value)
+            pairs += _encode_query_or_cookie_pairs(parameter, parameter_value)
         elif parameter.location == "header":
-            text = headers[parameter.name] = _encode_simple_style(parameter, parameter_value, to_parameter_text)
+            text = headers[parameter.name] = _encode_path_or_header_style(parameter, parameter_value, to_parameter_text)
             if _UNSENDABLE_HEADER_TEXT.search(text):
                 raise CodeModeToolError(f"{parameter.key}: a header cannot carry such text (line breaks or the like)")
         else:
-            cookies += _encode_query_pairs(parameter, parameter_value)
+            cookies += _encode_query_or_cookie_pairs(parameter, parameter_value)
     _require_safe_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
     request = RequestWithoutServer(operation.method, target, headers, cookies)
@@ -100,7 +100,7 @@ def _quote_value(value: Any) -> str:
 
 
 def _encode_path_parameter(parameter: OperationParameter, value: Any) -> str:
-    text = _encode_simple_style(parameter, value, _quote_value)
+    text = _encode_path_or_header_style(parameter, value, _quote_value)
     if not text:
         raise CodeModeToolError(f"{parameter.key}: a part of the path cannot be empty")
     return text
@@ -121,7 +121,7 @@ def _require_safe_path(path: str, operation: Operation) -> None:
     raise CodeModeToolError(f"{operation.name}: a value of the path is escaped too often to be sent")
 
 
-def _encode_simple_style(parameter: OperationParameter, value: Any, write_item: Any) -> str:
+def _encode_path_or_header_style(parameter: OperationParameter, value: Any, write_item: Any) -> str:
     """Write a value in the styles simple, label and matrix."""
     if parameter.is_json:
         return write_item(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
@@ -139,7 +139,7 @@ def _encode_simple_style(parameter: OperationParameter, value: Any, write_item: 
     return prefix + (f"{name}={text}" if is_named and not parameter.explode else text)
 
 
-def _encode_query_pairs(parameter: OperationParameter, value: Any) -> list[str]:
+def _encode_query_or_cookie_pairs(parameter: OperationParameter, value: Any) -> list[str]:
     safe = _RESERVED.replace("&", "").replace("#", "") if parameter.allow_reserved else ""
     if parameter.is_json:
         return [f"{_quote_text(parameter.name)}={_quote_text(json.dumps(value, separators=(',', ':')), safe)}"]

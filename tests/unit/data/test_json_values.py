@@ -15,7 +15,7 @@ from suite import each_row
 from codemode.data.json_values import (
     MAX_DEPTH,
     CachedJsonObject,
-    count_json_bytes,
+    count_stringified_bytes,
     count_utf8_bytes,
     decode_json,
     encode_canonical_json,
@@ -58,7 +58,7 @@ def test_values_without_keys_survive_unchanged(value):
 def test_sizes_are_those_of_unescaped_json(value):
     # Python writes a lone surrogate as it is, JSON.stringify writes six characters: so does backslashreplace.
     size = len(unescaped(value).encode("utf-8", "backslashreplace"))
-    assert count_json_bytes(encode_json(value, what="value")) == size
+    assert count_stringified_bytes(encode_json(value, what="value")) == size
     encode_json(value, max_bytes=size, what="value")
     with pytest.raises(CodeModeSerializationError) as raised:
         encode_json(value, max_bytes=size - 1, what="Output of x")

@@ -148,7 +148,7 @@ def refused_calls(hook: Any) -> tuple[int, int]:
 def pid_of(upstream: Upstream) -> int:
     connection = upstream._link.connection_if_open
     assert connection is not None
-    streams: Any = connection._transport.was_nothing_read_after
+    streams: Any = connection._transport.ended_without_reading_past
     return streams.__self__.pid
 
 

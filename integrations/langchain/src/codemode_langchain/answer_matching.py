@@ -51,7 +51,7 @@ class NestedAnswers:
         return self._by_display_digest.pop(compute_display_digest(displayed), None)
 
 
-def ask_person(question: Question, node: RunnableConfig) -> dict[str, Any]:
+def take_or_ask_and_save_answer(question: Question, node: RunnableConfig) -> dict[str, Any]:
     """Wait for the answer to one question, as the function of a task in a node.
 
     The result's ``of`` is the question's key. It is saved before it is used: the process may die in the call that it
@@ -66,8 +66,8 @@ def ask_person(question: Question, node: RunnableConfig) -> dict[str, Any]:
     return answer
 
 
-async def ask_person_async(question: Question, node: RunnableConfig) -> dict[str, Any]:
-    """Do what `ask_person` does without blocking."""
+async def take_or_ask_and_save_answer_async(question: Question, node: RunnableConfig) -> dict[str, Any]:
+    """Do what `take_or_ask_and_save_answer` does without blocking."""
     config = _get_config()
     given_answer = _take_matching_answer(config, node, question.value)
     if given_answer is not None and given_answer.loop is not None:

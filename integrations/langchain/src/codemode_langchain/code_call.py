@@ -26,7 +26,7 @@ from codemode.stores import StoreLike
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
 from .conversion import get_annotations
 from .segments import ProgramOutcome, make_failure_fields, to_message_text
-from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
+from .surfaces import Surface, SurfaceTool, Toolkit, convert_and_select_program_tools, make_agent_options
 
 ScriptContext: TypeAlias = Callable[[Any], Mapping[str, Any]]
 """Returns ``codecallContext`` for scripts from a tool's configuration or an agent's ``ToolRuntime``."""
@@ -200,7 +200,7 @@ def create_code_call_tools(
     rule about a tool that stays visible.
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
-    langchain_tools = to_tools_with_callable_names(tools, approvals, "CodeCallMiddleware")
+    langchain_tools = convert_and_select_program_tools(tools, approvals, "CodeCallMiddleware")
     surface = CodeCallSurface(langchain_tools, create_empty_code_call_toolset(options, pool, store, library), approvals)
     if ungated_names := sorted(
         tool

@@ -35,7 +35,7 @@ from .conversion import FrameworkTool, convert_tool
 from .langgraph_internals import NAMESPACE, is_in_node
 from .nested import NestedCalls
 from .node_tasks import compute_digest
-from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
+from .surfaces import Surface, SurfaceTool, Toolkit, convert_and_select_program_tools, make_agent_options
 from .waiting_programs import (
     ExecProgram,
     WaitingPrograms,
@@ -477,6 +477,8 @@ def create_exec_wait_tools(
     create_options = {"namespaces": namespaces, "store": store, "tenant": tenant, "app": app, "library": library}
     rules = ExecWaitEnvironment(options, sources, settings=settings, pool=pool, **create_options)
     approvals = ApprovalPolicy(approve, interrupt_mode)
-    surface = ExecWaitSurface(to_tools_with_callable_names(tools, None, "ExecWaitMiddleware", str), rules, approvals)
+    surface = ExecWaitSurface(
+        convert_and_select_program_tools(tools, None, "ExecWaitMiddleware", str), rules, approvals
+    )
     approvals.require_rule_names_exist(surface.list_rule_names(), surface.may_have_tool)
     return [*surface.build_tools()]

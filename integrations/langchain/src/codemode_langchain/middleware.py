@@ -179,7 +179,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
         script_context = None if make_context is None else partial(make_context, runtime)
         return cast("CodeCallSurface", surface).make_meta_tool(request.tool_call["name"], caller, script_context)
 
-    def _list_visible_only_names(self, tools: Iterable[Any]) -> frozenset[str]:
+    def _list_model_only_names_and_reject_rules(self, tools: Iterable[Any]) -> frozenset[str]:
         surface = cast(
             "CodeCallSurface", self._get_or_create_surface(self._select_program_tools(select_client_tools(tools)))
         )

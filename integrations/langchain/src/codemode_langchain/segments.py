@@ -23,7 +23,12 @@ from codemode import (
 from codemode.errors import CodeModeConcurrencyError, CodeModeToolApprovalRequiredError
 from codemode.plugins import split_content
 
-from .answer_matching import RunningOuterCallRegistration, ask_person, ask_person_async, claim_asking_turn
+from .answer_matching import (
+    RunningOuterCallRegistration,
+    claim_asking_turn,
+    take_or_ask_and_save_answer,
+    take_or_ask_and_save_answer_async,
+)
 from .approvals import ApprovalPolicy, Question, ToolCaller
 from .checkpoints import (
     SavedCallOutputs,
@@ -189,7 +194,8 @@ class SegmentRunner:
                     clear_interrupt(self.config)
                     raise_interrupts([])  # LangGraph runs this call again after the other answer
                 result = _collect_results(
-                    work_item, [future.result for future in self._start_question_tasks(work_item, ask_person)]
+                    work_item,
+                    [future.result for future in self._start_question_tasks(work_item, take_or_ask_and_save_answer)],
                 )
             else:
                 result = self._start_segment_task(work_item, partial(self._run_segment, work_item)).result()
@@ -220,7 +226,7 @@ class SegmentRunner:
                     await clear_interrupt_async(self.config)
                     raise_interrupts([])  # as above
                 results = await asyncio.gather(
-                    *self._start_question_tasks(work_item, ask_person_async), return_exceptions=True
+                    *self._start_question_tasks(work_item, take_or_ask_and_save_answer_async), return_exceptions=True
                 )
                 result = _collect_results(work_item, [partial(_raise_or_return, item) for item in results])
             else:

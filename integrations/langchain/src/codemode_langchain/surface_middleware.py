@@ -247,7 +247,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage | None:
         """Return the message for a direct call that is not allowed; None if others may run it."""
 
-    def _list_visible_only_names(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
+    def _list_model_only_names_and_reject_rules(self, tools: Iterable[Any]) -> Collection[str]:  # noqa: ARG002 - most surfaces leave none
         """Return the names of an agent's tools that only the model can call. Raises `ValueError`."""
         return ()
 
@@ -274,7 +274,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
                     list_tool_names(agent_tools), self._select_program_tools(select_client_tools(agent_tools))
                 )
             self._check_rules_and_list_direct_only_names(agent_tools)
-            self._list_visible_only_names(agent_tools)
+            self._list_model_only_names_and_reject_rules(agent_tools)
         return [*self._surface_tools.values()]
 
     def _inspect_agent_and_adopt_reviews(self, config: RunnableConfig) -> tuple[Sequence[BaseTool], Sequence[Limit]]:
@@ -303,7 +303,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         direct_names = {
             *self._surface_tools,
             *self._check_rules_and_list_direct_only_names(agent.tools),
-            *self._list_visible_only_names(agent.tools),
+            *self._list_model_only_names_and_reject_rules(agent.tools),
         }
         direct_names.difference_update(self._list_names_shared_with_surface(agent.tools))
         if self._approvals.adopt_review_rules(

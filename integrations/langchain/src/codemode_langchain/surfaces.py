@@ -234,7 +234,7 @@ def select_client_tools(tools: Iterable[Any]) -> list[BaseTool]:
     return [item for item in converted if isinstance(item, BaseTool)]
 
 
-def to_tools_with_callable_names(
+def convert_and_select_program_tools(
     tools: Iterable[Any] | Toolkit,
     approvals: ApprovalPolicy | None,
     middleware: str,

@@ -15,7 +15,7 @@ from codemode.plugins import BufferedStateBackend, Listing, PreparedTool
 from codemode.stores import StoreLike
 
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
-from .surfaces import Surface, SurfaceTool, Toolkit, make_agent_options, to_tools_with_callable_names
+from .surfaces import Surface, SurfaceTool, Toolkit, convert_and_select_program_tools, make_agent_options
 
 TOOL_NAME = Core.name
 
@@ -142,6 +142,6 @@ def create_code_mode_tool(
     for those. Tools without a callable name are left out, with a warning in the log.
     """
     approvals = ApprovalPolicy(approve, interrupt_mode)
-    langchain_tools = to_tools_with_callable_names(tools, approvals, "CodeModeMiddleware")
+    langchain_tools = convert_and_select_program_tools(tools, approvals, "CodeModeMiddleware")
     agent_options = make_agent_options(options, pool=pool, listing=listing, store=store)
     return CodeModeTool(CodeModeSurface(langchain_tools, agent_options, approvals, pool, library))

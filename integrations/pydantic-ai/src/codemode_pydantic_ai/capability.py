@@ -27,7 +27,7 @@ from .code_call import CodeCallFields, CodeCallSurface, ScriptContext
 from .code_mode import CodeModeSurface, OptionsLike
 from .exec_wait import ExecWaitConfig, ExecWaitSurface, ExecWaitToolset, make_exec_wait_options
 from .surface_capability import SurfaceCapability
-from .surfaces import MAX_RETRIES, ProgramToolSelector, ToolSelector, require_valid_options
+from .surfaces import MAX_RETRIES, ProgramToolSelector, ToolSelector, require_valid_selectors_and_retries
 
 _TOOL_SEARCH = "tool_search"
 
@@ -111,7 +111,7 @@ class CodeMode(SurfaceCapability[AgentDepsT]):
 
     def __post_init__(self) -> None:
         """Validate the options at creation."""
-        require_valid_options(self.keep, self.max_retries, self.tools)
+        require_valid_selectors_and_retries(self.keep, self.max_retries, self.tools)
         self.store = None if self.store is None else open_store(self.store)
         self._surface = CodeModeSurface(self.options, self.pool, self.listing, self.store, self.library)
         self.options = self._surface.settings
@@ -151,7 +151,7 @@ class CodeCall(SurfaceCapability[AgentDepsT]):
         defer_loading: bool = False,
         **fields: Unpack[CodeCallFields],
     ) -> None:
-        require_valid_options(keep, max_retries)
+        require_valid_selectors_and_retries(keep, max_retries)
         super().__init__(id=id, description=description, defer_loading=defer_loading)
         self._surface = surface = CodeCallSurface(options, pool, script_context, fields, store, library)
         self.options, self.keep, self.max_retries, self.pool = surface.options, keep, max_retries, pool

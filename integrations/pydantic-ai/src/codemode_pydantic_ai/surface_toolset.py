@@ -27,7 +27,7 @@ from .surfaces import (
     Surface,
     SurfaceTool,
     ToolSelector,
-    require_valid_options,
+    require_valid_selectors_and_retries,
 )
 
 
@@ -155,7 +155,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
     def __post_init__(self) -> None:
         """Validate the options at creation."""
         require_toolset(self.wrapped)
-        require_valid_options(self.keep, self.max_retries, self.tools)
+        require_valid_selectors_and_retries(self.keep, self.max_retries, self.tools)
         if self.surface is None:
             self.surface = self._make_surface()
 

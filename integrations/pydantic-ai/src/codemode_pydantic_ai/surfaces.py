@@ -172,7 +172,7 @@ def make_code_argument_metadata(name: str, language: str = "javascript") -> dict
     return {"code_arg_name": name, "code_arg_language": language}
 
 
-def require_valid_options(keep: Any, max_retries: int, tools: Any = None) -> None:
+def require_valid_selectors_and_retries(keep: Any, max_retries: int, tools: Any = None) -> None:
     """Raise `ValueError` for invalid selectors or retries."""
     AgentToolSelection(tools, keep)
     if type(max_retries) is not int or max_retries < 0:

@@ -244,7 +244,7 @@ class ProgramResumer:
             with run.allowing_start_cancellation():
                 outcome = await self._stored_programs.resume_from_last_recovery(paused, answers, outer)
             outcome, items_written = await self._run_to_end(run, outcome)
-            if run.is_released or _is_unfinished(outcome):
+            if run.is_released or _failed_for_host_reasons(outcome):
                 raise outcome.error or CodeModeConcurrencyError("the pair was closed")
         except RunAbortedBeforeStartError:
             self._stored_programs.forget_or_park_run(run, record)
@@ -281,7 +281,7 @@ class ProgramResumer:
         return outcome, items_written
 
 
-def _is_unfinished(outcome: RunOutcome) -> bool:
+def _failed_for_host_reasons(outcome: RunOutcome) -> bool:
     return failed_for_lack_of_worker(outcome) or (outcome.error is not None and is_store_failure(outcome.error))
 
 
@@ -304,7 +304,7 @@ class RemoteRunWaiter:
         self._result_factory = result_factory
         self._stored_programs = StoredRunResumer(context, runs)
 
-    async def wait(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
+    async def wait_or_claim_and_continue(self, stored: StoredRuns, run_id: str, call: CallContext) -> Any:
         """Return the result of a run that another process started or that waits for a person."""
         from ...stores.records import Lease, Record
 
@@ -371,7 +371,7 @@ class RemoteRunWaiter:
         if (
             outcome.suspension is not None
             and outcome.suspension.run is not None
-            and _has_yielded_before(outcome, lease)
+            and _is_at_stored_yield(outcome, lease)
         ):
             run.execution = outcome.suspension.run
             outcome = await run.execution.continue_run(self._options.effective_wait_timeout_ms)
@@ -403,7 +403,7 @@ class RemoteRunWaiter:
         return self._result_factory.add_approval_note(result) if needs_person else {**result, "note": _HELD_ELSEWHERE}
 
 
-def _has_yielded_before(outcome: RunOutcome, lease: Lease) -> bool:
+def _is_at_stored_yield(outcome: RunOutcome, lease: Lease) -> bool:
     """Return True if a program suspended at a yield reached only the same yield again when replayed."""
     from .stored_runs import YIELDS_KEY
 

@@ -180,7 +180,7 @@ class ProgramRunner:
             return undelivered
         try:
             if self._stored is not None and await self._is_remote_after_releasing_lost_run(self._stored, run_id, scope):
-                return await self._remote_runs.wait(self._stored, run_id, call)
+                return await self._remote_runs.wait_or_claim_and_continue(self._stored, run_id, call)
             run = self._take_run(run_id, scope)
         except InvalidInputError as refused:
             return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)

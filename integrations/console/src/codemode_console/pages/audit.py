@@ -228,7 +228,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     async def show_audit(request: Request) -> Response:
         return await _render_audit_page(context, request, None)
 
-    async def show_verification(request: Request) -> Response:
+    async def verify_and_show_audit(request: Request) -> Response:
         form, principal = await read_small_form(request), require_principal(request)
         try:
             principal.require_form_token(form.get(TOKEN_FIELD), _VERIFY_FORM_SUBJECT)
@@ -239,7 +239,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
     return [
         Route("/audit", show_audit, methods=["GET"]),
-        Route("/audit/verify", show_verification, methods=["POST"]),
+        Route("/audit/verify", verify_and_show_audit, methods=["POST"]),
         Route("/audit/export", exporter.export, methods=["GET"]),
     ]
 

@@ -47,7 +47,7 @@ def load_config(
     variables_source = os.environ if environ is None else environ
     try:
         document = codemode_section.require_object(document, "the configuration")
-        declared = _read_input_declarations(document, "default"), _read_input_declarations(document, "description")
+        declared = _read_input_field_by_id(document, "default"), _read_input_field_by_id(document, "description")
         variables = Variables(variables_source, locations.get_workspace_folder(path), inputs or {}, *declared)
         state = Path(state_folder).expanduser() if state_folder else locations.state_folder(variables_source)
         return _build_config(document, path, variables, state)
@@ -60,7 +60,7 @@ def load_config(
 def _build_config(whole: Mapping[str, Any], path: Path | None, variables: Variables, state: Path) -> GatewayConfig:
     result, folder = _LoadResult(codemode_section.describe_misplaced_keys(whole, "")), locations.get_base_folder(path)
     section, settings = _parse_codemode_section(whole, variables, state, folder)
-    for name, entry_path, value in _list_server_entries(whole, result.problems):
+    for name, entry_path, value in _collect_unique_server_entries(whole, result.problems):
         substitution = Substitution(variables)
         try:
             entry = ServerEntry(
@@ -154,7 +154,9 @@ def _list_container_servers(container_path: str, container: Any) -> Iterator[tup
         yield name, join_field_path(container_path, name), item
 
 
-def _list_server_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]) -> Iterator[tuple[str, str, Any]]:
+def _collect_unique_server_entries(
+    whole: Mapping[str, Any], problems: list[ConfigProblem]
+) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server. A duplicate name is used once and is a problem."""
     paths_by_name = dict[str, str]()
     for container_path, value in find_server_containers(whole):
@@ -170,7 +172,7 @@ def _list_server_entries(whole: Mapping[str, Any], problems: list[ConfigProblem]
                 yield name, path, item
 
 
-def _read_input_declarations(whole: Mapping[str, Any], key: str) -> dict[str, str]:
+def _read_input_field_by_id(whole: Mapping[str, Any], key: str) -> dict[str, str]:
     """Return ``key`` (default or description) of each VS Code input that the file declares."""
     texts_by_id = dict[str, str]()
     for source in (whole, mapping_or_empty(whole.get("mcp"))):
@@ -239,7 +241,7 @@ async def watch_config(
     last_texts: tuple[str, ...] | None = None
     failure: str | None = None
     if since is None:
-        last_texts = await asyncio.to_thread(file.read)
+        last_texts = await asyncio.to_thread(file.poll_contents)
         current = await _load_config_or_error(path, load_options)
         if isinstance(current, ConfigError):
             failure = str(current)
@@ -247,7 +249,7 @@ async def watch_config(
     file.set_extra_files(current)
     while True:
         await wait()
-        texts = await asyncio.to_thread(file.read)
+        texts = await asyncio.to_thread(file.poll_contents)
         if texts == last_texts or not file.are_stable:
             continue
         last_texts = texts
@@ -287,8 +289,8 @@ class _WatchedFiles:
     def are_stable(self) -> bool:
         return all(file.is_stable for file in (self._config_file, *self._extra_files.values()))
 
-    def read(self) -> tuple[str, ...]:
-        return tuple(file.read() for file in (self._config_file, *self._extra_files.values()))
+    def poll_contents(self) -> tuple[str, ...]:
+        return tuple(file.poll_content() for file in (self._config_file, *self._extra_files.values()))
 
 
 class _WatchedFile:
@@ -301,7 +303,7 @@ class _WatchedFile:
         self._unchanged_reads = 0
         self.is_stable = False
 
-    def read(self) -> str:
+    def poll_content(self) -> str:
         """Return "+" and the content, or "-" and the reason why it is unreadable."""
         mark = self._get_file_state()
         self._unchanged_reads = self._unchanged_reads + 1 if mark == self._file_state else 0

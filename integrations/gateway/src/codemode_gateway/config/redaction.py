@@ -47,7 +47,7 @@ class DecodedView:
         index = bisect_right(self._escape_ends, position) - 1
         return self._source.to_original_position(position + (self._removed_counts[index] if index >= 0 else 0))
 
-    def decode(self) -> DecodedView | None:
+    def decode_next_layer(self) -> DecodedView | None:
         """Return this text with its escapes decoded, or None without escapes."""
         parts: list[str] = []
         decoded = DecodedView("", self)
@@ -74,7 +74,7 @@ def list_decoded_views(text: str) -> Iterator[DecodedView]:
         if view is None:
             return
         yield view
-        view = view.decode()
+        view = view.decode_next_layer()
 
 
 def _decode_escape(escape: str) -> str:
@@ -103,7 +103,7 @@ class SecretSearch:
     def __init__(self, texts: Mapping[str, bool]) -> None:
         self._texts = sorted(texts)
         self._matches_only_whole = dict(texts)
-        self._prefix_indexes = _find_prefix_indexes(self._texts)
+        self._prefix_indexes = _find_longest_prefix_indexes(self._texts)
         self._prefix_pattern = (
             re.compile(_build_prefix_pattern({text[:_PREFIX_LENGTH] for text in self._texts})) if texts else None
         )
@@ -138,7 +138,7 @@ class SecretSearch:
         return self._texts[index] if index >= 0 else None
 
 
-def _find_prefix_indexes(texts: list[str]) -> list[int]:
+def _find_longest_prefix_indexes(texts: list[str]) -> list[int]:
     """Return for each sorted text the index of the longest other text that is its prefix, or -1."""
     indexes: list[int] = []
     open_indexes: list[int] = []
@@ -191,10 +191,12 @@ def create_search_texts(secrets: Iterable[str]) -> dict[str, bool]:
                 search_texts[text] = len(text) < MIN_ANYWHERE_LENGTH
             if len(text) >= MIN_ANYWHERE_LENGTH:
                 search_texts.update(
-                    (form, False) for form in _list_embedded_encodings(text) if len(form) >= _MIN_ENCODED_LENGTH
+                    (form, False)
+                    for form in _list_encodings_within_longer_text(text)
+                    if len(form) >= _MIN_ENCODED_LENGTH
                 )
             elif len(text) >= MIN_SECRET_LENGTH:
-                search_texts.update((form, True) for form in _list_whole_encodings(text))
+                search_texts.update((form, True) for form in _list_standalone_encodings(text))
     return search_texts
 
 
@@ -230,7 +232,7 @@ def _decode_basic_password(credentials: str) -> Iterator[str]:
         yield both.partition(":")[2]
 
 
-def _list_embedded_encodings(text: str) -> Iterator[str]:
+def _list_encodings_within_longer_text(text: str) -> Iterator[str]:
     data = text.encode(errors="surrogatepass")
     yield from (data.hex(), data.hex().upper())
     # Base64 has three alignments. The first and last digits depend on the neighbouring bytes, so they are cut off.
@@ -239,10 +241,10 @@ def _list_embedded_encodings(text: str) -> Iterator[str]:
         inner = digits[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
         yield inner
         yield inner.replace("+", "-").replace("/", "_")
-    yield from _list_whole_encodings(text)
+    yield from _list_standalone_encodings(text)
 
 
-def _list_whole_encodings(text: str) -> Iterator[str]:
+def _list_standalone_encodings(text: str) -> Iterator[str]:
     data = text.encode(errors="surrogatepass")
     for digits in (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()):
         yield digits

@@ -26,7 +26,7 @@ _LOCK_TIMEOUT_SECONDS = 100.0
 _RETRY_SECONDS = 5.0
 
 
-class ServerAuth(httpx2.Auth):
+class UpstreamBearerAuth(httpx2.Auth):
     """The sign-in of one principal at one server: the HTTP ``auth`` of all its connections.
 
     A request without valid sign-in raises `SignInError`. ``failure`` is the error of the last rejected request,
@@ -94,27 +94,27 @@ class ServerAuth(httpx2.Auth):
 
     async def load_unrejected_token(self) -> str | None:
         """Return the stored token unless the server rejected it; another process may have signed in."""
-        record = await self._load()
+        record = await self._load_record_and_register_secrets()
         return record.access_token if self._is_usable(record, None) else None
 
     async def delete_tokens(self) -> TokenRecord | None:
         """Delete the stored record and return it."""
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
-            record = await self._load()
+            record = await self._load_record_and_register_secrets()
             await self._store.delete(self.key)
             self._record = None
             return record
 
     async def sign_in_and_save(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
         """Run a sign-in with the stored record and save the new one."""
-        record = await sign_in(await self._load())
+        record = await sign_in(await self._load_record_and_register_secrets())
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
-            await self._save(record)
+            await self._save_record_and_get_token(record)
 
     async def _get_or_renew_token(self) -> str | None:
         """Return a usable token, renewed when due, or None."""
         if not self._is_loaded:
-            await self._load()
+            await self._load_record_and_register_secrets()
         record = self._record
         if record is not None and not record.needs_renewal(time.time()):
             return record.access_token
@@ -159,7 +159,7 @@ class ServerAuth(httpx2.Auth):
             ) from None
 
     async def _obtain_token(self, rejected: str | None, is_step_up: bool) -> str:
-        record = await self._load()
+        record = await self._load_record_and_register_secrets()
         if self._is_usable(record, rejected):
             self.failure = None
             return record.access_token or ""
@@ -167,14 +167,14 @@ class ServerAuth(httpx2.Auth):
             raise self.failure
         exchange = OAuthExchange(self.server, self.settings, self.principal, record)
         if self.settings.flow == "client_credentials":
-            return await self._save(await exchange.authorize(self.challenge))
+            return await self._save_record_and_get_token(await exchange.authorize(self.challenge))
         if is_step_up or record is None or record.refresh_token is None:
             raise self._sign_in_needed_error()
         try:
-            return await self._save(await exchange.refresh())
+            return await self._save_record_and_get_token(await exchange.refresh())
         except AuthorizationRefusedError:
             # Do not use the refresh token again; keep the registered client.
-            await self._save(record.without_tokens())
+            await self._save_record_and_get_token(record.without_tokens())
             raise self._sign_in_needed_error() from None
 
     def _is_usable(self, record: TokenRecord | None, rejected: str | None) -> TypeGuard[TokenRecord]:
@@ -198,14 +198,14 @@ class ServerAuth(httpx2.Auth):
         self.failure = error
         return error
 
-    async def _load(self) -> TokenRecord | None:
+    async def _load_record_and_register_secrets(self) -> TokenRecord | None:
         self._record = record = await self._store.read(self.key)
         self._is_loaded = True
         if record is not None:
             self._secrets.add_secrets(*record.secrets, owner=self.key)
         return record
 
-    async def _save(self, record: TokenRecord) -> str:
+    async def _save_record_and_get_token(self, record: TokenRecord) -> str:
         self._secrets.add_secrets(*record.secrets, owner=self.key)
         self._record, self._is_loaded = record, True  # the old refresh token is used up even if saving fails
         await self._store.write(self.key, record)

@@ -19,7 +19,7 @@ from mcp.shared.auth import AuthorizationCodeResult
 from codemode.data.narrowing import is_object
 from codemode.host.threads import run_in_single_use_thread
 
-from .bearer_auth import ServerAuth
+from .bearer_auth import UpstreamBearerAuth
 from .browser import (
     CALLBACK_PATH,
     DECLINED,
@@ -237,7 +237,7 @@ class SignInAttempt:
 
     def __init__(
         self,
-        auth: ServerAuth,
+        auth: UpstreamBearerAuth,
         folder: Path,
         open_browser: Callable[[str], object] | None,
         callback_url: str | None,

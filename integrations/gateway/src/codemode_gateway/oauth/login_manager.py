@@ -22,7 +22,7 @@ from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser
 from .settings import SignInError, TokenRecord
 
 if TYPE_CHECKING:
-    from .bearer_auth import ServerAuth
+    from .bearer_auth import UpstreamBearerAuth
     from .browser import PendingSignIn
     from .login_attempt import SignInAttempt
 
@@ -64,8 +64,8 @@ class SignInManager:
         self.binds_browsers = False
         """True if only the browser that started a sign-in can finish it at ``callback_url``."""
         # The number of users is unlimited: connections hold the sign-ins in use, and some others are cached.
-        self._auths: WeakValueDictionary[str, ServerAuth] = WeakValueDictionary()
-        self._recent: dict[str, ServerAuth] = {}
+        self._auths: WeakValueDictionary[str, UpstreamBearerAuth] = WeakValueDictionary()
+        self._recent: dict[str, UpstreamBearerAuth] = {}
         self._attempts: dict[str, SignInAttempt] = {}
 
     async def __aenter__(self) -> Self:
@@ -79,7 +79,7 @@ class SignInManager:
         await asyncio.gather(*(attempt.aclose() for attempt in self._attempts.values()))
         await asyncio.gather(*(attempt.aclose() for attempt in [*self._auths.values()]))
 
-    def create_auth_hook(self, principal: str = "local") -> Callable[[ServerConfig], ServerAuth | None]:
+    def create_auth_hook(self, principal: str = "local") -> Callable[[ServerConfig], UpstreamBearerAuth | None]:
         """Return `UpstreamHooks.create_auth` for one principal."""
         return lambda server: self.get_auth(server, principal)
 
@@ -112,7 +112,7 @@ class SignInManager:
 
         return pause_until_signed_in
 
-    def get_auth(self, server: ServerConfig, principal: str = "local") -> ServerAuth | None:
+    def get_auth(self, server: ServerConfig, principal: str = "local") -> UpstreamBearerAuth | None:
         """Return the sign-in of a principal at a server.
 
         None for a server without a URL, and for one with a configured ``Authorization`` header.
@@ -120,7 +120,7 @@ class SignInManager:
         if server.url is None or any(name.lower() == "authorization" for name in server.headers):
             return None
         # Imported only for servers that need it.
-        from .bearer_auth import ServerAuth
+        from .bearer_auth import UpstreamBearerAuth
         from .settings import AuthSettings
         from .token_store import TokenStore, create_storage
 
@@ -131,7 +131,7 @@ class SignInManager:
             if settings.client_secret is not None:
                 self.secrets.add_secrets(settings.client_secret)
             store = TokenStore(create_storage(settings.storage, self.folder))
-            auth = self._auths[key] = ServerAuth(
+            auth = self._auths[key] = UpstreamBearerAuth(
                 server,
                 settings,
                 principal,
@@ -269,7 +269,7 @@ def _return_no_page_url(_server: str, _principal: str) -> None:
 
 def create_stored_token_hook(
     config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
-) -> Callable[[ServerConfig], ServerAuth | None]:
+) -> Callable[[ServerConfig], UpstreamBearerAuth | None]:
     """Return an `UpstreamHooks.create_auth` that uses and renews stored tokens and starts no sign-in."""
     return SignInManager(config, secrets=secrets).create_auth_hook(principal)
 

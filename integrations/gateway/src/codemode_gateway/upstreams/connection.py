@@ -193,15 +193,15 @@ class Transport:
     """The streams of a server and the reason for their end.
 
     ``tracks_sending``: the streams report whether a request left, as process streams do. ``get_last_output``: the
-    last output of the process. ``was_nothing_read_after``: whether the process ended before reading what was written
-    after so many bytes.
+    last output of the process. ``ended_without_reading_past``: whether the process ended before reading what was
+    written after so many bytes.
     """
 
     streams: AbstractAsyncContextManager[tuple[Any, Any]]
     get_failure: Callable[[], UpstreamUnavailableError | None]
     tracks_sending: bool
     get_last_output: Callable[[], str] = str
-    was_nothing_read_after: Callable[[int], bool] = lambda _cut_at: False
+    ended_without_reading_past: Callable[[int], bool] = lambda _cut_at: False
 
 
 class RequestDispatcher(JSONRPCDispatcher):
@@ -373,9 +373,9 @@ class Connection:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def was_nothing_read_after(self, position: int) -> bool:
+    def ended_without_reading_past(self, position: int) -> bool:
         """Return whether its process ended without reading past the first ``position`` bytes."""
-        return self._transport.was_nothing_read_after(position)
+        return self._transport.ended_without_reading_past(position)
 
     def get_failure_error(self, default: str) -> UpstreamUnavailableError:
         """Return why the connection has ended."""

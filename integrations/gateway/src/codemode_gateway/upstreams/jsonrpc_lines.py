@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
-from codemode.data.json_values import decode_json, require_max_text_values
+from codemode.data.json_values import decode_json, require_max_values_in_json_text
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.trace.visible_text import clip_text
 
@@ -59,7 +59,7 @@ def parse_message_line(line: bytes) -> ParsedMessage:
         if len(line) > _LONG_LINE_BYTES:
             max_values = MAX_REQUEST_VALUES if _looks_like_request(line[:_INSPECTED_BYTES]) else MAX_VALUES
             text = line.decode("utf-8", "replace")
-            require_max_text_values(text, max_values, "a message")
+            require_max_values_in_json_text(text, max_values, "a message")
             return _parse_or_repair_message(text)  # blocks the loop for a fifth of the time
         try:
             return ParsedMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -93,7 +93,7 @@ def parse_event_data(data: bytes) -> ParsedMessage:
 
 def _parse_bounded_message(text: bytes, *, is_answer: bool = False) -> ParsedMessage:
     decoded = text.decode("utf-8", "replace")
-    require_max_text_values(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
+    require_max_values_in_json_text(decoded, MAX_VALUES_ON_THE_LOOP, "an answer")
     try:
         return ParsedMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError:

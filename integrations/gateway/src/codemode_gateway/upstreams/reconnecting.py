@@ -32,7 +32,7 @@ def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -
             return None if reason is None else UpstreamUnavailableError(reason)
 
         return Transport(
-            server.run_process_streams(), get_failure, True, server.get_last_output, server.was_nothing_read_after
+            server.run_process_streams(), get_failure, True, server.get_last_output, server.ended_without_reading_past
         )
     if config.transport == "openapi":
         from .openapi import create_openapi_transport
@@ -165,7 +165,7 @@ class ReconnectingConnection:
             await connection.wait_closed()
             self._record_connection_end(connection)
             lost.reason = connection.get_failure_error(lost.reason).program_message
-            lost.never_arrived = lost.never_arrived or connection.was_nothing_read_after(lost.sent_bytes)
+            lost.never_arrived = lost.never_arrived or connection.ended_without_reading_past(lost.sent_bytes)
         elif self._connection is connection:
             self._connection = None
             self.state = "stopped"

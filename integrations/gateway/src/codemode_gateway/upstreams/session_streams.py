@@ -222,7 +222,7 @@ class MessageOutbox(asyncio.BaseProtocol):
             sending.has_left, sending.begins_at = True, self._written
         self._written += len(data)
 
-    def was_nothing_read_after(self, position: int) -> bool:
+    def ended_without_reading_past(self, position: int) -> bool:
         """Return whether nothing after the first ``position`` bytes was read."""
         return self._max_read_bytes is not None and self._max_read_bytes <= position
 

@@ -134,9 +134,9 @@ class StdioServer:
         noise = self._output.noise
         return self._stderr.get_tail_text() or (f"on stdout it wrote {noise}" if noise else "")
 
-    def was_nothing_read_after(self, position: int) -> bool:
+    def ended_without_reading_past(self, position: int) -> bool:
         """Return whether it ended without reading past the first ``position`` bytes."""
-        return self._input.was_nothing_read_after(position)
+        return self._input.ended_without_reading_past(position)
 
     @asynccontextmanager
     async def run_process_streams(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:

@@ -88,8 +88,8 @@ def restore_listing(stored: Mapping[str, Any], tools: list[Any]) -> Listing:
         texts=texts,
         digest=_compute_digest(texts),
         era=era if era in ("handshake", "modern") else None,
-        capabilities=_parse_model(types.ServerCapabilities, stored.get("capabilities")),
-        server_info=_parse_model(types.Implementation, stored.get("serverInfo")),
+        capabilities=_parse_model_or_none(types.ServerCapabilities, stored.get("capabilities")),
+        server_info=_parse_model_or_none(types.Implementation, stored.get("serverInfo")),
         instructions=instructions[:_MAX_INSTRUCTIONS] if isinstance(instructions, str) else None,
         left_out=(*(clip_to_visible_line(note, MAX_NOTE_CHARACTERS) for note in stored_notes), *left_out.notes)[
             :MAX_NOTES
@@ -126,7 +126,7 @@ async def fetch_listing(
                 raise
             cursors.record_page_refusal(secrets.redact_text(str(error)))
             break
-        page_entries = _get_page_entries(page, left_out)
+        page_entries = _extract_page_entries_and_note_problems(page, left_out)
         reader = _PageParser(
             budget,
             texts,
@@ -149,7 +149,7 @@ async def fetch_listing(
     return Listing(tuple(tools), tuple(texts.values()), digest, ttl_ms=ttl, left_out=left_out.notes)
 
 
-def _get_page_entries(page: Mapping[str, Any], left_out: OmittedEntries) -> list[Any]:
+def _extract_page_entries_and_note_problems(page: Mapping[str, Any], left_out: OmittedEntries) -> list[Any]:
     """Return the entries of a page. Accepts an object of tools by name, and ``toolResult`` for ``tools``."""
     tools = page.get("tools", page.get("toolResult"))
     if is_array(tools):
@@ -287,7 +287,7 @@ def _repair_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
         repaired["inputSchema"] = {"type": "object"}
     for key, kind in (("outputSchema", None), ("annotations", types.ToolAnnotations)):
         if (key in repaired and not is_mapping(repaired[key])) or (
-            key in repaired and kind is not None and _parse_model(kind, repaired[key]) is None
+            key in repaired and kind is not None and _parse_model_or_none(kind, repaired[key]) is None
         ):
             del repaired[key]
     if not is_mapping(repaired.get("_meta")):
@@ -318,7 +318,7 @@ def _model_to_json(model: Any) -> Any:
     return None if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _parse_model(model: Any, value: Any) -> Any:
+def _parse_model_or_none(model: Any, value: Any) -> Any:
     try:
         return None if value is None else model.model_validate(value, by_name=False)
     except ValueError:

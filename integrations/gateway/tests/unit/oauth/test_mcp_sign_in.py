@@ -16,7 +16,7 @@ from authorization_server import SignInServer, as_json, browse, configured, sign
 from codemode_gateway import Gateway, GatewayOptions
 from codemode_gateway.config.model import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.oauth import token_store
-from codemode_gateway.oauth.bearer_auth import ServerAuth
+from codemode_gateway.oauth.bearer_auth import UpstreamBearerAuth
 from codemode_gateway.oauth.login_manager import PAUSE_KIND, SignInManager, create_stored_token_hook, login, logout
 from codemode_gateway.oauth.settings import SignInError
 from suite import each_row
@@ -296,7 +296,7 @@ def test_servers_that_need_no_sign_in_of_ours_have_none(tmp_path: Path):
     hook = create_stored_token_hook(config)
     assert hook(ServerConfig("a", "stdio", command="x")) is None
     assert hook(ServerConfig("a", "http", url="https://x.example", headers={"AUTHORIZATION": "Bearer x"})) is None
-    assert isinstance(hook(ServerConfig("a", "http", url="https://x.example")), ServerAuth)
+    assert isinstance(hook(ServerConfig("a", "http", url="https://x.example")), UpstreamBearerAuth)
 
 
 class Context:
