@@ -33,7 +33,7 @@ _MARKED = (
     (execution, "Runner", "make the runner"),
     (channel.WorkerChannel, "send", "send"),
     (channel.WorkerChannel, "_on_readable", "read"),
-    (runner.Runner, "_call", "call"),
+    (runner.Runner, "_perform_call", "call"),
     (runner.Runner, "_finish", "finish"),
 )
 _TICKS_MS = 1000 / os.sysconf("SC_CLK_TCK")

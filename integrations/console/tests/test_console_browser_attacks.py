@@ -372,7 +372,7 @@ async def test_a_form_of_5_mb_is_too_much(desk: Desk, visitor: Visitor, recorder
     async with page.expect_response(lambda answer: answer.request.method == "POST") as answered:
         await button(page, "Approve").click()
     assert (await answered.value).status == 413
-    await expect(page.get_by_role("main")).to_contain_text("too much")
+    await expect(page.get_by_role("main")).to_contain_text("too large")
     assert recorder.given == []
     await page.goto(f"{desk.url}/records/{record_id}")
     await button(page, "Approve").click()

@@ -418,7 +418,7 @@ def test_a_role_that_may_only_add_lines_is_enough(kind, make):
         async with make() as owner:
             dsn = owner._database._dsn
             role = f"app_{secrets.token_hex(4)}"
-            await owner._write(lambda session: _grant(session, role))
+            await owner._run_write(lambda session: _grant(session, role))
         store = PostgresInterruptStore(dsn.replace("user=tests", f"user={role}"))
         async with store:
             head = await filled(store)
