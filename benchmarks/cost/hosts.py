@@ -56,16 +56,16 @@ class Processors:
             return
         with self._all.request() as turn:
             yield turn
-            self._skip_hung_and_reschedule(self._all.count - 1)
+            self._look(self._all.count - 1)
             milliseconds += self.idle * wake + (1 - self.idle) * switch
             self.used_ms += milliseconds
             while milliseconds:
                 yield self._env.timeout(milliseconds * self._slower)
                 milliseconds = 0.0 if goes_first else self._taken_away
                 self._taken_away -= milliseconds
-            self._skip_hung_and_reschedule(self._all.count)
+            self._look(self._all.count)
 
-    def _skip_hung_and_reschedule(self, were_busy: int) -> None:
+    def _look(self, were_busy: int) -> None:
         now = self._env.now
         kept = math.exp((self._looked_at - now) / _OF_LATE_MS)
         self._busy = kept * self._busy + (1 - kept) * were_busy / self._all.capacity

@@ -34,7 +34,7 @@ class Server:
         if request["do"] == "rate":
             work = lambda: self.run(by_name("W2"))  # noqa: E731
             return {"runs_per_second": await runs_per_second(work, request["in_flight"], request["seconds"])}
-        await self._hold_connection_open(request["count"])
+        await self._hold(request["count"])
         return {"holding": True}
 
     async def run(self, program: Program) -> None:
@@ -52,7 +52,7 @@ class Server:
             found["direct_ms"] = await timed(direct, min(runs, 10), gap_seconds)
         return found
 
-    async def _hold_connection_open(self, count: int) -> None:
+    async def _hold(self, count: int) -> None:
         if count == 0:
             await self.run(by_name("W1"))
             await asyncio.sleep(0.3)

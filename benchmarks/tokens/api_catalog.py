@@ -26,7 +26,7 @@ class ApiCatalog(Catalog):
         self._issues = Issues()
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._answer), base_url="https://api.github.com")
         document = json.loads(_DOCUMENT.read_text(encoding="utf-8"))
-        self._format_example: dict[str, Any] = document["components"]["examples"]["issue-items"]["value"][0]
+        self._example: dict[str, Any] = document["components"]["examples"]["issue-items"]["value"][0]
         self.tools = [*openapi_tools(document, client=client)]
         self._prepared = {tool.name: prepare_tool(tool) for tool in self.tools}
 
@@ -63,7 +63,7 @@ class ApiCatalog(Catalog):
 
     def _whole(self, issue: dict[str, Any]) -> dict[str, Any]:
         """Return an issue with the fields of GitHub's example that the world has nothing of."""
-        user, example = self._format_example["user"], dict(self._format_example)
+        user, example = self._example["user"], dict(self._example)
         del example["pull_request"]
         whole = {**example, **issue, "user": {**user, **issue["user"]}}
         whole["assignees"] = [{**user, **one} for one in issue["assignees"]]

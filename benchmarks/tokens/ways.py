@@ -96,7 +96,7 @@ class Ways:
         """Three tools: the model searches, reads the definitions that fit, and runs scripts."""
         self.catalog.begin()
         transcript = Transcript(_offered(self._code_call), task.question)
-        await self._find_converter(task, transcript)
+        await self._find(task, transcript)
         answer: Any = None
         for script in task.code_call_scripts:
             answer = await self._code_call.execute({"script": script})
@@ -107,7 +107,7 @@ class Ways:
         """The same search without programs: the model makes direct calls of what it has found, by `codecall_invoke`."""
         self.catalog.begin()
         transcript = Transcript(_offered(self._found, without="codecall_execute"), task.question)
-        await self._find_converter(task, transcript)
+        await self._find(task, transcript)
 
         async def called(name: str, given: Any) -> tuple[Written, Any]:
             asked = {"tool": name, "input": given}
@@ -118,7 +118,7 @@ class Ways:
 
         return _answered(task, transcript, await _directly(task, transcript, called))
 
-    async def _find_converter(self, task: Task, transcript: Transcript) -> None:
+    async def _find(self, task: Task, transcript: Transcript) -> None:
         """Search, and read the definitions. Raises `LookupError` where a tool that programs call is not found."""
         found = set[str]()
         for queries in task.searches:

@@ -56,9 +56,9 @@ class PairPlay(Play):
         return create_exec_wait_tools(self.world.tools(), self._options, **more)
 
     async def _begins(self, **_: Any) -> Any:
-        return SimpleNamespace(start=self._start_program)
+        return SimpleNamespace(start=self._start)
 
-    async def _start_program(self, js: str) -> Any:
+    async def _start(self, js: str) -> Any:
         return self._told(
             await self._pair.exec.execute({"code": js}, call=CallContext(conversation_id=SCOPE, tool_call_id="o"))
         )

@@ -24,9 +24,9 @@ class Held:
         self.journal = MemoryJournal()
         self.entered = 0
         self.released = asyncio.Event()
-        self.tools = [Tool("hold", execute=self._hold_connection_open)]
+        self.tools = [Tool("hold", execute=self._hold)]
 
-    async def _hold_connection_open(self, value, context):
+    async def _hold(self, value, context):
         self.entered += 1
         await self.released.wait()
         return "held"

@@ -118,14 +118,14 @@ class Watch:
             f"let kept; try {{ {call} }} catch (e) {{ kept = e }} await callTool('asks'); throw kept",
             f"await callTool('asks'); {call}",
         ):
-            self._skip_hung_and_reschedule(self.tools.execute_sync({"script": script}))
-        self._skip_hung_and_reschedule(self.tools.invoke_sync({"tool": name, "input": {"n": 1}}))
+            self._look(self.tools.execute_sync({"script": script}))
+        self._look(self.tools.invoke_sync({"tool": name, "input": {"n": 1}}))
 
-    def _skip_hung_and_reschedule(self, answer: Any) -> None:
+    def _look(self, answer: Any) -> None:
         if isinstance(answer, Interrupt):
             self.seen.append(answer.to_dict())
             for _ in range(2):
-                self._skip_hung_and_reschedule(self.tools.resume_sync(answer, {"approved": True}))
+                self._look(self.tools.resume_sync(answer, {"approved": True}))
         else:
             failed = answer.exception
             self.seen += [answer, repr(failed), str(failed), getattr(failed, "details", None)]

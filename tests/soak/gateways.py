@@ -135,7 +135,7 @@ class Chaos:
         with Nursery(self.folder / "log", *self.modules) as nursery:
             self._nursery = nursery
             for name in self._names():
-                self._start_program(name)
+                self._start(name)
             await until(lambda: all(map(is_up, self._doors())))
             others = [asyncio.create_task(one) for one in self._others()]
             try:
@@ -159,11 +159,7 @@ class Chaos:
 
     def _others(self) -> list[Coroutine[Any, Any, None]]:
         """Return what goes on beside the clients until all has ended."""
-        return (
-            [self._confirm_and_save_decisions()]
-            if self.mode == "soak"
-            else [self._confirm_and_save_decisions(), self._reign()]
-        )
+        return [self._decide()] if self.mode == "soak" else [self._decide(), self._reign()]
 
     def _clients(self, runs: Iterable[int]) -> list[Coroutine[Any, Any, None]]:
         """Return the clients, who share the runs."""
@@ -172,7 +168,7 @@ class Chaos:
     def _manners(self, number: int) -> Sequence[str]:
         return ("rounds", "session", "console", "vanish") if number else ("piped",)
 
-    def _start_program(self, name: str) -> None:
+    def _start(self, name: str) -> None:
         self._hosts[name] = self._nursery.start(*self._host(name))
 
     def _host(self, name: str) -> list[Any]:
@@ -206,19 +202,19 @@ class Chaos:
             else:
                 self.told[run] = answer
             self._ended += 1
-            self._forward_sampling()
+            self._sample()
 
     def _is_struck_for(self, run: int) -> bool:
         return self.mode == "soak" or run <= self.runs_each * self.sent.total() + VISITORS
 
-    def _forward_sampling(self) -> None:
+    def _sample(self) -> None:
         if self.mode == "soak" and self._ended >= WARM_UP and self._ended % 100 == 0:
             pid = self._hosts["gateway 0"].pid
             pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
             self.memory.append(pages * os.sysconf("SC_PAGE_SIZE"))
             self.descriptors.append(len(descriptors(pid)))
 
-    async def _confirm_and_save_decisions(self) -> None:
+    async def _decide(self) -> None:
         """Be the person who decides in the store about everything that comes up there."""
         async for _ in self._looks():
             page = await self.store.list(tenant=ALL_TENANTS, state="waiting", limit=100)
@@ -276,7 +272,7 @@ class Chaos:
         self._hosts[name].send(signal.SIGKILL)
         status = self._nursery.buried(self._hosts[name])
         assert status == -signal.SIGKILL, f"{name} ended with {status}: {self._log()}"
-        self._start_program(name)
+        self._start(name)
 
     def _kill_server(self) -> None:
         """Kill whoever had the latest effect, or some other server."""

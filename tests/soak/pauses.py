@@ -82,10 +82,10 @@ class Chaos:
         with Nursery(self.log, *self.modules) as nursery:
             self._nursery = nursery
             for name in self._names():
-                self._start_program(name)
+                self._start(name)
             reign = asyncio.create_task(self._reign())
             try:
-                await asyncio.gather(self._make(), self._follow_changes())
+                await asyncio.gather(self._make(), self._follow())
             finally:
                 reign.cancel()
                 await asyncio.wait([reign])
@@ -100,7 +100,7 @@ class Chaos:
     def _names(self) -> list[str]:
         return [*PEOPLE, *(f"resumer {number}" for number in range(RESUMERS))]
 
-    def _start_program(self, name: str) -> None:
+    def _start(self, name: str) -> None:
         self._hosts[name] = self._nursery.start(*self._host(name))
 
     def _host(self, name: str) -> list[Any]:
@@ -139,7 +139,7 @@ class Chaos:
                 return paused
         raise AssertionError(f"{tool_call_id} did not pause in {MOST_TRIES} tries")
 
-    async def _follow_changes(self) -> None:
+    async def _follow(self) -> None:
         """Count what happens until all have ended. Raises TimeoutError when nothing happens for too long."""
         changes, ended = self.store.changes(tenant=ALL_TENANTS), 0
         with contextlib.suppress(StopAsyncIteration):
@@ -160,7 +160,7 @@ class Chaos:
             elif chance < 0.7:
                 self._kill(name)
             else:
-                await self._stop_embedding(name)
+                await self._stop(name)
 
     async def _in_a_call(self) -> str:
         """Wait for the next effect, not for long, and return who has just had it."""
@@ -175,7 +175,7 @@ class Chaos:
                         return name
         return self.chance.choice(list(self._hosts))
 
-    async def _stop_embedding(self, name: str) -> None:
+    async def _stop(self, name: str) -> None:
         self._count(name, "SIGSTOP")
         self._hosts[name].send(signal.SIGSTOP)
         try:
@@ -188,7 +188,7 @@ class Chaos:
         self._hosts[name].send(signal.SIGKILL)
         status = self._nursery.buried(self._hosts[name])
         assert status == -signal.SIGKILL, f"{name} ended with {status}: {self.log.read_text()[-2000:]}"
-        self._start_program(name)
+        self._start(name)
 
     def _count(self, name: str, number: str) -> None:
         self.sent[f"{name.split(maxsplit=1)[0] if name not in PEOPLE else 'person'} {number}"] += 1

@@ -59,7 +59,7 @@ class Runs:
             print(f"  in Ray's tasks     as outside, by the doctor:\n{check_tasks()}")
             print(f"  actors ended       {check_actors(is_short=self._count < _COMPARED)}", flush=True)
             if self._count >= _COMPARED:  # of fewer the starts of Ray's processes would be most
-                self._compare_and_store_differences(self._rows[:_COMPARED])
+                self._compare(self._rows[:_COMPARED])
             self._lost(by_ray_data, self._lose_raylet, "its raylet killed alone")
             self._lost(by_actors, self._lose_node, "all its processes killed in the middle of a program")
         finally:
@@ -67,7 +67,7 @@ class Runs:
             self._cluster.shutdown()
         await_ends(self._watched)
 
-    def _compare_and_store_differences(self, rows: list[dict[str, Any]]) -> None:
+    def _compare(self, rows: list[dict[str, Any]]) -> None:
         alone = _Cost(rows, _alone(rows, self._nodes, self._dsn))
         print(f"  one process        {alone.told}, of {len(rows)}", flush=True)
         for way in (by_ray_data, by_actors):

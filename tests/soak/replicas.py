@@ -153,7 +153,7 @@ class Replicas(gateways.Chaos):
         if self._hosts[name].has_ended():
             assert self._pace.outages, f"{name} has ended: {self._log()}"
             self._nursery.buried(self._hosts[name])
-            self._start_program(name)
+            self._start(name)
 
     def _kill(self, name: str) -> None:
         self._revive(name)

@@ -92,9 +92,9 @@ class Watchdog:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._stop_embedding = threading.Event()
+        self._stop = threading.Event()
         self._seen: set[int] = set()
-        self._thread = threading.Thread(target=self._wait_and_record_end, name="watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self.stalls: list[str] = []
         self.longest_quiet = 0.0
 
@@ -103,11 +103,11 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop_embedding.set()
+        self._stop.set()
         self._thread.join(30)
 
-    def _wait_and_record_end(self) -> None:
-        while not self._stop_embedding.wait(_LOOK_SECONDS):
+    def _watch(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
             for run in list(Watched.living):
                 quiet = time.monotonic() - run.last
                 self.longest_quiet = max(self.longest_quiet, quiet)

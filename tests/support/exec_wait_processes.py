@@ -27,7 +27,7 @@ class Process:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._news = asyncio.Event()
         self.began: list[str] = []
-        self._on_connection_ready = asyncio.Event()
+        self._is_ready = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
@@ -35,7 +35,7 @@ class Process:
         pipe = asyncio.subprocess.PIPE
         command = (sys.executable, str(_FOLDER / "exec_wait_host.py"), json.dumps(given))
         made = cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=_FOLDER, limit=1 << 24))
-        await asyncio.wait_for(made._on_connection_ready.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(made._is_ready.wait(), WAIT_SECONDS)
         return made
 
     def ask(self, tool: str, value: Any, **more: Any) -> asyncio.Future[Any]:
@@ -81,7 +81,7 @@ class Process:
         async for line in self._child.stdout:
             told = json.loads(line)
             if "ready" in told:
-                self._on_connection_ready.set()
+                self._is_ready.set()
             elif "began" in told:
                 self.began.append(told["began"])
                 self._news.set()

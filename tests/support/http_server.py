@@ -53,7 +53,7 @@ class HttpServer:
     def __post_init__(self) -> None:
         self._routes: dict[str, bytes | Responder] = {}
         self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve_gateway()), daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     @property
     def origin(self) -> str:
@@ -79,7 +79,7 @@ class HttpServer:
         self._thread.join(START_SECONDS)
         assert not self._thread.is_alive()
 
-    async def _serve_gateway(self) -> None:
+    async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
         server = await asyncio.start_server(self._accept, self.host, 0, ssl=self.tls)

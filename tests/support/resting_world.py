@@ -64,18 +64,18 @@ class Timers:
     def __init__(self, world: World, fired: Callable[[CallSettled], None]) -> None:
         self._world = world
         self._fired = fired
-        self._set_listing: set[int] = set()
+        self._set: set[int] = set()
 
     def start_timers(self, entries: Iterable[LedgerEntry]) -> None:
         for entry in entries:
-            self._set_listing.add(entry.id)
+            self._set.add(entry.id)
             self._world.open[f"timer-{entry.id}"] = lambda number=entry.id: self._fire(number)
 
     def stop(self, number: int) -> None:
         self._world.open.pop(f"timer-{number}", None)
 
     def close(self) -> None:
-        for number in self._set_listing:
+        for number in self._set:
             self.stop(number)
 
     def _fire(self, number: int) -> None:

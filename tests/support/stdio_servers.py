@@ -120,11 +120,11 @@ class RunningServers:
         self._started: Future[StdioServers] = Future()
         self._end: asyncio.Event = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve_gateway()), name="mcp servers")
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="mcp servers")
         self._thread.start()
         self._servers = self._started.result(_GATE_SECONDS)
 
-    async def _serve_gateway(self) -> None:
+    async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         try:
             async with stdio_servers() as servers:

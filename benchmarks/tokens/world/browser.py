@@ -22,7 +22,7 @@ class Browser:
         return {
             "playwright_browser_navigate": self._navigate,
             "playwright_browser_click": self._click,
-            "playwright_browser_fill_form": self._create_notices,
+            "playwright_browser_fill_form": self._fill,
         }
 
     async def _navigate(self, given: dict[str, Any]) -> str:
@@ -43,7 +43,7 @@ class Browser:
             case _:
                 raise CodeModeToolError(f"Ref {given['target']} not found in the current page snapshot.")
 
-    async def _create_notices(self, given: dict[str, Any]) -> str:
+    async def _fill(self, given: dict[str, Any]) -> str:
         if self._page != "form":
             raise CodeModeToolError("There is no such field in the current page snapshot.")
         self._filled = {one["target"] for one in given["fields"]} == {"e41", "e43", "e45"}

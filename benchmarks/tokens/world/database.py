@@ -49,7 +49,7 @@ class Database:
         return {
             "sqlite_read_query": self._read,
             "sqlite_describe_table": self._describe,
-            "sqlite_list_tables": self._request_listing,
+            "sqlite_list_tables": self._list,
         }
 
     async def _read(self, given: dict[str, Any]) -> list[Any]:
@@ -60,7 +60,7 @@ class Database:
     async def _describe(self, given: dict[str, Any]) -> list[Any]:
         return self._rows(f"SELECT * FROM pragma_table_info('{given['table_name']}')")
 
-    async def _request_listing(self, _given: dict[str, Any]) -> list[Any]:
+    async def _list(self, _given: dict[str, Any]) -> list[Any]:
         return self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")
 
     def _rows(self, query: str) -> list[dict[str, Any]]:

@@ -41,13 +41,13 @@ class Issues:
 
     def functions(self) -> dict[str, Any]:
         return {
-            "github_list_issues": self._request_listing,
+            "github_list_issues": self._list,
             "github_search_issues": self._search,
             "github_get_issue": self._get,
             "github_add_issue_comment": self._comment,
         }
 
-    async def _request_listing(self, given: dict[str, Any]) -> list[Any]:
+    async def _list(self, given: dict[str, Any]) -> list[Any]:
         state, labels = given.get("state", "open"), set(given.get("labels") or ())
         fits = [
             one

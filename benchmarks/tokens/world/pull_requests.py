@@ -28,12 +28,12 @@ class PullRequests:
 
     def functions(self) -> dict[str, Any]:
         return {
-            "github_list_pull_requests": self._request_listing,
+            "github_list_pull_requests": self._list,
             "github_get_pull_request_reviews": self._reviews_of,
             "github_get_pull_request_status": self._status_of,
         }
 
-    async def _request_listing(self, given: dict[str, Any]) -> list[Any]:
+    async def _list(self, given: dict[str, Any]) -> list[Any]:
         size, page = min(given.get("per_page", 30), 100), given.get("page", 1)
         found = self._pulls if given.get("state", "open") != "closed" else []
         return found[::-1][(page - 1) * size : page * size]

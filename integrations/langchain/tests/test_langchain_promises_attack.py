@@ -168,7 +168,7 @@ class OldThatAdds(ModelV1):
     cents: int | None = None
 
     @root_validator(pre=True)
-    def _create_notices(cls, values: Any) -> Any:
+    def _fill(cls, values: Any) -> Any:
         return {**values, "cents": 60_000}
 
 

@@ -54,7 +54,7 @@ class Script:
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
         self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
-        self.model = FunctionModel(self._respond_with_sign_in, stream_function=self._stream)
+        self.model = FunctionModel(self._respond, stream_function=self._stream)
 
     def waits_to_the_end(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         """A step that calls wait until the program that was left waiting last has ended."""
@@ -67,7 +67,7 @@ class Script:
         is_on = last["status"] == "waiting" or last.get("error", "").endswith("call wait again.")
         return self.waits_to_the_end(messages, info) if is_on else self._step(messages, info)
 
-    def _respond_with_sign_in(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    def _respond(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.seen.append((list(messages), info))
         return self._step(messages, info)
 
@@ -80,7 +80,7 @@ class Script:
         return ModelResponse(parts=list(step))
 
     async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-        for index, part in enumerate(self._respond_with_sign_in(messages, info).parts):
+        for index, part in enumerate(self._respond(messages, info).parts):
             if isinstance(part, TextPart):
                 yield part.content
             elif isinstance(part, ToolCallPart):

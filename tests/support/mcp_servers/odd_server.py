@@ -188,7 +188,7 @@ class OddRequest(BaseHTTPRequestHandler):
             event = events.get()
         self.close_connection = True
 
-    def _serve_gateway(self):
+    def _serve(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         message = json.loads(body or b"{}")
         self.server.requests.append((self.command, self.path, message.get("method"), dict(self.headers), body))
@@ -206,7 +206,7 @@ class OddRequest(BaseHTTPRequestHandler):
         else:
             self.reply(405)
 
-    do_GET = do_POST = do_DELETE = _serve_gateway
+    do_GET = do_POST = do_DELETE = _serve
 
 
 @contextmanager

@@ -73,14 +73,14 @@ class Run:
         self.clock_paused = False
         self._answer = answer
         self._steps = steps if steps is not None else Random(0)
-        self._approval_function = asks
+        self._asks = asks
         self._asked: set[int] = set()
         self._timers: set[int] = set()  # of those that run
         self._running: dict[int, LedgerEntry] = {}
         self._to_worker: deque[RunProgram | DeliverValue | DeliverError] = deque()
         self._to_host: deque[WorkerMessage] = deque()
         self._turns_read = 0
-        self._run_listing(self.machine.start("program", analysis_ms=None))
+        self._perform(self.machine.start("program", analysis_ms=None))
 
     @property
     def ending(self) -> events.Ending | None:
@@ -102,7 +102,7 @@ class Run:
 
     def stop(self) -> None:
         """End in the middle; some of the calls that run are done a little later."""
-        self._run_listing(self.machine.receive(events.DeadlinePassed()))
+        self._perform(self.machine.receive(events.DeadlinePassed()))
         while self._running and self._steps.random() < 0.7:
             self._call_settles()
 
@@ -115,7 +115,7 @@ class Run:
             choices.append(self._host_reads_a_message)
         if self._running:
             choices.append(self._call_settles)
-            if self._approval_function and self._running.keys() - self._timers:
+            if self._asks and self._running.keys() - self._timers:
                 choices.append(self._person_acts)
         if not choices or self.ending is not None:
             return False
@@ -131,28 +131,28 @@ class Run:
     def _host_reads_a_message(self) -> None:
         message = self._to_host.popleft()
         self._turns_read += type(message).__name__ == "TurnEnded"
-        self._run_listing(self.machine.receive(message))
+        self._perform(self.machine.receive(message))
 
     def _call_settles(self) -> None:
         request_id = self._steps.choice(sorted(self._running))
         if request_id not in self._timers and self._steps.random() < 0.5:
-            self._run_listing(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
+            self._perform(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
         settled = self._answer(self._running.pop(request_id))
         self._asked.discard(request_id)
         self._timers.discard(request_id)
         self.outcomes[request_id] = settled
-        self._run_listing(self.machine.receive(settled))
+        self._perform(self.machine.receive(settled))
 
     def _person_acts(self) -> None:
         request_id = self._steps.choice(sorted(self._running.keys() - self._timers))
         if request_id in self._asked:
             self._asked.discard(request_id)
-            self._run_listing(self.machine.receive(events.PersonAnswered(request_id)))
+            self._perform(self.machine.receive(events.PersonAnswered(request_id)))
         else:
             self._asked.add(request_id)
-            self._run_listing(self.machine.receive(events.PersonAsked(request_id)))
+            self._perform(self.machine.receive(events.PersonAsked(request_id)))
 
-    def _run_listing(self, effects: list[events.Effect]) -> None:
+    def _perform(self, effects: list[events.Effect]) -> None:
         for position, effect in enumerate(effects):
             match effect:
                 case events.SendMessage(message):

@@ -37,10 +37,10 @@ class Journaled(Run):
 
     lines: list[str]
 
-    def _run_listing(self, effects):
+    def _perform(self, effects):
         self.__dict__.setdefault("lines", [])
         self.__dict__.setdefault("written", 0)
-        super()._run_listing(effects)
+        super()._perform(effects)
 
     def _call_settles(self):
         request_id = self._steps.choice(sorted(self._running))
@@ -49,11 +49,11 @@ class Journaled(Run):
             steps.append(make_tool_start_step(request_id, None, is_approved=False))
             self.lines.append(encode_journal_line(steps))
             steps = self._news()
-            self._run_listing(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
+            self._perform(self.machine.receive(events.ToolStarted(request_id, None, is_approved=False)))
         outcome = self._answer(self._running.pop(request_id))
         self.lines.append(encode_journal_line([*steps, make_outcome_step(outcome)]))
         self.outcomes[request_id] = outcome
-        self._run_listing(self.machine.receive(outcome))
+        self._perform(self.machine.receive(outcome))
 
     def _news(self):
         new = self.ledger.entries[self.written :]

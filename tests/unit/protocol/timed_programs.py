@@ -73,13 +73,13 @@ class TimedKernel(SimulatedKernel):
     async def _evaluate(self, program: Any) -> Any:
         match program:
             case Sleep(delay):
-                await self._set_listing(delay)[1]
+                await self._set(delay)[1]
                 return "slept"
             case Alarm(delay):
-                self._set_listing(delay)
+                self._set(delay)
                 return None
             case Timeout(body, delay):
-                number, late = self._set_listing(delay)
+                number, late = self._set(delay)
                 try:
                     return await self._race([self._spawn(self._evaluate(body)), late])
                 finally:
@@ -87,7 +87,7 @@ class TimedKernel(SimulatedKernel):
             case _:
                 return await super()._evaluate(program)
 
-    def _set_listing(self, delay: int) -> tuple[int, Promise]:
+    def _set(self, delay: int) -> tuple[int, Promise]:
         promise = Promise(self._jobs)
         promise.is_observed = True
         request = CallRequested(len(self.issued) + 1, "timer", "setTimeout", str(delay), None)
@@ -171,12 +171,12 @@ class TimedRun:
         self._seed = seed
         self._steps = Random(seed)
         self._pauses = pauses
-        self._read_counted_time = 0
+        self._now = 0
         self._due: dict[int, tuple[int, LedgerEntry]] = {}
         self._gated: dict[int, LedgerEntry] = {}
         self._to_worker: deque[Any] = deque()
         self._to_host: deque[WorkerMessage] = deque()
-        self._run_listing(self.machine.start("program", analysis_ms=None))
+        self._perform(self.machine.start("program", analysis_ms=None))
 
     def finish(self) -> events.Ending:
         while self.machine.ending is None:
@@ -186,27 +186,27 @@ class TimedRun:
                 turn = self.kernel.run() if isinstance(message, RunProgram) else self.kernel.deliver(message)
                 self._to_host.extend(turn)
             elif self._to_host:
-                self._run_listing(self.machine.receive(self._to_host.popleft()))
+                self._perform(self.machine.receive(self._to_host.popleft()))
             elif self._due:
                 request_id = min(self._due, key=lambda one: (self._due[one][0], one))
-                self._read_counted_time, entry = self._due.pop(request_id)
+                self._now, entry = self._due.pop(request_id)
                 self._settle(entry)
             else:
                 self._settle(self._gated.pop(min(self._gated)))
         return self.machine.ending
 
     def _settle(self, entry: LedgerEntry) -> None:
-        now_ms = TIMED.started_ms + self._read_counted_time
+        now_ms = TIMED.started_ms + self._now
         if entry.kind == "timer":
             settled = events.CallSettled(entry.id, Fulfilled(None), now_ms)
         else:
             settled = reject(entry) if self._number(entry.name, 10) > 7 else fulfil(entry)
-        self._run_listing(self.machine.receive(settled))
+        self._perform(self.machine.receive(settled))
 
     def _number(self, name: str, below: int) -> int:
         return zlib.crc32(f"{self._seed} {name}".encode()) % below
 
-    def _run_listing(self, effects: list[events.Effect]) -> None:
+    def _perform(self, effects: list[events.Effect]) -> None:
         for effect in effects:
             match effect:
                 case events.SendMessage(message):
@@ -216,7 +216,7 @@ class TimedRun:
                 case events.StartTimers(entries):
                     for entry in entries:
                         self.set_timers.append(entry.id)
-                        self._due[entry.id] = self._read_counted_time + int(entry.input_json or ""), entry
+                        self._due[entry.id] = self._now + int(entry.input_json or ""), entry
                 case events.StopTimer(request_id):
                     del self._due[request_id]
                 case _:
@@ -224,13 +224,13 @@ class TimedRun:
 
     def _invoke(self, entry: LedgerEntry) -> None:
         if not entry.name.startswith("gated"):
-            self._due[entry.id] = self._read_counted_time + self._number(entry.name + "?", 12), entry
+            self._due[entry.id] = self._now + self._number(entry.name + "?", 12), entry
         elif not self._pauses:
             self._gated[entry.id] = entry
         elif isinstance(entry.outcome, Waiting):
             self._settle(entry)
         else:
-            self._run_listing(self.machine.receive(wait(entry)))
+            self._perform(self.machine.receive(wait(entry)))
 
 
 def outcome_of(run: TimedRun) -> tuple[Any, ...]:

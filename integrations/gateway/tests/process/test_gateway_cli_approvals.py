@@ -54,9 +54,9 @@ class Waiting:
         self.environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
         self.path = folder / "codemode" / "gateway.sqlite"
         self.path.parent.mkdir()
-        self.record_id, self.calls = asyncio.run(self._wait_and_enqueue())
+        self.record_id, self.calls = asyncio.run(self._put())
 
-    async def _wait_and_enqueue(self) -> tuple[str, list[str]]:
+    async def _put(self) -> tuple[str, list[str]]:
         schema = {
             "type": "object",
             "properties": {"order": {"type": "string", "maxLength": 3}, "note": {"type": "string"}},

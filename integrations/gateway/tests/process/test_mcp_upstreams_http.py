@@ -91,7 +91,7 @@ class Answering:
         self.heard = b""
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve_gateway, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         return self
@@ -100,7 +100,7 @@ class Answering:
         self._server.close()
         await self._server.wait_closed()
 
-    async def _serve_gateway(self, reader, writer):
+    async def _serve(self, reader, writer):
         self.heard += await reader.readuntil(b"\r\n\r\n")
         writer.write(self._answer)
         writer.close()
@@ -159,7 +159,7 @@ class Choosing(Answering):
         super().__init__(b"")
         self._answers = answers
 
-    async def _serve_gateway(self, reader, writer):
+    async def _serve(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = next((int(one.partition(":")[2]) for one in head.splitlines() if one.startswith("content-length:")), 0)
         asked = json.loads(await reader.readexactly(length) or b"{}")

@@ -139,14 +139,14 @@ class Host:
             **options,
         )
         self._by_console, self._over_http = by_console, over_http
-        self.server: Server[Any] = Server("gateway", on_list_tools=self._request_listing, on_call_tool=self._call)
+        self.server: Server[Any] = Server("gateway", on_list_tools=self._list, on_call_tool=self._call)
 
     @asynccontextmanager
     async def _runs_of(self, principal: Principal) -> AsyncGenerator[PrincipalRunResumer]:
         assert principal == Principal(self.asking.principal.id)
         yield self.asking.runs
 
-    async def _request_listing(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
+    async def _list(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[types.Tool(name="codemode_run", input_schema={"type": "object"})])
 
     async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> Any:

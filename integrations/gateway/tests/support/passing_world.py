@@ -50,7 +50,7 @@ class FakeUpstream:
         if self.client is None:
             self.starts += 1
             ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-            self._serving = asyncio.create_task(self._serve_gateway(ready))
+            self._serving = asyncio.create_task(self._serve(ready))
             await asyncio.wait([ready, self._serving], return_when=asyncio.FIRST_COMPLETED)
             self.client = ready.result() if ready.done() else await self._serving  # type: ignore[func-returns-value]
             assert self.client is not None
@@ -75,7 +75,7 @@ class FakeUpstream:
             await self._serving
             self._is_over, self._serving = asyncio.Event(), None
 
-    async def _serve_gateway(self, ready: asyncio.Future[Client]) -> None:
+    async def _serve(self, ready: asyncio.Future[Client]) -> None:
         async with Client(
             self.server,
             mode=self.mode,

@@ -44,10 +44,10 @@ class Watch:
         self.found: list[list[str]] = []
         self.told: list[str] = []
         self._looks = asyncio.Semaphore(0)
-        self._is_machine_suspended = asyncio.Semaphore(0)
+        self._rests = asyncio.Semaphore(0)
 
     async def pause(self) -> None:
-        self._is_machine_suspended.release()
+        self._rests.release()
         await self._looks.acquire()
 
     async def run(self, since: GatewayConfig | None) -> None:
@@ -59,10 +59,10 @@ class Watch:
         """Have the file looked at; by its return all that these looks tell is told."""
         for _ in range(times):
             self._looks.release()
-            await asyncio.wait_for(self._is_machine_suspended.acquire(), BOUND)
+            await asyncio.wait_for(self._rests.acquire(), BOUND)
 
     async def begun(self) -> None:
-        await asyncio.wait_for(self._is_machine_suspended.acquire(), BOUND)
+        await asyncio.wait_for(self._rests.acquire(), BOUND)
 
 
 @asynccontextmanager

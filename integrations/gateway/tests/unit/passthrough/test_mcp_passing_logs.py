@@ -26,9 +26,9 @@ class Logged:
         self.asked: list[str] = []
         self._says = [types.LoggingMessageNotificationParams(level=level, data=data, logger=logger) for level in levels]
         self.server: Server[Any] = resources("L", "l://1", on_read_resource=self._read)
-        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_listing)
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
 
-    async def _set_listing(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    async def _set(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.asked.append(params.level)
         return types.EmptyResult()
 

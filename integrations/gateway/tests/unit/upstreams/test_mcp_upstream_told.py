@@ -47,13 +47,13 @@ class Notes:
         self.bus = InMemorySubscriptionBus()
         self.heard = asyncio.Event()
         more = {"on_subscriptions_listen": ListenHandler(self.bus)} if listens else {}
-        self.server: Server[Any] = Server("notes", on_list_tools=self._request_listing, on_call_tool=self._call, **more)
+        self.server: Server[Any] = Server("notes", on_list_tools=self._list, on_call_tool=self._call, **more)
 
         def transport(*_: Any) -> Transport:
             return Transport(self._open_streams(), lambda: None, tracks_sending=False)
 
         monkeypatch.setattr(reconnecting, "create_transport", transport)
-        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_listing)
+        self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
         hooks = UpstreamHooks(on_notification=self._notified, get_log_level=lambda _: self.log_level)
         self.upstream = Upstream(
             ServerConfig("notes", "stdio", command="x"), hooks, SecretRedactor(()), ListCache(None, "me")
@@ -71,13 +71,13 @@ class Notes:
                 serving.cancel()
                 await asyncio.wait([serving])
 
-    async def _request_listing(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
+    async def _list(self, _ctx: Any, _params: Any) -> types.ListToolsResult:
         self.lists += 1
         return types.ListToolsResult(
             tools=[types.Tool(name=one, input_schema={"type": "object"}) for one in self.tools]
         )
 
-    async def _set_listing(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    async def _set(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.asked.append(params.level)
         return types.EmptyResult()
 
