@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from suite import full_only
 
-from codemode.cli import main
+from codemode.cli import main, quickstart
 
 PACKAGES = {
     "pydantic-ai": "codemode_pydantic_ai",
@@ -42,6 +42,21 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     assert agent.read_text() == "mine"
     assert main(["quickstart", "plain", str(agent), "--force"]) == 0
     assert agent.read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("framework", "distribution"), [("pydantic-ai", "pydantic-ai"), ("langchain", "langchain[agents]")]
+)
+def test_a_missing_plugin_is_named(
+    framework: str,
+    distribution: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(quickstart, "find_spec", lambda _: None)
+    assert main(["quickstart", framework, str(tmp_path / "agent.py")]) == 0
+    assert f"pip install 'codemode-{distribution}'" in capsys.readouterr().out
 
 
 def test_a_program_is_given_as_text(capsys: pytest.CaptureFixture[str]):

@@ -234,6 +234,6 @@ def write_quickstart_agent(options: argparse.Namespace) -> int:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
     print(f"wrote {path}; run it with: {_format_interpreter()} {path}")
     if options.framework != "plain" and find_spec(f"codemode_{options.framework.replace('-', '_')}") is None:
-        name = options.framework
-        print(f"it needs a plugin: pip install codemode-{name}, or in a clone ./integrations/{name}")
+        name = {"langchain": "langchain[agents]"}.get(options.framework, options.framework)
+        print(f"it needs a plugin: pip install 'codemode-{name}', or in a clone './integrations/{name}'")
     return SUCCEEDED
