@@ -52,7 +52,7 @@ class ResultFieldRead(TypedDict):
     doubtful: NotRequired[bool]
 
 
-class ToolNameArgument(TypedDict):
+class NamedCallFact(TypedDict):
     """A call that passes a tool's literal name as text. ``caught``: the program may continue if it fails."""
 
     name: str
@@ -107,7 +107,7 @@ class ProgramFacts(TypedDict, total=False):
     reads: list[ResultFieldRead]
     names: dict[str, list[int]] | None
     loops: list[LoopFact]
-    named_calls: list[ToolNameArgument]
+    named_calls: list[NamedCallFact]
     definitions: list[str]
     last: list[int]
     module: ModuleFacts

@@ -100,7 +100,7 @@ def recording_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | 
         yield
 
 
-class CatalogQuestionRecorder:
+class CatalogQueryRecorder:
     """Record a model's question to the catalog: use it with ``async with`` and set ``result_count``.
 
     ``name`` is the meta-tool's, ``queries`` the queries or the names, None while they are unread. Exceptions inside are

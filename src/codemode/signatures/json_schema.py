@@ -255,7 +255,7 @@ class _SchemaReader:
         if is_cut:
             return Object(properties, UNKNOWN, "more properties than can be shown")
         index, comment = self._read_index_signature(schema, inner)
-        keys = [] if mapping_or_empty(schema.get("properties")) else self._find_listed_keys(schema)
+        keys = [] if mapping_or_empty(schema.get("properties")) else self._find_keys_from_property_names(schema)
         if keys:
             required = _select_unique_strings(schema.get("required"))
             return Object(tuple(Property(key, index or UNKNOWN, key in required) for key in keys))
@@ -299,7 +299,7 @@ class _SchemaReader:
             return None, ""
         return create_union(shapes), to_comment_line(comment, MAX_COMMENT_CHARACTERS)
 
-    def _find_listed_keys(self, schema: Schema) -> list[str]:
+    def _find_keys_from_property_names(self, schema: Schema) -> list[str]:
         """The only keys that ``propertyNames`` admits, when it lists them."""
         names = mapping_or_empty(schema.get("propertyNames"))
         pointer = self._local.resolve(string_or_empty(names.get("$ref"))) if "$ref" in names else None
@@ -326,12 +326,12 @@ class _SchemaReader:
     def _read_tuple(self, schema: Schema, prefix: list[Any], rest: Any, inner: _ReadContext) -> Shape:
         if len(prefix) > MAX_TUPLE_ITEMS:
             prefix, rest = prefix[:MAX_TUPLE_ITEMS], True
-        max_items = _count_or_default(schema.get("maxItems"), len(prefix) + 1)
+        max_items = _integer_or_default(schema.get("maxItems"), len(prefix) + 1)
         items = tuple(self._read_shape(item, inner) for item in prefix[: max(max_items, 0)])
         tail = None
         if max_items > len(prefix) and rest is not False:
             tail = UNKNOWN if rest is None else self._read_shape(rest, inner)
-        return Tuple(items, min(_count_or_default(schema.get("minItems"), 0), len(items)), tail)
+        return Tuple(items, min(_integer_or_default(schema.get("minItems"), 0), len(items)), tail)
 
 
 def _list_declared_types(schema: Schema) -> tuple[str, ...]:
@@ -346,7 +346,7 @@ def _select_unique_strings(value: Any) -> dict[str, None]:
     return dict.fromkeys(item for item in items if isinstance(item, str))
 
 
-def _count_or_default(value: Any, default: int) -> int:
+def _integer_or_default(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 

@@ -28,7 +28,7 @@ from codemode import (
     run_code_mode_sync,
 )
 from codemode.errors import CodeModeIllegalAccessError
-from codemode.observe.meta_tools import CatalogQuestionRecorder
+from codemode.observe.meta_tools import CatalogQueryRecorder
 from codemode.observe.reporter import InvocationReporter
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
@@ -203,10 +203,10 @@ def test_what_the_model_asks_beside_programs_is_told_of():
     options = CodeModeOptions(lifecycle=audit_log(records.append))
 
     async def asks() -> None:
-        async with CatalogQuestionRecorder(options, "codecall.search", "search", SECRET, "outer") as question:
+        async with CatalogQueryRecorder(options, "codecall.search", "search", SECRET, "outer") as question:
             question.result_count = 3
         with pytest.raises(CodeModeTimeoutError):
-            async with CatalogQuestionRecorder(options, "codecall.describe", "describe", [SECRET]):
+            async with CatalogQueryRecorder(options, "codecall.describe", "describe", [SECRET]):
                 raise CodeModeTimeoutError(SECRET)
 
     within(asks())

@@ -30,7 +30,7 @@ from codemode import (
     run_code_mode_sync,
     tool,
 )
-from codemode.observe.meta_tools import CatalogQuestionRecorder
+from codemode.observe.meta_tools import CatalogQueryRecorder
 
 SECRET = "hunter2"
 
@@ -349,10 +349,10 @@ def test_a_meta_tool_is_a_span_and_what_is_done_within_lies_below(telemetry):
     options = CodeModeOptions(**telemetry.options(function_id="f", metadata={"tenant": "t"}))
 
     async def asks():
-        async with CatalogQuestionRecorder(options, "codecall.search", "search", SECRET, "call_1"):
+        async with CatalogQueryRecorder(options, "codecall.search", "search", SECRET, "call_1"):
             telemetry.tracer.start_span("embed").end()
         with pytest.raises(LookupError):
-            async with CatalogQuestionRecorder(options, "codecall.describe", "describe", [SECRET]):
+            async with CatalogQueryRecorder(options, "codecall.describe", "describe", [SECRET]):
                 raise LookupError(SECRET)
 
     with telemetry.tracer.start_as_current_span("agent") as agent:
@@ -371,7 +371,7 @@ def test_a_meta_tool_is_a_span_and_what_is_done_within_lies_below(telemetry):
 
 def test_a_meta_tool_without_telemetry_is_no_span(telemetry):
     async def asks():
-        async with CatalogQuestionRecorder(CodeModeOptions(), "codecall.search", "search", "x"):
+        async with CatalogQueryRecorder(CodeModeOptions(), "codecall.search", "search", "x"):
             pass
 
     asyncio.run(asks())

@@ -105,13 +105,13 @@ def _join_continued_statements(text: bytes, tree: Tree) -> bytes:
             continue
         start = None if following is None else _find_continuation_start(text, node, following)
         if following is not None and start is not None:
-            between = LINE_COMMENT.sub(_to_block_comment, text[start : following.start_byte])
+            between = LINE_COMMENT.sub(_to_blank_block_comment, text[start : following.start_byte])
             joined[start : following.start_byte] = LINE_BREAK.sub(lambda found: b" " * len(found[0]), between)
         following = node
     return bytes(joined)
 
 
-def _to_block_comment(comment: re.Match[bytes]) -> bytes:
+def _to_blank_block_comment(comment: re.Match[bytes]) -> bytes:
     size = len(comment[0])
     return b" " * size if size < 4 else b"/*" + b" " * (size - 4) + b"*/"
 

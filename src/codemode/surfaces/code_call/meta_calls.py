@@ -35,7 +35,7 @@ from .result import create_profile, to_result_or_raise_host_error
 if TYPE_CHECKING:
     from ...errors import CodeModeError
     from ...execution.program_library import ProgramLibrary
-    from ...observe.meta_tools import CatalogQuestionRecorder
+    from ...observe.meta_tools import CatalogQueryRecorder
     from ...profile import SurfaceSettings
 
 
@@ -279,16 +279,16 @@ def create_notification_listeners(options: CodeCallOptions) -> tuple[Callable[[A
     return (NotificationListener(options.notify),)
 
 
-def create_catalog_question_recorder(
+def create_catalog_query_recorder(
     options: CodeCallOptions, operation: Literal["search", "describe"], tool_call_id: str | None
-) -> CatalogQuestionRecorder:
+) -> CatalogQueryRecorder:
     """Return an async context manager that reports a catalog query to hooks and telemetry.
 
     Set its ``queries`` to the queries or tool names.
     """
-    from ...observe.meta_tools import CatalogQuestionRecorder
+    from ...observe.meta_tools import CatalogQueryRecorder
 
-    return CatalogQuestionRecorder(
+    return CatalogQueryRecorder(
         options.settings, format_meta_tool_name(operation, options.names), operation, None, tool_call_id
     )
 
@@ -361,7 +361,7 @@ class MetaTools(SyncMethodsMixin):
         Raises `CodeModeToolError` for invalid input.
         """
         name, tools = self._format_meta_tool_name("search"), self._tools
-        async with create_catalog_question_recorder(self.options, "search", tool_call_id) as catalog_question:
+        async with create_catalog_query_recorder(self.options, "search", tool_call_id) as catalog_question:
             request = await parse_off_loop_if_large(input, partial(parse_search_input, name, input, self.options))
             catalog_question.queries = request.queries
             answer = await answer_search(tools, request)
@@ -379,7 +379,7 @@ class MetaTools(SyncMethodsMixin):
         Raises `CodeModeToolError` for invalid input.
         """
         name, tools = self._format_meta_tool_name("describe"), self._tools
-        async with create_catalog_question_recorder(self.options, "describe", tool_call_id) as catalog_question:
+        async with create_catalog_query_recorder(self.options, "describe", tool_call_id) as catalog_question:
             names, max_definitions = await parse_off_loop_if_large(
                 input, partial(parse_describe_input, name, input, self.options)
             )

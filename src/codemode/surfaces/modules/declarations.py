@@ -179,7 +179,7 @@ def declare_servers_within(servers: Sequence[ListedServer], max_characters: int)
     them. Empty if nothing fits.
     """
     max_server_characters = min(max_characters, MAX_DECLARATION_CHARACTERS)
-    levels = [_choose_level(server, max_server_characters) for server in servers]
+    levels = [_choose_detail_level(server, max_server_characters) for server in servers]
     texts = [_get_declaration(*pair) for pair in zip(servers, levels, strict=True)]
     while sum(map(len, texts)) + 2 * max(len(texts) - 1, 0) > max_characters:
         shortenable = [index for index, level in enumerate(levels) if level < len(_LEVELS) - 1]
@@ -191,7 +191,7 @@ def declare_servers_within(servers: Sequence[ListedServer], max_characters: int)
     return "\n\n".join(texts)
 
 
-def _choose_level(server: ListedServer, max_characters: int) -> int:
+def _choose_detail_level(server: ListedServer, max_characters: int) -> int:
     """Return the first level of detail that fits in ``max_characters``, or the last."""
     last = len(_LEVELS) - 1
     if _are_schemas_larger_than(server, _SCHEMA_CHARACTERS_PER_CHARACTER * max_characters):

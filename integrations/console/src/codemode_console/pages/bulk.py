@@ -40,7 +40,7 @@ _DECISION_TEXTS = {"approve": "approved", "deny": "denied"}
 
 
 @dataclass(frozen=True, slots=True)
-class _BulkCallResult:
+class _SelectedCallState:
     """A selected call with its problem, if any. ``call`` is None if the user cannot see it."""
 
     selected: SelectedCall
@@ -86,13 +86,13 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         if len(reason) > MAX_REASON_CHARACTERS:
             raise Problem(422, "The reason is too long", f"It may have {MAX_REASON_CHARACTERS:,} characters.")
         records: dict[str, Record] = {}
-        results: list[_BulkCallResult] = []
+        results: list[_SelectedCallState] = []
         for selected in selection:
             last_problem = results[-1].problem if results else None
             # Once the database is unavailable, the remaining calls do not wait for it again.
             is_store_unavailable = last_problem is not None and last_problem.status == 503
             results.append(
-                _BulkCallResult(selected, problem=last_problem)
+                _SelectedCallState(selected, problem=last_problem)
                 if is_store_unavailable
                 else await _decide_call(context, request, selected, decision, reason, records)
             )
@@ -156,7 +156,7 @@ async def _render_review_page(
     def render() -> Response:
         if wants_json(request):
             listed = [
-                {**result.to_json(), "request": result.selected.to_field_value(), **_result_input_to_json(result)}
+                {**result.to_json(), "request": result.selected.to_field_value(), **_call_to_review_json(result)}
                 for result in pending
             ]
             not_pending = [result.to_json() for result in results if result.problem is not None]
@@ -175,7 +175,7 @@ async def _render_review_page(
     return await run_check(LARGE_CHARACTERS, render)
 
 
-def _result_input_to_json(result: _BulkCallResult) -> dict[str, Any]:
+def _call_to_review_json(result: _SelectedCallState) -> dict[str, Any]:
     call = result.call
     return (
         {} if call is None else {"tool": call.tool_name, "input": call.input, "shown": result.selected.display_digest}
@@ -184,18 +184,18 @@ def _result_input_to_json(result: _BulkCallResult) -> dict[str, Any]:
 
 def _prepare_call_for_review(
     context: ConsoleContext, records: dict[str, Record], selected: SelectedCall
-) -> _BulkCallResult:
+) -> _SelectedCallState:
     """Return a call as displayed. Raises `Problem` 422 for calls that are no approvals."""
     record = records.get(selected.record_id)
     call = None if record is None else _find_call(record, selected.interrupt_id)
     if record is None or call is None:
-        return _BulkCallResult(selected, problem=not_found_problem())
+        return _SelectedCallState(selected, problem=not_found_problem())
     if call.kind != APPROVAL_KIND:
         raise Problem(422, "This call is not decided with others", "Answer each question on the page of its record.")
     displayed = SelectedCall(
         record.id, call.interrupt_id, compute_call_version(record, call), context.store.shown(call)
     )
-    return _BulkCallResult(
+    return _SelectedCallState(
         displayed,
         record,
         call,
@@ -204,9 +204,9 @@ def _prepare_call_for_review(
     )
 
 
-def _mark_long_inputs_as_problems(results: Sequence[_BulkCallResult]) -> list[_BulkCallResult]:
+def _mark_long_inputs_as_problems(results: Sequence[_SelectedCallState]) -> list[_SelectedCallState]:
     """Exclude calls whose input does not fit on the page."""
-    characters_left, checked = MAX_INPUT_CHARACTERS_PER_PAGE, list[_BulkCallResult]()
+    characters_left, checked = MAX_INPUT_CHARACTERS_PER_PAGE, list[_SelectedCallState]()
     for result in results:
         if result.problem is not None or result.input_excerpt is None:
             checked.append(result)
@@ -234,29 +234,29 @@ async def _decide_call(
     decision: str,
     reason: str,
     records: dict[str, Record],
-) -> _BulkCallResult:
+) -> _SelectedCallState:
     """Decide one call, independent of the others. ``records`` caches records."""
     principal = require_principal(request)
     try:
         # The database may fail here; the result then says which calls were decided before.
         record = records.get(selected.record_id) or await context.store.record(selected.record_id, tenant=ALL_TENANTS)
     except (StoreError, StoreUnavailableError) as error:
-        return _BulkCallResult(selected, problem=to_problem(error))
+        return _SelectedCallState(selected, problem=to_problem(error))
     records[record.id] = record
     call = _find_call(record, selected.interrupt_id) if principal.user.can_see(record.tenant) else None
     if call is None:
-        return _BulkCallResult(selected, problem=not_found_problem())
+        return _SelectedCallState(selected, problem=not_found_problem())
     if (refusal := await find_decision_refusal(context.policy, principal.user, record, request)) is not None:
         await audit_refusal_within_quota(context.store, principal, request, refusal)
-        return _BulkCallResult(selected, record, call, Problem(403, "You may not decide this", refusal))
+        return _SelectedCallState(selected, record, call, Problem(403, "You may not decide this", refusal))
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
     if call.actor == principal.user.name and has_same_decision(call, answer):
-        return _BulkCallResult(selected, record, call)  # submitted twice
+        return _SelectedCallState(selected, record, call)  # submitted twice
     displayed = await run_check(
         LARGE_CHARACTERS, lambda: (compute_call_version(record, call), context.store.shown(call))
     )
     if call.state == "waiting" and displayed != (selected.version, selected.display_digest):
-        return _BulkCallResult(selected, record, call, stale_form_problem(call))
+        return _SelectedCallState(selected, record, call, stale_form_problem(call))
     attribution: dict[str, Any] = {"actor": principal.user.name, "tenant": record.tenant, "address": principal.address}
     name = call.interrupt_id
     try:
@@ -264,14 +264,14 @@ async def _decide_call(
             name
         ]
     except AnswerRefusedError as error:
-        return _BulkCallResult(selected, record, call, Problem(422, "The answer does not fit", error.message))
+        return _SelectedCallState(selected, record, call, Problem(422, "The answer does not fit", error.message))
     except (StoreError, StoreUnavailableError) as error:
-        return _BulkCallResult(selected, record, call, find_not_pending_problem(record, call) or to_problem(error))
+        return _SelectedCallState(selected, record, call, find_not_pending_problem(record, call) or to_problem(error))
     problem = None if stored_call.actor == principal.user.name else find_not_pending_problem(record, stored_call)
-    return _BulkCallResult(selected, record, call, problem)
+    return _SelectedCallState(selected, record, call, problem)
 
 
-def _render_results_page(request: Request, decision: str, results: Sequence[_BulkCallResult]) -> Response:
+def _render_results_page(request: Request, decision: str, results: Sequence[_SelectedCallState]) -> Response:
     """Return which calls were decided, and why the others were not."""
     done = [result for result in results if result.problem is None]
     undecided = [result for result in results if result.problem is not None]

@@ -140,12 +140,12 @@ class _PassthroughHandlers:
         result = await _ForwardedRequest(passthrough, ctx, upstream).run_in_rounds(params, get_prompt_from)
         if isinstance(result, types.GetPromptResult):
             for message in result.messages:
-                _rewrite_uris(passthrough, upstream.config.name, message.content)
+                _register_and_replace_with_public_uris(passthrough, upstream.config.name, message.content)
         return result
 
     async def read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         passthrough = await self._get_passthrough(ctx)
-        upstream, uri = await _require_resource(passthrough, ctx, params.uri)
+        upstream, uri = await _require_resource_owner(passthrough, ctx, params.uri)
 
         async def read_resource_from(session: Any, **retry_arguments: Any) -> Any:
             return await session.read_resource(uri, allow_input_required=True, **retry_arguments)
@@ -173,7 +173,7 @@ class _PassthroughHandlers:
                 raise MCPError(types.INVALID_PARAMS, f"there is no prompt {ref.name[:200]!r}")
             upstream, upstream_ref = found[0], ref.model_copy(update={"name": found[1]})
         else:
-            upstream, uri = await _require_resource(passthrough, ctx, ref.uri)
+            upstream, uri = await _require_resource_owner(passthrough, ctx, ref.uri)
             upstream_ref = ref.model_copy(update={"uri": uri})
         if get_capability(upstream, "completions") is None:
             return types.CompleteResult(completion=types.Completion(values=[]))
@@ -185,7 +185,7 @@ class _PassthroughHandlers:
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         passthrough = await self._get_passthrough(ctx)
-        upstream, uri = await _require_resource(passthrough, ctx, params.uri)
+        upstream, uri = await _require_resource_owner(passthrough, ctx, params.uri)
         await _subscribe_or_raise(passthrough, upstream, uri, params.uri, get_client_connection(ctx.session))
         return types.EmptyResult()
 
@@ -271,14 +271,14 @@ class _ForwardedRequest:
             )
             if not isinstance(result, types.InputRequiredResult):
                 return result
-            requests = self._label_requests(result)
+            requests = self._to_client_requests(result)
             if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 state = f"{_UPSTREAM_STATE}{result.request_state or ''}"
                 return types.InputRequiredResult(input_requests=requests or None, request_state=state)
             retry_arguments = {"request_state": result.request_state, "input_responses": await self._ask_client(result)}
         raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server asks too often")
 
-    def _label_requests(self, result: types.InputRequiredResult) -> dict[str, Any]:
+    def _to_client_requests(self, result: types.InputRequiredResult) -> dict[str, Any]:
         requests = result.input_requests or {}
         if len(requests) > _MAX_QUESTIONS or len(result.request_state or "") > _MAX_STATE_CHARACTERS:
             raise MCPError(types.INTERNAL_ERROR, f"{self._name}: the server asks too much at once")
@@ -306,7 +306,7 @@ def _params_to_json(request: Any) -> dict[str, Any]:
     return {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-async def _require_resource(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
+async def _require_resource_owner(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
     found = await passthrough.find_or_fetch_resource_owner(uri)
     if found is None:
         raise _resource_error(MCPError(RESOURCE_NOT_FOUND, f"no server has the resource {uri[:200]!r}"), ctx, uri)
@@ -330,7 +330,7 @@ async def _subscribe_or_raise(
         raise MCPError(types.INVALID_PARAMS, f"{upstream.config.name}: {refusal}") from None
 
 
-def _rewrite_uris(passthrough: PassthroughProxy, server: str, content: Any) -> None:
+def _register_and_replace_with_public_uris(passthrough: PassthroughProxy, server: str, content: Any) -> None:
     if isinstance(content, types.ResourceLink):
         content.uri = passthrough.register_and_get_public_uri(server, content.uri)
     elif isinstance(content, types.EmbeddedResource):

@@ -497,7 +497,7 @@ class CallSender:
                 if lost.is_over or (lost.is_late and await self._ping_and_detect_silence(connection)):
                     await self._link.discard(connection, lost)
                 if lost.needs_sign_in:
-                    raise self._link.record_sign_in_and_create_error(
+                    raise self._link.record_needed_sign_in_and_create_error(
                         lost.reason, UpstreamUnavailableError.from_unanswered_request(lost)
                     ) from None
                 is_harmless = lost.never_arrived or call.may_repeat

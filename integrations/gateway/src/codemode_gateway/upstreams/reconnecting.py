@@ -109,12 +109,12 @@ class ReconnectingConnection:
         self.require_same_loop()
         while (connection := self.connection_if_open) is None:
             if self._is_closed:
-                raise self.record_sign_in_and_create_error("the gateway is stopping")
+                raise self.record_needed_sign_in_and_create_error("the gateway is stopping")
             if self._starting is None:
                 self._starting = self._spawn(self._try_open_connection())
             await asyncio.wait([self._starting])  # shared with other callers, so it outlives this one
             if self.connection_if_open is None and self.state == "failed":
-                raise self.record_sign_in_and_create_error(
+                raise self.record_needed_sign_in_and_create_error(
                     self.failure or "it was lost right after its start; try again later"
                 )
         return connection
@@ -127,7 +127,7 @@ class ReconnectingConnection:
                 " entered connect(), or connect on this loop"
             )
 
-    def record_sign_in_and_create_error(
+    def record_needed_sign_in_and_create_error(
         self, reason: str, failure: UpstreamUnavailableError | None = None
     ) -> CodeModeToolError:
         """Return the error for a call of an unavailable server."""
@@ -172,7 +172,7 @@ class ReconnectingConnection:
             self._discarded.add(connection)
             self._spawn(self._close_discarded(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
 
-    async def run_on_connection(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
+    async def run_with_one_reconnect(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
         """Run repeatable work on a connection, and once more on another if the first was lost."""
         for is_last in (False, True):
             connection = await self.get_or_open_connection()

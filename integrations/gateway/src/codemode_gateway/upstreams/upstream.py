@@ -298,7 +298,7 @@ class Upstream:
 
     async def ask(self, request: Callable[[ClientSession], Awaitable[ResultT]]) -> ResultT:
         """Send a repeatable request, again if the session was lost. Raises `CodeModeToolError` and `MCPError`."""
-        return await self._link.run_on_connection(lambda connection: request(connection.session))
+        return await self._link.run_with_one_reconnect(lambda connection: request(connection.session))
 
     async def ask_for_log(self) -> None:
         """Request the subscribed log level from a running server."""
@@ -374,7 +374,9 @@ class Upstream:
                 visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
             except OSError as error:
                 _log.warning("tools of server %r cannot be called without their pins: %s", self.config.name, error)
-                raise self._link.record_sign_in_and_create_error("the pins of its tools cannot be read") from None
+                raise self._link.record_needed_sign_in_and_create_error(
+                    "the pins of its tools cannot be read"
+                ) from None
             self._permitted = (version, frozenset(tool.name for tool in visible))
         if name not in self._permitted[1]:
             raise tool_changed_error(self.config, name, is_listed=name in self._by_name)
@@ -460,7 +462,7 @@ class Upstream:
 
     async def _list_tools_or_raise(self) -> None:
         try:
-            await self._link.run_on_connection(self._update_listing)
+            await self._link.run_with_one_reconnect(self._update_listing)
         except UnansweredRequestMCPError as error:
             raise self._record_and_create_listing_error(
                 error.lost.reason, UpstreamUnavailableError.from_unanswered_request(error.lost)
@@ -473,7 +475,7 @@ class Upstream:
     ) -> CodeModeToolError:
         reason = clip_text(self._link.sanitize_text(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
         self._listing_failure = reason
-        return self._link.record_sign_in_and_create_error(reason, failure)
+        return self._link.record_needed_sign_in_and_create_error(reason, failure)
 
     async def _update_listing(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
