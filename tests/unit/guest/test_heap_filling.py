@@ -128,3 +128,8 @@ def test_the_cells_of_all_variables_that_programs_write_lie_together():
     declared = re.findall(r"^let (.*?);", text, re.MULTILINE)
     names = {match for line in declared for match in re.findall(r"(?:^|, )(\w+)(?= =|,|$)", line)}
     assert set(re.findall(r"\w+", first[1])) == names
+
+
+def test_no_name_of_the_kernel_is_declared_twice():
+    """A worker would not notice: it evaluates `const` and `let` as `var`."""
+    load_engine_module(find_engine()[0]).Context().eval(GUEST_RUNTIME.read_text())
