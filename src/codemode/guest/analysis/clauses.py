@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import re
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TOKEN = re.compile(
+TOKEN = compile_lazily(
     r"""[\s\ufeff]+|/\*.*?\*/|//[^\n\r\u2028\u2029]*"""
     r"""|(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
     r"""|(?P<word>(?:\\u(?:\{[0-9a-fA-F]+\}|[0-9a-fA-F]{4})|[^\s\ufeff"'{},;*/\\()=])+)|(?P<mark>.)""",
     re.DOTALL,
 )
-ESCAPE = re.compile(
+ESCAPE = compile_lazily(
     r"\\(?:u\{([0-9a-fA-F]+)\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r\n|[\n\r\u2028\u2029])|(.))", re.DOTALL
 )
-WORD_ESCAPE = re.compile(r"\\u(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{4}))")
-SURROGATES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+WORD_ESCAPE = compile_lazily(r"\\u(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{4}))")
+SURROGATES = compile_lazily("[\ud800-\udbff][\udc00-\udfff]")
+LONE_SURROGATE = compile_lazily("[\ud800-\udfff]")
 SINGLE_ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
 MAX_CODE_POINT = 0x10FFFF
 

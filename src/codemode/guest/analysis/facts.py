@@ -5,7 +5,7 @@ Loaded by path in locked workers: imports nothing. Knows no tool. Only what is c
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ MODULE_USE_KINDS = {"import": "import()", "require": "require()"}
 # Tokens that may follow the name `tools` in a read.
 MEMBER_ACCESS = (b".", b"[", b"?.", b"!.", b"![")
 # Tokens before and behind it on one line where its names are read.
-BEFORE_LISTED_TOOLS = re.compile(
+BEFORE_LISTED_TOOLS = compile_lazily(
     rb"(?<![\w$.])(?:Object\.(?:keys|values|entries|hasOwn)\(|Reflect\.(?:ownKeys|has)\(|in )[ \t]*$"
 )
 AFTER_LISTED_TOOLS = (b")", b",", b"?", b"&", b"|", b";", b"}", b":")

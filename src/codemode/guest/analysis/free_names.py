@@ -6,7 +6,7 @@ declared anywhere, tested with `typeof`, or used only in a `try` are left out.
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,13 +39,17 @@ LANGUAGE_NAMES = frozenset(
 )  # fmt: skip
 NAMES_OF_OTHER_HOSTS = frozenset(name.encode() for name in OF_OTHER_HOSTS)
 NAMES_OF_OTHER_HOSTS_BUT_TOOLS = NAMES_OF_OTHER_HOSTS - {b"tools"}
-OTHER_HOST_NAME = re.compile(rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])")
-CALLED_NAME = re.compile(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
+OTHER_HOST_NAME = compile_lazily(
+    rb"(?<![\w$.#\x80-\xff])(?:" + "|".join(OF_OTHER_HOSTS).encode() + rb")(?![\w$\x80-\xff])"
+)
+CALLED_NAME = compile_lazily(rb"(?<![\w$.#\x80-\xff])([A-Za-z_$][\w$]{0,99})\s*\(")
 # Most names of a program's own; the others are told by the places where they stand.
-DECLARED = re.compile(rb"(?<![\w$.])(?:const|let|var|function|class)\s+([\w$]+)")
-WORD = re.compile(rb"[\w$\x80-\xff]+")
+DECLARED = compile_lazily(rb"(?<![\w$.])(?:const|let|var|function|class)\s+([\w$]+)")
+WORD = compile_lazily(rb"[\w$\x80-\xff]+")
 # Names that a program looks up before it uses them, or puts on the global object.
-LOOKED_UP_NAME = re.compile(rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)""")
+LOOKED_UP_NAME = compile_lazily(
+    rb"""(?:globalThis|this|self)\s*(?:\?\.|\.)\s*([\w$]+)|["'`]([\w$]+)["'`]\s*(?:\]|in\b)"""
+)
 # A name's node under these parents is only read; with a field it is, where it is that field.
 READING_PARENTS = {
     "call_expression": "function",

@@ -5,7 +5,7 @@ Loaded by path in locked workers. Knows no module. Only what is certain is a fac
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ MAX_CALLS = 4096
 MAX_NAMESPACE_CALLS = 512
 IMPORT_KEYWORD_BYTES = 6  # of `import`
 MEMBER_NODES = ("member_expression", "subscript_expression", "non_null_expression")
-WORD = re.compile(rb"[\w$\x80-\xff]+")
+WORD = compile_lazily(rb"[\w$\x80-\xff]+")
 # What is read of a name by a member's name, which is not assembled.
-MEMBER_READ = re.compile(
+MEMBER_READ = compile_lazily(
     rb"""(?:\s*\.\s*([\w$\x80-\xff]+)(?![\w$\x80-\xff\\])|\s*\[\s*("[^"\\\r\n]*"|'[^'\\\r\n]*')\s*\])"""
 )
 

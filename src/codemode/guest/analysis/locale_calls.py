@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -43,7 +45,7 @@ SUPPORTED_OPTION_VALUES = {
 }
 TRUE_ONLY_OPTIONS = ("hour12",)
 UNSUPPORTED = "is not available here: there is only en-US, with dates in UTC. Build the text in the program"
-LOCALE_CALL = re.compile(rb"\.\s*(" + "|".join(LOCALE_ARGUMENT_INDEX).encode() + rb")\s*\(")
+LOCALE_CALL = compile_lazily(rb"\.\s*(" + "|".join(LOCALE_ARGUMENT_INDEX).encode() + rb")\s*\(")
 MAX_PROBLEMS = 16
 
 

@@ -5,8 +5,9 @@ Loaded by path in locked workers. Knows no rule; it only connects the listeners 
 
 from __future__ import annotations
 
-import re
 from functools import partial
+
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     Parse = Callable[[bytes], Tree | None]
     Result = dict[str, Any]
 
-LONE_CARRIAGE_RETURN = re.compile("\r(?!\n)")
-IMPORT = re.compile(rb"\bimport\b")
+LONE_CARRIAGE_RETURN = compile_lazily("\r(?!\n)")
+IMPORT = compile_lazily(rb"\bimport\b")
 MAX_PROBLEMS = 64
 RESULT_NAME = b"__codemode_result__"
 HTML_COMMENT = "<!-- begins no comment in a module: write //"

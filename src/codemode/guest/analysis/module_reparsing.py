@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,25 +24,25 @@ STATEMENTS = ("import_statement", "export_statement")
 # No comment begins with this in a module; the grammar would read nothing of what stands behind it.
 HTML_COMMENT = (b"<!--", b"< --")
 MAX_HTML_COMMENTS = 256
-WIDE_BREAK = re.compile(rb"\xe2\x80[\xa8\xa9]")
-WIDE_BLANK = re.compile(rb"\xef\xbb\xbf|\xc2\xa0|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80")
+WIDE_BREAK = compile_lazily(rb"\xe2\x80[\xa8\xa9]")
+WIDE_BLANK = compile_lazily(rb"\xef\xbb\xbf|\xc2\xa0|\xe1\x9a\x80|\xe2\x80[\x80-\x8a\xaf]|\xe2\x81\x9f|\xe3\x80\x80")
 _IMPORT_SOURCE = rb"(?:\bfrom|^[ \t]*import)(?:\s|/\*[^*]*\*/)*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
-ATTRIBUTES = re.compile(rb"(" + _IMPORT_SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
+ATTRIBUTES = compile_lazily(rb"(" + _IMPORT_SOURCE + rb")(\s*with\s*\{[\w\s,:\"'./-]*\})", re.MULTILINE)
 # Names, and a comma with none behind it, are read from the original.
-NAME_LIST = re.compile(
+NAME_LIST = compile_lazily(
     rb"((?:^|;|\*/)[ \t]*(?:import|export)\b(?:[ \t]*type\b)?[ \t]*(?:[\w$]+\s*,\s*)?\{)"
     rb"([\w$\s,\"'\\\x80-\xff.-]*)(?=\})",
     re.MULTILINE,
 )
-TRAILING_COMMA = re.compile(rb"((?:^|;|\*/)[ \t]*import\s+[\w$]+\s*),(?=\s*from\b)", re.MULTILINE)
-TYPE_STAR = re.compile(rb"(\bexport\s+)type(?=\s*\*)")
-TYPE_FROM = re.compile(rb"(\bimport\s+type\s+)from(?=\s+from\b)")
-BEFORE_TEMPLATE = re.compile(rb"(^[ \t]*export\b[ \t]*\{[^{}()`]*\}[ \t]*)\r?\n(?=\s*`)", re.MULTILINE)
-NOT_BREAK = re.compile(rb"[^\r\n]")
+TRAILING_COMMA = compile_lazily(rb"((?:^|;|\*/)[ \t]*import\s+[\w$]+\s*),(?=\s*from\b)", re.MULTILINE)
+TYPE_STAR = compile_lazily(rb"(\bexport\s+)type(?=\s*\*)")
+TYPE_FROM = compile_lazily(rb"(\bimport\s+type\s+)from(?=\s+from\b)")
+BEFORE_TEMPLATE = compile_lazily(rb"(^[ \t]*export\b[ \t]*\{[^{}()`]*\}[ \t]*)\r?\n(?=\s*`)", re.MULTILINE)
+NOT_BREAK = compile_lazily(rb"[^\r\n]")
 _LINE_BREAK = rb"(?:\r\n|[\r\n]|\xe2\x80[\xa8\xa9])"
-LINE_COMMENT = re.compile(rb"//(?:(?!" + _LINE_BREAK + rb").)*" + _LINE_BREAK, re.DOTALL)
-LINE_BREAK = re.compile(_LINE_BREAK)
-FROM_KEYWORD = re.compile(rb"from(?![\w$\\\x80-\xff])")
+LINE_COMMENT = compile_lazily(rb"//(?:(?!" + _LINE_BREAK + rb").)*" + _LINE_BREAK, re.DOTALL)
+LINE_BREAK = compile_lazily(_LINE_BREAK)
+FROM_KEYWORD = compile_lazily(rb"from(?![\w$\\\x80-\xff])")
 
 
 def parse_module(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:

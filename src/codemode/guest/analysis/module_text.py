@@ -10,6 +10,8 @@ import json
 import re
 from itertools import count
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,7 +25,7 @@ LOAD_NAME = "impo$_"
 LAST_VALUE_NAME = "$last"
 TAIL_LENGTH = 5
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-ESCAPE = re.compile(r"\\u(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
+ESCAPE = compile_lazily(r"\\u(?:\{0*([0-9a-fA-F]{1,6})\}|([0-9a-fA-F]{4}))")
 MAX_CODE_POINT = 0x10FFFF
 
 

@@ -5,7 +5,7 @@ Loaded by path in locked workers. Knows no module: the host decides which exist.
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ MAX_NAMES = 4096
 STATEMENTS = ("import_statement", "export_statement")
 NAMESPACES = ("internal_module", "module")
 _BLANKS = rb"(?:\s|\xe2\x80[\xa8\xa9])*"
-ATTRIBUTES = re.compile(_BLANKS + rb"with" + _BLANKS + rb"\{[^{}]*\}[ \t]*;?")
+ATTRIBUTES = compile_lazily(_BLANKS + rb"with" + _BLANKS + rb"\{[^{}]*\}[ \t]*;?")
 BLANK_BYTES = b" \t\v\f\r\n"
 MIN_MULTIBYTE_LEAD = 0xC0  # and above: the first byte of a character of several
 # No names in strict code, though the engine takes some of them for the name of an import.
-RESERVED_WORD = re.compile(
+RESERVED_WORD = compile_lazily(
     "arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval"
     "|export|extends|false|finally|for|function|if|implements|import|in|instanceof|interface|let|new|null"
     "|package|private|protected|public|return|static|super|switch|this|throw|true|try|typeof|var|void"

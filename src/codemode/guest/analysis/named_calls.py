@@ -5,7 +5,7 @@ Loaded by path in locked workers. Knows no tool. Only what is certain is a fact.
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ FUNCTIONS = (
 )
 # A program that handles a failure contains one of these, unless it is written with escapes.
 CATCHING_WORDS = (b"catch", b"then", b"finally", b"allSettled", b"any", b"race", b"\\u", b"\\x")
-CATCHING_WORD = re.compile(rb"\b(?:catch|then|finally|allSettled|any|race)\b|\\[ux]")
-BEFORE_AWAITED = re.compile(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
+CATCHING_WORD = compile_lazily(rb"\b(?:catch|then|finally|allSettled|any|race)\b|\\[ux]")
+BEFORE_AWAITED = compile_lazily(rb"(?<![\w$.#\x80-\xff])await\s*\Z")
 # Operators that make a call only the first part of the awaited expression.
-AFTER_CHAINED = re.compile(rb"\s*(?:\.|\?\.|[\[(`])")
+AFTER_CHAINED = compile_lazily(rb"\s*(?:\.|\?\.|[\[(`])")
 MAX_INPUT_ARGUMENTS = 2
 # Options under which a call throws, as without any.
-THROWING_OPTIONS = re.compile(rb"\{\s*(?:throwOnError\s*:\s*true\s*,?\s*)?\}|null")
+THROWING_OPTIONS = compile_lazily(rb"\{\s*(?:throwOnError\s*:\s*true\s*,?\s*)?\}|null")
 MAX_OPTIONS_BYTES = 64
 
 

@@ -6,7 +6,7 @@ engine does; any ambiguity of that kind leaves the names unknown.
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ IDENTIFIERS = (
 LOOP_KINDS = {"for_statement": "for", "while_statement": "while", "do_statement": "do"}
 FOR_IN_KINDS = {"in": "for-in", "of": "for-of"}
 
-PLAIN_NAME = re.compile(rb"[\w$]+")
-PLAIN_NAMES = re.compile(rb"[\w$\s]*")
-WORD = re.compile(rb"((?<!\.)\.)?((?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+)")
-ESCAPE = re.compile(r"\\u(?:([0-9a-fA-F]{4})|\{0*([0-9a-fA-F]{1,6})\})")
+PLAIN_NAME = compile_lazily(rb"[\w$]+")
+PLAIN_NAMES = compile_lazily(rb"[\w$\s]*")
+WORD = compile_lazily(rb"((?<!\.)\.)?((?:[\w$\x80-\xff]|\\u[0-9a-fA-F]{4}|\\u\{[0-9a-fA-F]+\})+)")
+ESCAPE = compile_lazily(r"\\u(?:([0-9a-fA-F]{4})|\{0*([0-9a-fA-F]{1,6})\})")
 # Joiners may stand in a name, though in none of Python's.
 JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
 

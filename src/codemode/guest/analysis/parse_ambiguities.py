@@ -6,7 +6,7 @@ is checked here again, and counts as ambiguous unless it is certain.
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DECLARATIONS = ("function_declaration", "generator_function_declaration", "class
 BLOCK_EXPRESSIONS = ("object", "function_expression", "generator_function", "class")
 BLOCK_NODES = ("statement_block", "class_body", "switch_body")
 
-LAST_WORD = re.compile(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
+LAST_WORD = compile_lazily(rb"(?:\.[ \t]*|\\)?[\w$\x80-\xff]+\Z")
 MAX_WORD_BYTES = 64
 # Joiners may stand in a name, though in none of Python's.
 JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
@@ -47,7 +47,7 @@ JOINERS = dict.fromkeys(map(ord, "$\u200c\u200d"), "a")
 OPERAND_ENDS = b")]'\"`"
 CHARACTERS_BEFORE_REGEX = b"(,=:[!&|?{;*%~^<>"
 # The grammar finds flags behind a comment.
-REGEX = re.compile(rb"/(?![*/])(?:[^/\\\[\r\n]|\\[^\r\n]|\[(?:[^\]\\\r\n]|\\[^\r\n])*\])+/[a-zA-Z]*")
+REGEX = compile_lazily(rb"/(?![*/])(?:[^/\\\[\r\n]|\\[^\r\n]|\[(?:[^\]\\\r\n]|\\[^\r\n])*\])+/[a-zA-Z]*")
 CHARACTERS_BEFORE_OBJECT = (b"(", b",", b"=", b"[", b"&", b"|", b"?")
 WORDS_BEFORE_OBJECT = frozenset((b"return", b"throw"))
 WORDS_BEFORE_REGEX = frozenset(b"return typeof case do else in instanceof void delete throw".split())

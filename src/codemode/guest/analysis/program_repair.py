@@ -10,6 +10,8 @@ import re
 from bisect import bisect_right
 from itertools import combinations
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,70 +27,50 @@ LITERAL_NODES = frozenset(
     ("comment", "string", "string_fragment", "escape_sequence", "template_string", "regex", "regex_pattern", "jsx_text")
 )
 
-
-class _LazyPattern:
-    """A regular expression that is compiled when it is first used: most programs need none, and each takes 100 us."""
-
-    __slots__ = ("_arguments", "_pattern")
-
-    def __init__(self, *arguments: Any) -> None:
-        self._arguments, self._pattern = arguments, None
-
-    def __getattr__(self, name: str) -> Any:
-        if self._pattern is None:
-            self._pattern = re.compile(*self._arguments)
-        return getattr(self._pattern, name)
-
-
-def _compile_lazily(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
-    lazy: Any = _LazyPattern(pattern, flags)
-    return lazy
-
-
-FENCE = _compile_lazily(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+FENCE = compile_lazily(r"^[ \t\ufeff]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 # A fence that text precedes on its line, and one that ends the last line of the program.
-FENCE_AFTER_TEXT = _compile_lazily(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
-FENCE_AFTER_CODE = _compile_lazily(r"`{3,}([^`\n]*)$", re.MULTILINE)
-ONE_LINE_FENCE = _compile_lazily(
+FENCE_AFTER_TEXT = compile_lazily(r"^[^`\n]*[:.!>][ \t]*(`{3,})([^`\n]*)$", re.MULTILINE)
+FENCE_AFTER_CODE = compile_lazily(r"`{3,}([^`\n]*)$", re.MULTILINE)
+ONE_LINE_FENCE = compile_lazily(
     r"\s*```[ \t]*(?:(?:js|javascript|ts|typescript|jsx|tsx|mjs)[ \t])?(?P<code>[^\n]*?)```\s*\Z"
 )
 LANGUAGES = frozenset(("", "js", "javascript", "ts", "typescript", "jsx", "tsx", "mjs", "cjs", "ecmascript", "node"))
-LANGUAGE_LINE = re.compile(r"\s*(js|javascript|ts|typescript|jsx|tsx):?[ \t]*\r?\n", re.IGNORECASE)
-ESCAPED_FENCE = _compile_lazily(r"```\w*\\n")
-TAGS = _compile_lazily(
+LANGUAGE_LINE = compile_lazily(r"\s*(js|javascript|ts|typescript|jsx|tsx):?[ \t]*\r?\n", re.IGNORECASE)
+ESCAPED_FENCE = compile_lazily(r"```\w*\\n")
+TAGS = compile_lazily(
     r"\s*<(code|script|program|execute|javascript|typescript)\b[^<>\n]*>(?P<code>.*)</\1>\s*\Z", re.DOTALL
 )
-JSON_CODE_KEY = _compile_lazily(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
+JSON_CODE_KEY = compile_lazily(r'"(js|code|script|program|source|javascript|typescript)"\s*:\s*"')
 ARGUMENT_KEYS = ("arguments", "input", "parameters", "args")
-CODE_HINT = _compile_lazily(r"[;(=]|\b(?:return|await)\b")
+CODE_HINT = compile_lazily(r"[;(=]|\b(?:return|await)\b")
 ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": " "}
-ENTITY = _compile_lazily(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
-ESCAPE = _compile_lazily(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
+ENTITY = compile_lazily(r"&(?:(lt|gt|amp|quot|apos|nbsp)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
+ESCAPE = compile_lazily(r"\\u(d[89ab]..)\\u(d[c-f]..)|\\u([0-9a-f]{4})|\\(.)", re.DOTALL | re.IGNORECASE)
 ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-ESCAPED_BREAK_OR_QUOTE = _compile_lazily(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
-ESCAPED_QUOTE = _compile_lazily(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
-TYPOGRAPHIC = _compile_lazily("[\u2018\u2019\u201c\u201d]")
-INVISIBLE = _compile_lazily("[\u200b-\u200d\u2060\u00ad]")
-ESCAPED_BACKTICK = _compile_lazily(r"\\(`|\$\{)")
+ESCAPED_BREAK_OR_QUOTE = compile_lazily(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|([ntr"'\\]))""")
+ESCAPED_QUOTE = compile_lazily(r"""\\(?:u00(2[0-9a-fA-F]|3[a-fA-F]|5[b-eB-E]|7[b-eB-E])|(["'\\]))""")
+TYPOGRAPHIC = compile_lazily("[\u2018\u2019\u201c\u201d]")
+INVISIBLE = compile_lazily("[\u200b-\u200d\u2060\u00ad]")
+ESCAPED_BACKTICK = compile_lazily(r"\\(`|\$\{)")
 NEWLINES = "\n\r\u2028\u2029"
 
-EXPORT = _compile_lazily(
+EXPORT = compile_lazily(
     r"(?P<export>export[ \t]+(?:default[ \t]+"
     r"|(?=(?:async[ \t]+)?function\b|(?:const|let|var)[ \t]+[\w$]+[ \t]*=[ \t]*(?:async\b|function\b|\())))"
     r"(?:(?P<anonymous>(?:async[ \t]+)?function[ \t]*\*?[ \t]*\(|class[ \t]*\{)"
     r"|(?=(?:async|function|class|const|let|var)\b|[A-Za-z_$][\w$]*[ \t]*(?:;|$)|\())",
     re.MULTILINE,
 )
-EXPORT_DEFAULT = _compile_lazily(
+EXPORT_DEFAULT = compile_lazily(
     r"export[ \t]+default(?=[ \t]+(?:await[ \t]+)?[A-Za-z_$][\w$]*[ \t]*(?:;|$|\())", re.MULTILINE
 )
-EXPORT_LIST = _compile_lazily(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
-MODULE_EXPORTS = _compile_lazily(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
-MAIN_MODULE = _compile_lazily(
+EXPORT_LIST = compile_lazily(r"export[ \t]*\{\s*(?P<name>[\w$]+)(?:[ \t]+as[ \t]+default)?\s*(?:,\s*)?\}(?!\s*from\b)")
+MODULE_EXPORTS = compile_lazily(r"module\.exports[ \t]*=(?!=)(?:\s*\{\s*(?P<name>[\w$]+)\s*(?:,\s*)?\})?")
+MAIN_MODULE = compile_lazily(
     r"if[ \t]*\([ \t]*require\.main[ \t]*===?[ \t]*module[ \t]*\)(?:\s*\{(?P<block>[^{}]*)\}\s*|(?P<call>[^{}]*))\Z"
 )
-EXPORTED = _compile_lazily(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
-OWN_MODULE = _compile_lazily(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
+EXPORTED = compile_lazily(r"\s*(?:(async\b|function\b|\(|[\w$]+\s*=>)|([\w$]+)\s*(?:;|$))", re.MULTILINE)
+OWN_MODULE = compile_lazily(r"\b(?:const|let|var|function|class)\s+(?:module|require)\b")
 REMOVED_EXPORTS = "left out `export`, which only modules have"
 REPLACED_NODE_EXPORTS = "read what only Node.js has, `module.exports` or `require.main`, as the end of the program"
 FENCED = "took the program out of its Markdown fence"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +28,8 @@ NO_OFFSET = -1  # what the engine says, as line 0, of the fields of a class befo
 MAX_NEAR_BYTES = 2  # where the engine names the end of the statement before
 TYPE_ERROR_PREFIX = 'X{"name":"TypeError","message":"'
 STACK_KEY = '","stack":"'
-PLACE = re.compile(r"program\.js:(\d{1,7}):(\d{1,7})")
-READ = re.compile(r"cannot read property '(.{1,256})' of (?:undefined|null)", re.DOTALL)
+PLACE = compile_lazily(r"program\.js:(\d{1,7}):(\d{1,7})")
+READ = compile_lazily(r"cannot read property '(.{1,256})' of (?:undefined|null)", re.DOTALL)
 ITERATION = ("cannot read property 'Symbol.iterator' of ", "value is not iterable")
 DESTRUCTURING = "Cannot convert undefined or null to object"
 

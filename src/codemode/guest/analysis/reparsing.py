@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from itertools import islice
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,20 +23,20 @@ if TYPE_CHECKING:
 MAX_TYPE_ARGUMENTS = 64
 MAX_ARGUMENTS_BYTES = 2048
 # `<in out T` and `, out T`: two names in a row, which no expression has.
-VARIANCE = re.compile(rb"([<,]\s*(?:const[ \t]+)?)(in[ \t]+out|in|out)(?=[ \t]+[A-Za-z_$])")
+VARIANCE = compile_lazily(rb"([<,]\s*(?:const[ \t]+)?)(in[ \t]+out|in|out)(?=[ \t]+[A-Za-z_$])")
 # The grammar takes `x as A.B.C` for a member of `x as A.B`, and `x as A | B.C.D` for one of a union.
 _NAME = rb"[\w$\x80-\xff]+(?:[ \t]*\.[ \t]*[\w$\x80-\xff]+)*"
-CAST_TO_NAMES = re.compile(rb"\b(?:as|satisfies)[ \t]+" + _NAME + rb"(?:\s*[|&]\s*" + _NAME + rb")*")
-DOT = re.compile(rb"[ \t]*\.[ \t]*")
+CAST_TO_NAMES = compile_lazily(rb"\b(?:as|satisfies)[ \t]+" + _NAME + rb"(?:\s*[|&]\s*" + _NAME + rb")*")
+DOT = compile_lazily(rb"[ \t]*\.[ \t]*")
 # Names that the grammar has for words of its own: a variable, and a member of a class.
-NAMED_LIKE_WORDS = re.compile(
+NAMED_LIKE_WORDS = compile_lazily(
     rb"(?:(?<=\blet )|(?<=\bvar )|(?<=\bconst ))(?:as|satisfies)\b|\babstract\b(?![ \t]+[\w$#\"'*\[])"
 )
-ARGUMENTS_END = re.compile(rb"(?<!=)>(?=\s*`|[ \t]*\r?\n\s*[^\s<>+\-(\[`])")
-BRACKET = re.compile(rb"=>|<|>")
+ARGUMENTS_END = compile_lazily(rb"(?<!=)>(?=\s*`|[ \t]*\r?\n\s*[^\s<>+\-(\[`])")
+BRACKET = compile_lazily(rb"=>|<|>")
 BRACKET_NODES = ("<", ">", ">>", ">>>", "ERROR")
 ARGUMENT_NODES = ("type_arguments", "type_parameters")
-NOT_BREAK = re.compile(rb"[^\r\n]")
+NOT_BREAK = compile_lazily(rb"[^\r\n]")
 
 
 def reparse_misread_types(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, list[tuple[int, int]]]:

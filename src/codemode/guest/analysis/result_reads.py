@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -82,7 +84,7 @@ NON_NAME_NODES = ("property_identifier", "string_fragment", "comment", "statemen
 CONSOLE_METHODS = (b"console.log", b"console.info", b"console.warn", b"console.error")
 FUNCTIONS = ("arrow_function", "function_declaration", "function_expression", "method_definition")
 # An exception of a function may be caught at its call.
-CATCHING_CALL = re.compile(rb"\.\s*(?:catch|allSettled)\b")
+CATCHING_CALL = compile_lazily(rb"\.\s*(?:catch|allSettled)\b")
 
 
 class TrackedToolResult:

@@ -7,7 +7,7 @@ reports the real mistake and not a type next to it.
 
 from __future__ import annotations
 
-import re
+from .lazy_patterns import compile_lazily
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ PARAMETER_MODIFIERS = ("accessibility_modifier", "override_modifier", "readonly"
 MEMBER_MODIFIERS = (*PARAMETER_MODIFIERS, "abstract", "declare")
 NAMESPACE_WRAPPERS = ("export_statement", "statement_block", "internal_module", "expression_statement")
 NAMESPACE_TYPES = ("comment", "identifier", "nested_identifier", *TYPE_STATEMENTS)
-NAME_TAIL = re.compile(rb"(?:\s*\.\s*[\w$\x80-\xff]+)+")
-UNION_TAIL = re.compile(rb"\s*(?:\|(?![|=])|&(?![&=]))")
-ANGLE_BRACKET = re.compile(rb"=>|<|>|\"[^\"\n]*\"|'[^'\n]*'")
+NAME_TAIL = compile_lazily(rb"(?:\s*\.\s*[\w$\x80-\xff]+)+")
+UNION_TAIL = compile_lazily(rb"\s*(?:\|(?![|=])|&(?![&=]))")
+ANGLE_BRACKET = compile_lazily(rb"=>|<|>|\"[^\"\n]*\"|'[^'\n]*'")
 # What TypeScript does not let follow type arguments in an expression.
-COMPARISON_TAIL = re.compile(rb"=|\s*[<>+-]|[ \t]*\[")
+COMPARISON_TAIL = compile_lazily(rb"=|\s*[<>+-]|[ \t]*\[")
 MAX_TYPE_DEPTH = 32
 MAX_GENERICS_BYTES = 1024
 # As the whole name of a field these read as a modifier of the next member once the field's type is blank.
