@@ -31,8 +31,8 @@ _REQUEST_STRUCT = struct.Struct("=I?")
 _RETRY_MS = 10
 # Requests for workers come before engines for later programs, but not always: else no engine would be made.
 _MAX_REQUESTS_PER_SPARE_ENGINE = 8
-# Behind these the interpreter has specialised what is called most. More were not faster, and the first worker waits.
-_WARM_UP_ROUNDS = 4
+# After these the interpreter has specialised what is called most. More were not faster, and the first worker waits.
+_WARM_UP_ROUNDS = 2
 # Sizes of what is taken where it is free, the largest first, and how many bytes at most.
 _HOLE_SIZES = (120_000, *(1 << bits for bits in range(16, 10, -1)), *range(1032, 15, -16))
 _LARGE_BLOCK_COUNT = 4
@@ -71,10 +71,8 @@ class ZygoteServer:
         self._worker.use_engine(self._worker.engine_pool.fill_engine_heap(self._worker.engine, self._fill_free_heap))
         _fill_heap_holes()
         self._worker.warm_up(is_full=True)
-        gc.collect()
         _fill_heap_holes()
         gc.freeze()
-        gc.disable()
 
     def serve(self) -> None:
         """Fork on request, forever. In between, create the extra engines of workers."""
@@ -221,6 +219,7 @@ def _reset_signals() -> None:
 
 def main() -> None:
     """Argument 1 is the configuration, as ASCII JSON."""
+    gc.disable()  # the imports leave next to nothing to collect
     worker_module = ModuleType("worker")
     SourceFileLoader("worker", __file__.rpartition("/")[0] + "/worker.py").exec_module(worker_module)
     zygote = ZygoteServer(worker_module, json.loads(sys.argv[1]))
