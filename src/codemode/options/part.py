@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, cast
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, replace
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast, dataclass_transform
 
 from ..cached_property import cached_property
 from .checked_fields import Check
 
 _MAX_EXAMPLE_CHARACTERS = 40
-# repr, eq and hash are written once here: compiled for each dataclass, they would take half of this import.
+OptionGroupT = TypeVar("OptionGroupT")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def option_group(declared: type[OptionGroupT]) -> type[OptionGroupT]:
+    """Make a subclass of `OptionGroup` a frozen dataclass with the methods of `OptionGroup`: none is compiled."""
+    return dataclass(kw_only=True, init=False, repr=False, eq=False)(declared)
+
+
+@option_group
 class OptionGroup:
     """A group of options. Raises `ValueError` with the full path of an invalid value."""
 
@@ -27,6 +33,22 @@ class OptionGroup:
         part = super().__new__(cls)
         object.__setattr__(part, "explicit_names", frozenset(options))
         return part
+
+    def __init__(self, **options: Any) -> None:
+        for option in fields(self):
+            value = options.pop(option.name, option.default)
+            if value is MISSING:
+                raise TypeError(f"{type(self).__name__}() needs the option {option.name!r}")
+            object.__setattr__(self, option.name, value)
+        for name in options:
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
+        self.__post_init__()
+
+    def __setattr__(self, name: str, _value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __post_init__(self) -> None:
         """Validate every field and store the result of its check."""

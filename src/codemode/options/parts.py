@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, ClassVar, Literal
 
 from ..cached_property import cached_property
@@ -27,7 +27,7 @@ from .checked_fields import (
     require_state_backend_or_none,
     require_strings,
 )
-from .part import OptionGroup
+from .part import OptionGroup, option_group
 
 MIB = 1024 * 1024
 MAX_SOURCE_BYTES = 1_000_000
@@ -58,7 +58,7 @@ def _require_model_characters_or_none(value: Any, path: str) -> int | None:
     return None if value is None else require_positive(value, path, minimum=MIN_MODEL_CHARACTERS)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class ExecutionPolicy(OptionGroup):
     """Limits of one invocation. Byte limits count UTF-8 bytes of source or JSON text.
 
@@ -105,11 +105,11 @@ class ExecutionPolicy(OptionGroup):
     timeout_includes_tools: bool = flag_field(default=True, is_signed=True)
     tool_timeout_ms: int | None = optional_limit_field()
     on_saturation: Literal["fail", "wait"] | None = option_field(None, make_choice_check(None, "fail", "wait"))
-    output_validation: OutputValidation = option_field("warn", make_choice_check("warn", "strict"))  # noqa: RUF009 - a field
+    output_validation: OutputValidation = option_field("warn", make_choice_check("warn", "strict"))
     values: Literal["json", "rich"] = option_field("json", make_choice_check("json", "rich"), is_signed=True)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class LargeHeapPolicy(ExecutionPolicy):
     """Limits of a surface whose programs may use the largest possible heap."""
 
@@ -118,7 +118,7 @@ class LargeHeapPolicy(ExecutionPolicy):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class FetchPolicy(OptionGroup):
     """The requests that the guest's ``fetch`` may make; none without origins and prefixes.
 
@@ -139,7 +139,7 @@ class FetchPolicy(OptionGroup):
     refuse_private_addresses: bool = flag_field(default=True)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class ApprovalPolicy(OptionGroup):
     """How calls that need approval get it: from a callback at once, or by pausing with an `Interrupt`."""
 
@@ -150,7 +150,7 @@ class ApprovalPolicy(OptionGroup):
     show_denial_reason: bool = flag_field(default=False)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class Pipeline(OptionGroup):
     """Functions, sync (in a thread) or async, that every tool call passes through.
 
@@ -164,7 +164,7 @@ class Pipeline(OptionGroup):
     after: Callable[[Any, Any], Any] | None = field(default=None, metadata=CALLABLE)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class Lifecycle(OptionGroup):
     """Listeners, sync or async, each called with one event. Their exceptions never affect the invocation."""
 
@@ -189,7 +189,7 @@ class Lifecycle(OptionGroup):
         return any(hook is not None for hook in self._get_option_values())
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class Telemetry(OptionGroup):
     """OpenTelemetry spans and metrics. Source, inputs and outputs are not recorded, only their sizes.
 
@@ -211,7 +211,7 @@ class Telemetry(OptionGroup):
     meter: Any = field(default=None, metadata={"check": make_methods_check("create_counter", "create_histogram")})
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class ModelOutput(OptionGroup):
     """What `CodeModeTool.to_model_output` shows the model in addition to the result, and how much.
 
@@ -239,7 +239,7 @@ class ModelOutput(OptionGroup):
         return self.includes_calls or self.include_console
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class ContinuationOptions(OptionGroup):
     """How continuations are signed and resumed. None uses the process-wide setting.
 
@@ -268,7 +268,7 @@ class ContinuationOptions(OptionGroup):
     any_engine: bool = flag_field(default=False)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class PoolOptions(OptionGroup):
     """How many workers run and how they start. ``max_workers`` None follows the available memory.
 
@@ -295,7 +295,7 @@ class PoolOptions(OptionGroup):
             raise ValueError('pool.programs_per_worker above 1 with isolation="required" needs allow_kept_workers=True')
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+@option_group
 class CodeModeOptions(OptionGroup):
     """All options of an invocation. Each part may also be a mapping with snake_case or camelCase keys.
 

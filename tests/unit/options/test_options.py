@@ -16,6 +16,7 @@ from codemode.options.parts import (
     PoolOptions,
     Telemetry,
 )
+from codemode.surfaces.code_call.registered_tool import UsageExample
 
 NO_LIMITS = {
     "in_flight_limit",
@@ -209,6 +210,13 @@ def test_options_are_taken_as_they_are():
     options = CodeModeOptions(approval=ApprovalPolicy(mode="interrupt"))
     assert CodeModeOptions.of(options) is options
     assert CodeModeOptions.of(None) == CodeModeOptions() == CodeModeOptions.of({})
+
+
+def test_an_option_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match=r"ExecutionPolicy\(\) got an unexpected keyword argument 'timeout'"):
+        ExecutionPolicy(timeout=1)
+    with pytest.raises(TypeError, match=r"UsageExample\(\) needs the option"):
+        UsageExample()
 
 
 def test_options_are_frozen_and_can_be_replaced():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,7 @@ from suite import each_row
 from codemode import CodeModeProtocolError
 from codemode.data.json_values import encode_canonical_json
 from codemode.options.checked_fields import positive_limit_field
+from codemode.options.part import option_group
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol import continuation
 from codemode.protocol.continuation import REPLAY_VERSION, Continuation, continuation_from_texts, continuation_to_texts
@@ -115,7 +116,7 @@ def test_parameters_are_an_object(wrong):
 
 
 def test_a_limit_says_itself_whether_it_is_told_and_kept(monkeypatch):
-    @dataclass(frozen=True, kw_only=True)
+    @option_group
     class Wider(ExecutionPolicy):
         max_files: int = positive_limit_field(3, 10, is_sent_to_worker=True, is_signed=True)
         max_rows: int = positive_limit_field(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias, TypedDict
 
@@ -18,7 +18,7 @@ from ...options.checked_fields import (
     require_positive,
     require_strings,
 )
-from ...options.part import OptionGroup
+from ...options.part import OptionGroup, option_group
 from ...options.parts import MAX_SOURCE_BYTES, MIB, CodeModeOptions
 from .names import looks_like_meta_tool
 
@@ -113,7 +113,7 @@ def _require_unique_strings(value: Any, path: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(require_strings(value, path)))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class DirectCallOptions(OptionGroup):
     """Which tools ``codecall.invoke`` can call without a script.
 
@@ -128,7 +128,7 @@ class DirectCallOptions(OptionGroup):
     filter: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class VmOptions(OptionGroup):
     """Rules and limits of scripts: a preset, and fields that override it.
 
@@ -161,7 +161,7 @@ class VmOptions(OptionGroup):
         object.__setattr__(self, "disabled_builtins", banned)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class SidecarOptions(OptionGroup):
     """Pass large strings of tools to scripts as references. Sizes are in bytes.
 
@@ -182,7 +182,7 @@ class SidecarOptions(OptionGroup):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class SearchOptions(OptionGroup):
     """How tools are found: by keywords and ``embed(texts) -> vectors``, sync or async; or by a ``strategy``."""
 
@@ -208,7 +208,7 @@ def _parse_settings(value: Any, path: str) -> CodeModeOptions:
     return settings
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+@option_group
 class CodeCallOptions(OptionGroup):
     """All options of `create_code_call_tools`. Parts can also be mappings with snake_case or camelCase keys.
 

@@ -12,7 +12,7 @@ from ...data.json_values import decode_json, encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty, mapping_or_empty
 from ...errors import CodeModeError, CodeModeSerializationError
 from ...options.checked_fields import option_field, require_nonempty_string_or_none, require_strings
-from ...options.part import OptionGroup
+from ...options.part import OptionGroup, option_group
 from ...schemas.compiled import JsonSchema
 from ...signatures.examples import iterate_samples
 from ...signatures.literals import MAX_LITERAL_DEPTH, MAX_LITERAL_ITEMS, to_literal, to_string_literal
@@ -34,7 +34,7 @@ class ToolInfo:
     annotations: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class UsageExample(OptionGroup):
     """A usage example from the tool's author: a description and an input."""
 
@@ -64,7 +64,7 @@ def _parse_example(value: Any, path: str) -> UsageExample:
     return UsageExample(**value)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class ToolMetadata(OptionGroup):
     """CodeCall metadata of a tool: visibility, app, source, tags and examples."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from ...data.narrowing import is_mapping
 from ...options.checked_fields import Check
-from ...options.part import OptionGroup
+from ...options.part import OptionGroup, option_group
 from ...options.parts import MAX_HEAP_BYTES, MIB, LargeHeapPolicy
 from ...profile import GuestSettings, HostErrorRules, OutputRules, SurfaceSettings
 
@@ -69,7 +69,7 @@ def _optional_field(check: Check) -> Any:
     return field(default=None, metadata={"check": check})
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class ExecWaitOptions(OptionGroup):
     """All options of exec and wait, or a mapping in camelCase. Times are in milliseconds, sizes in UTF-8 bytes.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import partial
 from typing import Any, ClassVar, cast
 
 from ...options.checked_fields import positive_limit_field
-from ...options.part import OptionGroup
+from ...options.part import OptionGroup, option_group
 from ...options.parts import MAX_MEMORY_LIMIT_BYTES, MIB, ExecutionPolicy
 from ...profile import ErrorFields, GuestSettings, HostErrorRules, StaticRules, SurfaceSettings
 
@@ -38,7 +38,7 @@ SHOWN_NAMES: Mapping[str, str] = {HOST_NAMES[option]: name for option, name in W
 MIN_VALUES: Mapping[str, int] = {option: MIB if option == "max_memory_bytes" else 1 for option in WIRE_NAMES}
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class RunLimits(OptionGroup):
     """Limits of one run. Times are in milliseconds, sizes in UTF-8 bytes."""
 
@@ -65,7 +65,7 @@ class RunLimits(OptionGroup):
         }
 
 
-@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+@option_group
 class RunCeilings(RunLimits):
     """The highest limits that a request can ask for."""
 
@@ -105,7 +105,7 @@ def _parse_secrets(value: Any, path: str) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(items), key=len, reverse=True))
 
 
-@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+@option_group
 class RunOptions(OptionGroup):
     """Options of `create_modules_tool`. ``limits`` and ``ceilings`` can be mappings with snake_case or camelCase keys.
 
