@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ..continuations.keys import (
@@ -18,6 +18,8 @@ from ..options.checked_fields import KEY_COMMAND, WrongTypeError
 from ..options.parts import CodeModeOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .interrupt_store import InterruptStore
 
 DEFAULT_STORED_MAX_AGE_MS = 7 * 24 * 3_600_000
@@ -33,7 +35,7 @@ def open_store(store: StoreLike) -> InterruptStore:
     Nothing is read or written before the first use. Raises `ValueError` for an invalid URL and a missing folder,
     `ImportError` for a missing driver.
     """
-    if not isinstance(store, str | Path):
+    if not isinstance(store, str | os.PathLike):
         if not all(callable(getattr(store, name, None)) for name in _REQUIRED_METHODS):
             raise WrongTypeError(f"store must be a store of interrupts or a URL ({_URL_EXAMPLES}), got {store!r:.100}")
         return store
@@ -46,8 +48,9 @@ def open_store(store: StoreLike) -> InterruptStore:
     is_file = scheme == "sqlite" and rest.startswith("/") if colon else not re.match(r"\w\w+:", path)
     if not is_file or not path or "?" in path:
         raise ValueError(f"store {_redact_url(str(store))} is not a database: use {_URL_EXAMPLES}")
-    if not Path(path).absolute().parent.is_dir():
-        raise ValueError(f"store {path} cannot be created: missing folder {Path(path).absolute().parent}")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise ValueError(f"store {path} cannot be created: missing folder {folder}")
     from .sqlite import SqliteInterruptStore
 
     return SqliteInterruptStore(path)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CodeModeWorkerError
@@ -32,7 +31,7 @@ def find_engine_in_dist_info(distribution: str, module: str) -> tuple[str, str] 
                 name for name in _list_directory(entry) if _parse_distribution_name(name) == normalized_name
             ]
             if metadata_names:
-                return _read_engine_from_dist_info(Path(entry or "."), metadata_names, module)
+                return _read_engine_from_dist_info(entry or ".", metadata_names, module)
     except (OSError, UnicodeDecodeError):
         return None
     return None
@@ -40,7 +39,7 @@ def find_engine_in_dist_info(distribution: str, module: str) -> tuple[str, str] 
 
 def _list_directory(entry: str) -> list[str]:
     try:
-        return os.listdir(entry or ".")  # noqa: PTH208 - of bare names, of which there are many
+        return os.listdir(entry or ".")
     except FileNotFoundError:
         return []
 
@@ -52,17 +51,23 @@ def _parse_distribution_name(name: str) -> str:
     return stem.partition("-")[0].lower().replace(".", "_")
 
 
-def _read_engine_from_dist_info(folder: Path, metadata_names: list[str], module: str) -> tuple[str, str] | None:
+def _read_engine_from_dist_info(folder: str, metadata_names: list[str], module: str) -> tuple[str, str] | None:
     if len(metadata_names) != 1 or not metadata_names[0].endswith(".dist-info"):
         return None
-    head = (folder / metadata_names[0] / "METADATA").read_text(encoding="utf-8").partition("\n\n")[0]
+    metadata = os.path.join(folder, metadata_names[0])
+    head = _read_text(os.path.join(metadata, "METADATA")).partition("\n\n")[0]
     version = [line.removeprefix("Version: ") for line in head.splitlines() if line.startswith("Version: ")]
-    for line in (folder / metadata_names[0] / "RECORD").read_text(encoding="utf-8").splitlines():
+    for line in _read_text(os.path.join(metadata, "RECORD")).splitlines():
         name = line.partition(",")[0]
         if name.startswith(f"{module}.") and name.endswith((".so", ".pyd")) and version:
-            path = (folder / name).resolve()
-            return (str(path), version[0].strip()) if path.is_file() else None
+            path = os.path.realpath(os.path.join(folder, name))
+            return (path, version[0].strip()) if os.path.isfile(path) else None
     return None
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 ENGINE_DISTRIBUTION = "quickjs-ng"
@@ -70,8 +75,8 @@ PARSER_PACKAGES = ("tree_sitter", "tree_sitter_typescript")
 DEFAULT_MEMORY_LIMIT_BYTES = 64 << 20
 DEFAULT_MAX_STACK_SIZE_BYTES = 512 << 10
 
-_GUEST_DIRECTORY = Path(__file__).parent.parent / "guest"
-ANALYSER_PATH = str(_GUEST_DIRECTORY / "analysis" / "analyse.py")
+_GUEST_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(__file__)), "guest")
+ANALYSER_PATH = os.path.join(_GUEST_DIRECTORY, "analysis", "analyse.py")
 # In the order in which they are evaluated.
 _RUNTIME_PARTS = (
     "intrinsics", "json", "content", "locale", "sidecar", "rich", "powers", "determinism", "text", "memory", "errors",
@@ -91,7 +96,11 @@ class GuestRuntimeSource:
 
     def read_text(self) -> str:
         """Return the guest runtime's source as a worker evaluates it."""
-        return self.before + "".join(Path(path).read_bytes().decode() for path in self.paths) + self.after
+        parts: list[str] = []
+        for path in self.paths:
+            with open(path, encoding="utf-8", newline="") as file:
+                parts.append(file.read())
+        return self.before + "".join(parts) + self.after
 
     def compute_sha256(self) -> str:
         """Return the digest that a worker's hello must name."""
@@ -101,7 +110,7 @@ class GuestRuntimeSource:
 
 
 GUEST_RUNTIME = GuestRuntimeSource(
-    paths=tuple(str(_GUEST_DIRECTORY / "kernel" / f"{part}.js") for part in _RUNTIME_PARTS),
+    paths=tuple(os.path.join(_GUEST_DIRECTORY, "kernel", f"{part}.js") for part in _RUNTIME_PARTS),
     before='(function () {\n"use strict";\n',
     after="})()\n",
 )
@@ -136,16 +145,16 @@ class WorkerImage:
                 "after": self.guest_runtime.after,
             },
             "analyser": analyser if self.analyser_path is not None else None,
-            "lock_path": str(_GUEST_DIRECTORY / "lock.py"),
-            "lockdown_path": str(_GUEST_DIRECTORY / "linux_lockdown.py"),
-            "seccomp_filter_path": str(_GUEST_DIRECTORY / "seccomp_filter.py"),
-            "layers_path": str(_GUEST_DIRECTORY / "layers.py"),
-            "long_integers_path": str(_GUEST_DIRECTORY / "long_integers.py"),
-            "rehearsal_path": str(_GUEST_DIRECTORY / "warm_up.py"),
-            "asking_path": str(_GUEST_DIRECTORY / "syntax_check.py"),
-            "turns_path": str(_GUEST_DIRECTORY / "turn_runner.py"),
-            "engines_path": str(_GUEST_DIRECTORY / "engines.py"),
-            "between_path": str(_GUEST_DIRECTORY / "program_reset.py"),
+            "lock_path": os.path.join(_GUEST_DIRECTORY, "lock.py"),
+            "lockdown_path": os.path.join(_GUEST_DIRECTORY, "linux_lockdown.py"),
+            "seccomp_filter_path": os.path.join(_GUEST_DIRECTORY, "seccomp_filter.py"),
+            "layers_path": os.path.join(_GUEST_DIRECTORY, "layers.py"),
+            "long_integers_path": os.path.join(_GUEST_DIRECTORY, "long_integers.py"),
+            "rehearsal_path": os.path.join(_GUEST_DIRECTORY, "warm_up.py"),
+            "asking_path": os.path.join(_GUEST_DIRECTORY, "syntax_check.py"),
+            "turns_path": os.path.join(_GUEST_DIRECTORY, "turn_runner.py"),
+            "engines_path": os.path.join(_GUEST_DIRECTORY, "engines.py"),
+            "between_path": os.path.join(_GUEST_DIRECTORY, "program_reset.py"),
             "programs_per_worker": 1,
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
@@ -180,10 +189,10 @@ def find_engine() -> tuple[str, str]:
     engine = _find_engine_distribution()
     for file in engine.files or ():
         if file.name.startswith("_quickjs.") and file.suffix in (".so", ".pyd"):
-            path = Path(str(file.locate())).resolve()
-            if path.is_file():
+            path = os.path.realpath(file.locate())
+            if os.path.isfile(path):
                 _engine_version = _engine_version or engine.version
-                return str(path), engine.version
+                return path, engine.version
     raise CodeModeWorkerError(
         f"the installed {ENGINE_DISTRIBUTION} {engine.version} has no engine module: reinstall it"
     )
@@ -215,4 +224,4 @@ def _find_parent_directory(package: str) -> str:
     if spec is None or not spec.submodule_search_locations:
         name = package.replace("_", "-")
         raise CodeModeWorkerError(f"the TypeScript parser is not installed: pip install {name}")
-    return str(Path(next(iter(spec.submodule_search_locations))).parent)
+    return os.path.dirname(next(iter(spec.submodule_search_locations)))

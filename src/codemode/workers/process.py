@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import CodeModeWorkerError
@@ -56,11 +55,10 @@ def _describe_interpreter_problem() -> str:
         return "the application is frozen"
     if not sys.executable:
         return "it does not know its own path (sys.executable is empty)"
-    path = Path(sys.executable)
     # A link to an interpreter may have any name, and so may what it points to.
-    names = (path.name.lower(), Path(os.path.realpath(path)).name.lower())
+    names = [os.path.basename(path).lower() for path in (sys.executable, os.path.realpath(sys.executable))]
     if not any(interpreter_name in name for interpreter_name in _INTERPRETER_NAMES for name in names):
-        return f"sys.executable is {path.name!r}, which is not a Python interpreter by name"
+        return f"sys.executable is {os.path.basename(sys.executable)!r}, which is not a Python interpreter by name"
     return ""
 
 
@@ -189,7 +187,7 @@ if hasattr(os, "register_at_fork"):
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Functions of shared libraries are found now, once, and not by each fork when it first calls them.
 _BIND_NOW_ENVIRONMENT = {"LD_BIND_NOW": "1"}
-_WORKER_PATH = str(Path(__file__).parent.parent / "guest" / "worker.py")
+_WORKER_PATH = os.path.join(os.path.dirname(os.path.dirname(__file__)), "guest", "worker.py")
 REAP_TIMEOUT_MS = 5000
 
 

@@ -11,7 +11,6 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from ..errors import CodeModeWorkerError
 from ..host.forks import forkable_lock, forkable_rlock
@@ -40,7 +39,7 @@ _PIDFD_TIMEOUT_MS = 5000
 _POLL_MS = 50
 _PIDFD_GRACE_MS = 100
 _EXIT_REPORT_TIMEOUT_MS = 1000
-_ZYGOTE_SCRIPT_PATH = str(Path(__file__).parent.parent / "guest" / "zygote_main.py")
+_ZYGOTE_SCRIPT_PATH = os.path.join(os.path.dirname(os.path.dirname(__file__)), "guest", "zygote_main.py")
 
 
 class Zygote:
