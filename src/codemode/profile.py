@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .cached_property import cached_property
 from .options.parts import ExecutionPolicy
 from .records import record
 
@@ -14,7 +12,7 @@ ErrorFields: TypeAlias = Callable[[Any, str, str, bool], Mapping[str, Any]]
 """Takes a `CodeModeError`, the kind and name of a request, and whether host code raised the error."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class GuestSettings:
     """How a program runs in its guest: rows of the tables in the guest runtime.
 
@@ -34,10 +32,10 @@ class GuestSettings:
     max_result_depth: int = 0
     max_result_properties: int = 0
     console: Literal["plain", "stable"] = "plain"
-    limit_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    limit_names: Mapping[str, str] | None = None
     stops_itself: bool = False
 
-    @cached_property
+    @property
     def runs_modules(self) -> bool:
         """True if a program is an ES module."""
         return self.wrapper == "module"
@@ -110,7 +108,7 @@ class OutputRules:
     max_bytes: int = 64 << 10
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SurfaceSettings:
     """The settings of a surface for its runs.
 
@@ -134,9 +132,9 @@ class SurfaceSettings:
     direct_tool: str = ""
     guest: GuestSettings
     request_kinds: frozenset[str] = frozenset({"tool", "catalog", "fetch"})
-    limits: ExecutionPolicy = field(default_factory=ExecutionPolicy)
-    static_rules: StaticRules = field(default_factory=StaticRules)
-    host_errors: HostErrorRules = field(default_factory=HostErrorRules)
+    limits: ExecutionPolicy = ExecutionPolicy()
+    static_rules: StaticRules = StaticRules()
+    host_errors: HostErrorRules = HostErrorRules()
     sidecar: LargeStringRules | None = None
     output: OutputRules | None = None
     has_content: bool = False
@@ -144,5 +142,5 @@ class SurfaceSettings:
     at_deadline: Literal["fail", "rest"] = "fail"
     shows_run_details: bool = False
     returns_rich_values: bool = False
-    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    restored: Callable[[Mapping[str, Any]], SurfaceSettings] | None = field(default=None, compare=False, repr=False)
+    parameters: Mapping[str, Any] | None = None
+    restored: Callable[[Mapping[str, Any]], SurfaceSettings] | None = None

@@ -57,7 +57,12 @@ def test_a_call_is_a_frozen_value_with_everything_about_it(run, kind):
     context = {"user": 7}
     run("return await tools.echo({a: [1]})", [echo()], options=options, tool_call_id="outer", context=context)
     expected = PipelineCall(
-        tool_name="echo", input={"a": [1]}, tool_call_id="outer:tool-1", outer_tool_call_id="outer", context=context
+        tool_name="echo",
+        input={"a": [1]},
+        tool_call_id="outer:tool-1",
+        outer_tool_call_id="outer",
+        context=context,
+        tool_id="echo",
     )
     assert told == [expected, expected]
     assert told[0].source == "script"

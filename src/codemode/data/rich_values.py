@@ -9,13 +9,14 @@ from base64 import b64encode
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, date, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import CodeModeSerializationError
-from .content import MediaContent
 from .json_shape import SCALARS
 from .json_values import create_too_many_values_error
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
 
 TAG = "$rich"
 TAG_START = '"$'
@@ -67,6 +68,9 @@ def to_tagged_json(value: Any, *, escapes: bool = True, max_values: int = MAX_VA
 
 class _Tagger:
     def __init__(self, escapes: bool, max_values: int, what: str) -> None:
+        from datetime import date  # late: a cold start has no dates
+
+        self._date_class = date
         self._escapes = escapes
         self._what = what
         self._values_left = self._max_values = max_values
@@ -77,7 +81,7 @@ class _Tagger:
             return value
         if depth > _MAX_DEPTH:
             raise self.create_too_deep_error()
-        if isinstance(value, datetime | date):
+        if isinstance(value, self._date_class):
             return {TAG: ["Date", self._format_date(value)]}
         if isinstance(value, bytes | bytearray | memoryview):
             return {TAG: ["Uint8Array", b64encode(bytes(cast("bytes", value))).decode()]}
@@ -108,6 +112,8 @@ class _Tagger:
             raise create_too_many_values_error(self._max_values, self._what)
 
     def _format_date(self, value: date) -> str:
+        from datetime import UTC, datetime
+
         if not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day, tzinfo=UTC)
         try:
@@ -125,6 +131,8 @@ class _Tagger:
 
 def _get_public_fields(value: Any) -> dict[str, Any] | None:
     """Return what a model or a dataclass holds, by its public names; None for anything else."""
+    from .content import MediaContent
+
     kind = cast("Any", type(value))
     if isinstance(value, MediaContent):
         return None
@@ -190,6 +198,8 @@ def _decode_tag(tagged: Any, is_plain: bool) -> Any:
 
 
 def _read_date(text: str) -> datetime:
+    from datetime import datetime
+
     if _DATE.fullmatch(text) is None:
         raise ValueError("a Date that is not written as 2026-01-02T12:00:00.000Z, in the years 1 to 9999")
     return datetime.fromisoformat(text)

@@ -244,7 +244,7 @@ class RunJournaling:
     def _restore_settings(self, begun: Continuation, fresh: InvocationSettings) -> InvocationSettings:
         """Return the settings under which the program started, possibly under another release of this host."""
         settings, parameters = begun.restore_settings(fresh), begun.replay_settings["parameters"]
-        if encode_canonical_json(parameters) == encode_canonical_json(dict(fresh.profile.parameters)):
+        if encode_canonical_json(parameters) == encode_canonical_json(dict(fresh.profile.parameters or {})):
             return settings
         own = restore_profile(begun, self.profile)
         guest = replace(own.guest, result=fresh.profile.guest.result)  # a call without a program has its own

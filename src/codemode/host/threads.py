@@ -12,7 +12,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..records import record
@@ -44,17 +43,17 @@ class CheckJob(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
 class _CheckTurn:
     """A thread's right to run a check, and when it last made progress.
 
-    ``replace_hung`` adds a thread (1) while this one hangs, and removes it (-1) when it continues.
+    ``adjust_max_threads`` adds a thread (1) while this one hangs, and removes it (-1) when it continues.
     """
 
-    adjust_max_threads: Callable[[int], None]
-    progressed_at: float = 0.0
-    is_skipped: bool = False
-    gate: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, adjust_max_threads: Callable[[int], None]) -> None:
+        self.adjust_max_threads = adjust_max_threads
+        self.progressed_at = 0.0
+        self.is_skipped = False
+        self.gate = threading.Lock()
 
 
 class _TurnQueue:

@@ -421,7 +421,7 @@ def get_replay_settings(settings: InvocationSettings) -> dict[str, Any]:
     }
     replay_settings |= {name: getattr(settings.limits, name) for name in list_recorded_limit_names(LargeHeapPolicy)}
     replay_settings["language_names"] = list(settings.language_names)
-    return {**replay_settings, "profile": profile.name, "parameters": dict(profile.parameters)}
+    return {**replay_settings, "profile": profile.name, "parameters": dict(profile.parameters or {})}
 
 
 # Long texts stay as they are on the wire: escaping and parsing them would cost more than the rest.

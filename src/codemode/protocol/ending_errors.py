@@ -190,7 +190,7 @@ def make_exceeded_limit_error(limit: str, refused_tool: str | None, settings: In
 
 def _get_displayed_limit_name(limit: str, settings: InvocationSettings) -> str:
     """Return the name of a limit on the program's surface."""
-    return settings.profile.guest.limit_names.get(limit, limit)
+    return (settings.profile.guest.limit_names or {}).get(limit, limit)
 
 
 def make_output_limit_error(maximum: int, name: str = OUTPUT_LIMIT) -> CodeModeError:

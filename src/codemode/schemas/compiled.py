@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
@@ -50,12 +49,11 @@ class SchemaMismatchError(Exception):
         )
 
 
-@dataclass(frozen=True, eq=False)
 class ValidatedInput:
     """An input that fits its schema. ``value`` is what ``execute`` receives."""
 
-    value: Any
-    _to_json: Callable[[], Any]
+    def __init__(self, value: Any, to_json: Callable[[], Any]) -> None:
+        self.value, self._to_json = value, to_json
 
     @cached_property
     def json_value(self) -> Any:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..records import record
 
 if TYPE_CHECKING:
     import asyncio
-
-
-def _create_event() -> asyncio.Event:
-    import asyncio
-
-    return asyncio.Event()
 
 
 async def _allow_everything(_edited: Any) -> None:
@@ -33,7 +26,7 @@ class AnsweredInterrupt:
     resolution: Any
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ToolCallContext:
     """The context of the call that a tool serves.
 
@@ -48,10 +41,17 @@ class ToolCallContext:
     outer_tool_call_id: str
     messages: Sequence[Any] = ()
     context: Any = None
-    aborted: asyncio.Event = field(default_factory=_create_event)
+    aborted: asyncio.Event = cast("asyncio.Event", None)  # a new one for each context
     interrupt: AnsweredInterrupt | None = None
     asking_person: Callable[[], AbstractContextManager[None]] = nullcontext
     require_allowed: Callable[[Any], Awaitable[None]] = _allow_everything
+
+    def __post_init__(self) -> None:
+        """Create the event unless the context copies another."""
+        if not self.aborted:
+            import asyncio
+
+            object.__setattr__(self, "aborted", asyncio.Event())
 
 
 class _PipelineNull(Enum):
@@ -65,7 +65,7 @@ PIPELINE_NULL: Final = _PipelineNull.PIPELINE_NULL
 """Returned by a hook of the pipeline to replace an input or output with null; None changes nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PipelineCall:
     """A tool call, as passed to ``pipeline.before`` and ``pipeline.after``.
 
@@ -81,4 +81,4 @@ class PipelineCall:
     outer_tool_call_id: str
     source: Literal["script", "invoke"] = "script"
     context: Any = None
-    tool_id: str = field(default="", compare=False)
+    tool_id: str = ""

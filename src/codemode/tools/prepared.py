@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..cached_property import cached_property
 from ..data.narrowing import is_array, mapping_or_empty
@@ -28,10 +28,12 @@ from ..schemas.compiled import (
     wrap_unvalidated_input,
 )
 from ..schemas.json_schema.walk import iterate_subschemas
-from .context import ToolCallContext
 from .parameters import ExecuteKind, Parameters, classify_execute, count_positional_arguments
 from .tool import Tool
 from .tool_schemas import Mode
+
+if TYPE_CHECKING:
+    from .context import ToolCallContext
 
 # Also the error messages for failed tools.
 

@@ -8,7 +8,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from ...data.content import ContentResult, MediaContent, split_content
 from ...data.json_values import decode_json, encode_canonical_json, encode_json
 from ...data.rich_values import tagged_to_plain_json, to_tagged_json
 from ...errors import CodeModeProtocolError
@@ -20,6 +19,7 @@ from ...trace.failures import log_tool_failure
 from ...trace.late_values import get_stored_value
 
 if TYPE_CHECKING:
+    from ...data.content import MediaContent
     from ...trace.events import FetchResultEvent, NestedToolResultEvent
     from ...trace.trace import Trace
 
@@ -134,6 +134,8 @@ class ModelOutputFormatter:
         """Return the output without images, audio and files, and the list of these."""
         if _is_interrupt(result):
             return format_result_without_run_details(result), []
+        from ...data.content import split_content
+
         run, max_characters = self._find_run(result, tool_call_id), self._options.max_model_characters
         if run is not None and run.as_json is not None:
             result = run.as_json
@@ -282,6 +284,8 @@ class _CompletedRun:
 
 def _to_plain_json(result: Any) -> Any:
     """Return a result with dates, bytes and sets converted to JSON."""
+    from ...data.content import ContentResult
+
     if isinstance(result, ContentResult):
         return ContentResult(_to_plain_json(result.value), result.content)
     return tagged_to_plain_json(to_tagged_json(result))
@@ -336,6 +340,7 @@ def _format_with_tool_formatter(formatter: OutputFormatter, output: Any) -> Mode
 
 def format_result_without_run_details(result: Any) -> ModelOutputDict:
     """Return a result in the model output format without details of its run."""
+    from ...data.content import MediaContent, split_content
     from ...interrupts.interrupt import Interrupt
 
     if isinstance(result, Interrupt):

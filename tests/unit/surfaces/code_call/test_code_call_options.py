@@ -219,7 +219,9 @@ def test_a_profile_comes_back_from_its_parameters(preset: str, more: dict[str, A
     options = CodeCallOptions.of({"vm": {"preset": preset, **more}, "tool_errors": "message"})
     profile, other = create_profile(options), create_profile(CodeCallOptions(vm={"preset": "experimental"}))
     assert other.restored is not None
-    assert other.restored(profile.parameters) == profile
+    assert dataclasses.replace(other.restored(profile.parameters), restored=None) == dataclasses.replace(
+        profile, restored=None
+    )
 
 
 @pytest.mark.parametrize("parameters", [{"what": 1}, {"timeout_ms": "long"}, {"disabled_globals": 3}, {"max_steps": 0}])
