@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from codemode import Tool
 from codemode.surfaces.modules.declarations import declare_server_within
-from codemode.surfaces.modules.discovery import build_search_index, call_discovery
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery_function
 from codemode.surfaces.modules.module_tools import ListedServer, create_module_tools
 from codemode.tools.server_lists import OmittedEntries
 
@@ -60,7 +60,7 @@ def queries() -> Iterator[Wanted]:
 
 def rank_of(given: Sequence[ListedServer], index: Any, wanted: Wanted) -> tuple[int, list[str]]:
     """Return at which place the tool comes, 0 where it is not among the first 50, and what came first."""
-    said = call_discovery(given, index, "searchTools", [wanted.query, {"limit": SHOWN, "detail": "name"}])
+    said = call_discovery_function(given, index, "searchTools", [wanted.query, {"limit": SHOWN, "detail": "name"}])
     found = [f"{one['serverId']}.{one['toolName']}" for one in said["results"]]
     right = {f"{name}.{wanted.tool}" for name in (wanted.server, AGAIN.get(wanted.server))}
     return next((at for at, name in enumerate(found, 1) if name in right), 0), found[:3]

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .data.content import split_content as split_content
     from .data.exact_integers import protect_integers as protect_integers
     from .data.exact_integers import restore_integers as restore_integers
-    from .data.json_shape import run_bounded as run_bounded
+    from .data.json_shape import run_off_loop_if_large as run_off_loop_if_large
     from .execution.call_context import BufferedStateBackend as BufferedStateBackend
-    from .execution.call_context import TextStateBackend as TextStateBackend
+    from .execution.call_context import InMemoryStateBackend as InMemoryStateBackend
     from .execution.resume import OpenedContinuation as OpenedContinuation
-    from .host.forks import forkable_lock as forkable_lock
+    from .host.forks import create_fork_safe_lock as create_fork_safe_lock
     from .interrupts.interrupt import is_same_json as is_same_json
     from .observe.reporter import add_event_listener as add_event_listener
     from .options.parts import Listing as Listing
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .schemas.compiled import SchemaMismatchError as SchemaMismatchError
     from .schemas.compiled import ValidatedInput as ValidatedInput
     from .schemas.compiled import copy_json as copy_json
+    from .schemas.type_traits import buffer_iterators as buffer_iterators
     from .schemas.type_traits import list_items as list_items
-    from .schemas.type_traits import read_again as read_again
     from .surfaces.agent_options import configure_agent_options as configure_agent_options
     from .tools.collecting import select_tools_with_callable_names as select_tools_with_callable_names
     from .tools.prepared import PreparedTool as PreparedTool
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 _LAZY_NAMES = {
     "data.content": "replace_content restore_content split_content",
     "data.exact_integers": "protect_integers restore_integers",
-    "data.json_shape": "run_bounded",
-    "execution.call_context": "BufferedStateBackend TextStateBackend",
+    "data.json_shape": "run_off_loop_if_large",
+    "execution.call_context": "BufferedStateBackend InMemoryStateBackend",
     "execution.resume": "OpenedContinuation",
-    "host.forks": "forkable_lock",
+    "host.forks": "create_fork_safe_lock",
     "interrupts.interrupt": "is_same_json",
     "observe.reporter": "add_event_listener",
     "options.parts": "Listing",
     "schemas.compiled": "CompiledSchema SchemaMismatchError ValidatedInput copy_json",
-    "schemas.type_traits": "list_items read_again",
+    "schemas.type_traits": "list_items buffer_iterators",
     "surfaces.agent_options": "configure_agent_options",
     "tools.collecting": "select_tools_with_callable_names",
     "tools.prepared": "PreparedTool",

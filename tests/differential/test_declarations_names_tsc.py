@@ -10,7 +10,7 @@ from test_declarations_tsc import FakeTool
 from typescript_compiler import TypeScriptCompiler
 
 from codemode.signatures.declarations import declare_tools
-from codemode.signatures.examples import create_call_example
+from codemode.signatures.examples import create_example_program
 
 NAMES = [
     "constructor", "prototype", "toJSON", "toString", "valueOf", "toLocaleString", "__proto__", "hasOwnProperty",
@@ -31,7 +31,7 @@ def test_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeS
         f"  return [{', '.join(calls)}];",
         "}",
         "async function example() {",
-        create_call_example([replace(tool, annotations={"readOnlyHint": True}) for tool in tools[:3]]),
+        create_example_program([replace(tool, annotations={"readOnlyHint": True}) for tool in tools[:3]]),
         "}",
     ]
     assert compiler("\n".join([*lines, "export {};"])) == ""

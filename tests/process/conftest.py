@@ -22,7 +22,7 @@ from wrong_worker_host import Host, well_behaved
 
 from codemode import CodeModeError, CodeModeOptions, ExecutionPolicy, PoolOptions, WorkerPool, run_code_mode
 from codemode.execution.runner import Runner
-from codemode.host.clock import StoppableTimer
+from codemode.host.clock import PausableTimer
 from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.zygote import Zygote
 
@@ -81,7 +81,7 @@ def computing_pool(make_pool: Callable[..., WorkerPool], monkeypatch: pytest.Mon
     """
     made = Runner._make_clock
 
-    def clock_of(runner: Runner, milliseconds: int, on_passed: Callable[[], None]) -> StoppableTimer:
+    def clock_of(runner: Runner, milliseconds: int, on_passed: Callable[[], None]) -> PausableTimer:
         return made(runner, max(milliseconds, 60_000), on_passed)
 
     monkeypatch.setattr(Runner, "_make_clock", clock_of)

@@ -255,7 +255,7 @@ def _try_one(spawn: Callable[[], object], index: int) -> str:
         if said:
             return said.decode()
         assert worker.wait_until_dead(WAIT_MS)
-        return worker.describe_exit()
+        return worker.describe_abnormal_exit()
     finally:
         worker.close()
 

@@ -84,7 +84,7 @@ async def go_on(interrupt: Any, catalog: Hooked, answer: Any, options: Any) -> A
     continuations, load = import_resume_module(), import_execution_module()
 
     def answers(paused: Any) -> Any:
-        return continuations.read_answers_by_id(paused, answer, None)
+        return continuations.normalize_answers_by_id(paused, answer, None)
 
     return await continuations.resume_program(OWN, interrupt, answers, catalog, options, load.OuterCallSettings(), None)
 

@@ -32,7 +32,7 @@ def test_a_child_without_a_pidfd_is_alive_until_it_is_killed(worker: WorkerProce
     assert not worker.is_dead()
     worker.kill()
     assert worker.wait_until_dead(WAIT_MS)
-    assert worker.describe_exit() == ""
+    assert worker.describe_abnormal_exit() == ""
     worker.kill()
 
 
@@ -40,7 +40,7 @@ def test_how_a_child_without_a_pidfd_ended_is_told(worker: WorkerProcess) -> Non
     assert worker.channel.recv(1)
     os.kill(worker._handle._process.pid, signal.SIGSEGV)  # type: ignore[attr-defined]
     assert worker.wait_until_dead(WAIT_MS)
-    assert worker.describe_exit() == "killed by SIGSEGV"
+    assert worker.describe_abnormal_exit() == "killed by SIGSEGV"
 
 
 def test_a_forked_child_abandons_a_worker_without_a_pidfd(worker: WorkerProcess) -> None:

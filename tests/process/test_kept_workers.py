@@ -25,12 +25,12 @@ from codemode.options.parts import MAX_HEAP_BYTES
 from codemode.protocol.framing import encode_frame
 from codemode.testing.fake_worker import FakeWorker, FakeWorkerSource
 from codemode.workers import worker_generations
-from codemode.workers.process import MemoryInUse
-from codemode.workers.worker_generations import ReusedWorkerState
+from codemode.workers.process import MemoryUsage
+from codemode.workers.worker_generations import WorkerReuseState
 from codemode.workers.worker_inventory import IdleWorkers
 
 MOST = 3
-NO_MEMORY = MemoryInUse(0, 0)
+NO_MEMORY = MemoryUsage(0, 0)
 FACTS = {"calls": [], "modules": [], "shadowed": False, "lists": False, "reads": []}
 SHARES = ("", "a", "b", "a/b", "b/b", "b/b/b")  # the parts of a share behind it
 
@@ -167,14 +167,14 @@ def test_options_of_kept_workers_are_checked() -> None:
 def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(worker_generations, "time", SimpleNamespace(monotonic=lambda: now))
-    one = ReusedWorkerState((), 50)
+    one = WorkerReuseState((), 50)
     for _ in range(3):
-        assert one.record_program_end_and_check_reusable(b"", MemoryInUse(20 << 20, 40 << 20))
+        assert one.record_program_end_and_check_reusable(b"", MemoryUsage(20 << 20, 40 << 20))
         one.try_begin_program()
-    assert not one.record_program_end_and_check_reusable(b"", MemoryInUse(1 << 30, 1 << 30))
-    assert not ReusedWorkerState((), 50).record_program_end_and_check_reusable(b"", None)
-    assert not ReusedWorkerState((), 1).record_program_end_and_check_reusable(b"", NO_MEMORY)
-    one = ReusedWorkerState((), 50)
+    assert not one.record_program_end_and_check_reusable(b"", MemoryUsage(1 << 30, 1 << 30))
+    assert not WorkerReuseState((), 50).record_program_end_and_check_reusable(b"", None)
+    assert not WorkerReuseState((), 1).record_program_end_and_check_reusable(b"", NO_MEMORY)
+    one = WorkerReuseState((), 50)
     now += 599
     assert one.record_program_end_and_check_reusable(b"", NO_MEMORY)
     now += 3600  # between programs nothing is counted
@@ -185,8 +185,8 @@ def test_time_and_memory_end_a_tenure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_next_program_may_have_the_largest_heap() -> None:
     most = worker_generations._MAX_ADDRESS_SPACE_BYTES
-    assert ReusedWorkerState((), 50).record_program_end_and_check_reusable(b"", MemoryInUse(0, most))
-    assert not ReusedWorkerState((), 50).record_program_end_and_check_reusable(b"", MemoryInUse(0, most + 1))
+    assert WorkerReuseState((), 50).record_program_end_and_check_reusable(b"", MemoryUsage(0, most))
+    assert not WorkerReuseState((), 50).record_program_end_and_check_reusable(b"", MemoryUsage(0, most + 1))
     lockdown = Path(worker_generations.__file__).parent.parent / "guest" / "linux_lockdown.py"
     limit = re.search(r"^_ADDRESS_SPACE_BYTES = (\d+) << (\d+)", lockdown.read_text(), re.MULTILINE)
     assert limit is not None

@@ -63,7 +63,7 @@ async def strict_again(interrupt: Any, answer: Any, tools: Any, options: Any = N
     go_on, run = import_resume_module(), import_execution_module()
 
     def answers(paused: Interrupt) -> dict[str, Any]:
-        return go_on.read_answers_by_id(paused, answer, None)
+        return go_on.normalize_answers_by_id(paused, answer, None)
 
     catalog, given = Catalog(collect_tools(tools)), run.OuterCallSettings(**with_call(outer))
     return as_dict(await go_on.resume_program(STRICT, interrupt, answers, catalog, options, given, None))

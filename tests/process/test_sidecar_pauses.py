@@ -15,7 +15,7 @@ from pausing import through_json
 from waiting import within
 
 from codemode import CodeCallToolset, CodeModeProtocolError, Interrupt, Tool, create_code_call_tools, request_interrupt
-from codemode.surfaces.code_call.result import create_profile
+from codemode.surfaces.code_call.result import create_surface_settings
 
 HOST = Path(__file__).parent / "hosts" / "large_texts_resumed.py"
 SECONDS = 60
@@ -170,7 +170,7 @@ def test_it_goes_on_under_the_sizes_with_which_it_began():
 def test_sizes_in_a_continuation_are_checked():
     texts = LargeTexts()
     code_call, _ = paused(texts)
-    profile = create_profile(code_call.options)
+    profile = create_surface_settings(code_call.options)
     assert profile.restored is not None
     kept = profile.parameters["sidecar"]
     assert profile.restored({"sidecar": kept}).sidecar == profile.sidecar

@@ -37,7 +37,7 @@ from codemode.testing.contract import (
     Paused,
     PluginUnderTest,
     WaitingCall,
-    asks_for_agents_in_tools,
+    asks_approvals_for_nested_agents,
     contract_id,
     runs_sequential_tools_alone,
     without,
@@ -88,7 +88,7 @@ class Plugin:
         }
         return self._outcome(await self._agent(tools).run(messages, kept, decisions))
 
-    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+    def create_agent_function(self, tools: Sequence[ContractTool], program: str) -> Any:
         name, given = self.face.request(program)
 
         async def ask() -> Any:
@@ -129,7 +129,7 @@ def _tiny_tool(one: ContractTool) -> tinyloop.Tool:
 def rows() -> Iterator[Check]:
     # Tinyloop has no content, no conversations that a place of state could belong to, nothing that says which tools
     # are in programs, no tools that run alone, and tools whose agents ask are failures.
-    absent = (*CONTENT, *STATE[1:], *SELECTION, runs_sequential_tools_alone, asks_for_agents_in_tools)
+    absent = (*CONTENT, *STATE[1:], *SELECTION, runs_sequential_tools_alone, asks_approvals_for_nested_agents)
     return (check for face, check in without(*absent) if face is CODE_MODE)
 
 

@@ -78,7 +78,7 @@ def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
         try:
             read_hello(worker)
         except (EOFError, OSError):
-            assert "Too many open files" in worker.describe_exit()
+            assert "Too many open files" in worker.describe_abnormal_exit()
         else:
             kept.append(worker)
     assert 0 < len(kept) < len(workers)
@@ -98,7 +98,7 @@ def test_a_looping_worker_is_killed(zygote: Zygote) -> None:
     assert not worker.is_dead()
     worker.kill()
     assert worker.wait_until_dead(WAIT_MS)
-    assert worker.describe_exit() == ""
+    assert worker.describe_abnormal_exit() == ""
     worker.close()
 
 

@@ -17,7 +17,7 @@ from codemode.execution import programs
 from codemode.host import steps
 from codemode.host.threads import LARGE_CHARACTERS, HostThreads, InvocationThreads
 from codemode.source import checks
-from codemode.source.checks import find_missing_result_fields, find_program_problems
+from codemode.source.checks import find_program_problems, find_result_field_problems
 from codemode.tools.catalog import Catalog
 from codemode.tools.collecting import collect_tools
 from codemode.tools.search import index as tool_index
@@ -236,7 +236,7 @@ WIDE_OUTPUTS = {
 def test_loop_a_look_at_a_wide_output_counts_for_as_much_as_it_is(output):
     schema = {"anyOf": [*[{"$ref": "#/$defs/wide"}] * 9, {}], "$defs": {"wide": output}}
     facts = {"reads": [{"tool": "t", "name": "zzz", "line": 1, "column": 1}] * 10}
-    assert find_missing_result_fields(facts, {"t"}, lambda _name: schema) == []
+    assert find_result_field_problems(facts, {"t"}, lambda _name: schema) == []
 
 
 def test_loop_a_name_that_is_far_too_long_is_not_compared(monkeypatch):

@@ -12,7 +12,7 @@ from suite import each_row
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
 from codemode.schemas import json_schemas, patterns
 from codemode.schemas.compiled import MAX_SCHEMA_CHARACTERS, MAX_SCHEMA_VALUES
-from codemode.schemas.patterns import dropping_nonlinear_patterns
+from codemode.schemas.patterns import drop_nonlinear_patterns
 from codemode.tools.prepared import prepare_tool
 
 
@@ -54,7 +54,7 @@ def test_loop_a_schema_that_is_too_large_is_refused_with_the_name_of_its_tool(la
 
 @pytest.mark.parametrize("side", ["input_schema", "output_schema"])
 def test_loop_a_servers_tool_goes_without_a_schema_that_is_too_large(large, side, caplog):
-    with dropping_nonlinear_patterns():
+    with drop_nonlinear_patterns():
         tool = Tool("wide", execute=lambda _: "done", **{side: large})
     with caplog.at_level(logging.WARNING, "codemode.tools"):
         assert run_code_mode_sync("return await tools.wide({ a: 1 })", [tool]) == "done"

@@ -18,7 +18,7 @@ from codemode import CodeModeToolError, Tool, tool
 from codemode.schemas.patterns import (
     MAX_FOREIGN_AUTOMATON_SIZE,
     compile_linear_matcher,
-    dropping_nonlinear_patterns,
+    drop_nonlinear_patterns,
     estimate_automaton_size,
     find_refused_patterns,
     iterate_patterns,
@@ -225,7 +225,7 @@ def test_loop_a_foreign_pattern_that_repeats_too_much_is_left_out():
     huge = "^.{1,1000000}$"
     assert estimate_automaton_size(huge) > MAX_FOREIGN_AUTOMATON_SIZE
     assert list(find_refused_patterns({"pattern": huge, "items": {"pattern": "^.{1,100}$"}})) == [huge]
-    with dropping_nonlinear_patterns():
+    with drop_nonlinear_patterns():
         assert Tool("far", execute=None, input_schema={"pattern": huge}).input_schema == {}
 
 

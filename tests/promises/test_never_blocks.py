@@ -72,13 +72,13 @@ def test_a_worker_that_comes_when_nobody_wants_it_any_more_is_closed(monkeypatch
 
 def test_first_runs_at_once_start_one_source(monkeypatch: pytest.MonkeyPatch):
     made: list[int] = []
-    make = WorkerInventory._spawn_worker_creating_source
+    make = WorkerInventory._spawn_worker
 
     def counted(stock: WorkerInventory) -> Any:
         made.append(0 if stock._current_source else 1)
         return make(stock)
 
-    monkeypatch.setattr(WorkerInventory, "_spawn_worker_creating_source", counted)
+    monkeypatch.setattr(WorkerInventory, "_spawn_worker", counted)
 
     async def scenario(spares: int) -> None:
         async with WorkerPool({"spare_workers": spares, "max_workers": 16}) as pool:

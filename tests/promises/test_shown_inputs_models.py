@@ -19,7 +19,7 @@ from codemode import (
     CodeModeToolError,
     Tool,
 )
-from codemode.execution.call_values import choose_and_validate_input, validate_answered_inputs
+from codemode.execution.call_values import choose_and_validate_input, validate_answered_call_inputs
 from codemode.interrupts.approval import ApprovalDecision
 from codemode.interrupts.resolutions import ApprovalAnswer, RunAgainAnswer, ToolInterruptAnswer
 from codemode.protocol.ledger import LedgerEntry, Waiting
@@ -110,11 +110,11 @@ def test_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
         st.sampled_from([ApprovalAnswer(ApprovalDecision(True), None), ToolInterruptAnswer(1), RunAgainAnswer()])
     )
     catalog = Catalog(collect_tools([tool]))
-    assert validate_answered_inputs(catalog, [entry], {1: ApprovalAnswer(ApprovalDecision(False), None)}) == {}
+    assert validate_answered_call_inputs(catalog, [entry], {1: ApprovalAnswer(ApprovalDecision(False), None)}) == {}
     varies = {"made anew", "id", "numbered"} & set(kinds)
     changing = {"changed each time", "one more each time", "only text", "numbered"} & set(kinds)
     try:
-        ran = validate_answered_inputs(catalog, [entry], {1: answer})[1].validated
+        ran = validate_answered_call_inputs(catalog, [entry], {1: answer})[1].validated
     except CodeModeProtocolError:
         # Only what is new each time and is changed by its own validators cannot be had again.
         assert varies

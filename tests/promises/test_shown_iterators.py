@@ -12,7 +12,7 @@ from suite import each_row
 from waiting import within
 
 from codemode import Tool, continue_interrupt
-from codemode.schemas.type_traits import read_again
+from codemode.schemas.type_traits import buffer_iterators
 
 OK = {"approved": True}
 Cents = Annotated[int, AfterValidator(lambda value: value * 100)]
@@ -94,10 +94,10 @@ class Node(BaseModel):
 
 def test_values_in_circles_and_of_any_depth_are_left_as_they_are():
     node = Node(child=Node())
-    assert read_again(node) is node
+    assert buffer_iterators(node) is node
     assert node.child is not None
     assert node.child.parent is node
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    assert read_again(deep) is deep
+    assert buffer_iterators(deep) is deep

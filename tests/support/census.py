@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 60.0
 _COLLECTIONS = 10
 _BESIDE = ("mcp.server.", "starlette.")
 # Uvicorn's own, and what is its: a connection that its client resets is held for as long as it might be used.
-_A_WHILE = (".HeaderTimeoutProtocol", ".http_timeouts._SendTimeout")
+_A_WHILE = (".TimeoutProtocol", ".http_timeouts._SendTimeout")
 
 
 def census(*beside: str) -> Counter[str]:

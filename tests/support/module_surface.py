@@ -67,7 +67,7 @@ async def go_on(interrupt: Any, tools: Mapping[str, Any], options: Any = None, *
     outer = run.OuterCallSettings(is_traced=answers.get("is_traced", False))
 
     def answers_to(paused: Interrupt) -> dict[str, Any]:
-        return continuations.read_answers_by_id(
+        return continuations.normalize_answers_by_id(
             paused, answers.get("resolution", continuations.NOT_GIVEN), answers.get("resolutions")
         )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from codemode.host.clock import StoppableTimer
+from codemode.host.clock import PausableTimer
 
 
 class PassingTime:
@@ -23,15 +23,15 @@ class PassingTime:
     def __init__(self, patch: Callable[[Any, str, Any], object] = setattr) -> None:
         self._patch = patch
         self._skipped = self._blocked = 0.0
-        self._clocks: list[weakref.ref[StoppableTimer]] = []  # of several threads
-        begin = StoppableTimer.__init__
+        self._clocks: list[weakref.ref[PausableTimer]] = []  # of several threads
+        begin = PausableTimer.__init__
 
-        def followed(clock: StoppableTimer, *arguments: Any, **named: Any) -> None:
+        def followed(clock: PausableTimer, *arguments: Any, **named: Any) -> None:
             begin(clock, *arguments, **named)
             clock._loop = _Ahead(clock._loop, lambda: self._skipped)  # type: ignore[assignment]
             self._clocks.append(weakref.ref(clock))
 
-        patch(StoppableTimer, "__init__", followed)
+        patch(PausableTimer, "__init__", followed)
 
     def skip(self, seconds: float) -> None:
         """Let so many seconds pass. Deadlines that run and are reached so ring in their loop's next turn."""
@@ -53,7 +53,7 @@ class PassingTime:
         self.skip(seconds)
 
 
-def _look(clock: StoppableTimer) -> None:
+def _look(clock: PausableTimer) -> None:
     if clock._timer is not None:
         clock._timer.cancel()
         clock._on_timer()

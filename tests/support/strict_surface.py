@@ -154,7 +154,7 @@ async def go_on_strict(
     go_on, run = import_resume_module(), import_execution_module()
 
     def answers(paused: Interrupt) -> dict[str, Any]:
-        return go_on.read_answers_by_id(paused, *(answer or (go_on.NOT_GIVEN,)), None)
+        return go_on.normalize_answers_by_id(paused, *(answer or (go_on.NOT_GIVEN,)), None)
 
     return await go_on.resume_program(
         profile, interrupt, answers, view_of(tools), options, run.OuterCallSettings(**with_call(outer)), None

@@ -129,7 +129,7 @@ def loaded(then: str) -> set[str]:
     "then",
     [
         "",
-        "plugins.select_tools_with_callable_names, plugins.CompiledSchema, plugins.run_bounded, plugins.ToolSelection",
+        "plugins.select_tools_with_callable_names, plugins.CompiledSchema, plugins.run_off_loop_if_large",
         "import codemode; codemode.create_code_mode_tool([codemode.Tool('a', execute=len)])",
     ],
 )

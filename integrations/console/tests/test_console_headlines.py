@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from card_pages import CardDesk, call, keeping
 from codemode_console.rendering import MAX_ROW_INPUT_CHARACTERS, create_headline, find_link_host, format_input_line
-from codemode_console.visible_text import format_age
+from codemode_console.visible_text import format_relative_time
 from console_visitors import EVE, run
 from record_desk import Page
 
@@ -75,7 +75,7 @@ def test_times_are_told_in_whole_units() -> None:
             (47 * 3600, "47 h ago"), (48 * 3600, "2 days ago"), (-30, "in less than a minute"), (-90, "in 1 min"),
             (-23 * 3600 - 5, "in 23 h"), (-6 * 86_400, "in 6 days")]  # fmt: skip
     for seconds, words in rows:
-        assert format_age(10**12 - seconds * 1000, 10**12) == words, seconds
+        assert format_relative_time(10**12 - seconds * 1000, 10**12) == words, seconds
 
 
 def test_only_a_url_of_the_web_is_linked() -> None:

@@ -37,14 +37,14 @@ from codemode.testing.contract import (
     Paused,
     PluginUnderTest,
     WaitingCall,
-    answers_some_first,
+    accepts_partial_answers,
     contract_id,
     runs_sequential_tools_alone,
     without,
 )
 
 WAIT_SECONDS = 120.0
-BATCHED = frozenset(PAUSES) - {answers_some_first}
+BATCHED = frozenset(PAUSES) - {accepts_partial_answers}
 _HEARD: dict[str, Literal["begun", "ended"]] = {"on_tool_start": "begun", "on_tool_end": "ended"}
 
 
@@ -109,7 +109,7 @@ class Plugin:
         self._answered[state] = decisions
         return self._outcome(output, thread)
 
-    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+    def create_agent_function(self, tools: Sequence[ContractTool], program: str) -> Any:
         scripted = asking(asks(self.face.request(program)))  # which goes on where it was
 
         async def ask() -> Any:

@@ -32,7 +32,7 @@ from codemode.testing.contract import (
     Paused,
     PluginUnderTest,
     WaitingCall,
-    answers_some_first,
+    accepts_partial_answers,
     contract_id,
     runs_sequential_tools_alone,
     without,
@@ -102,7 +102,7 @@ class WholeAgent:
         conversation = kept.to_json()["context"]["context"]["conversation"]
         return await self._outcome(Runner.run(made, kept, run_config=QUIET), conversation)
 
-    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+    def create_agent_function(self, tools: Sequence[ContractTool], program: str) -> Any:
         name, given = self.face.request(program)
         # It goes on where it was, in a process that may be another one.
         model = Script([(name, given)], ids="inner", ends=lambda said: str(said[-1]["output"]))
@@ -171,7 +171,7 @@ def _value(text: str) -> Any:
 
 def rows() -> Iterator[tuple[type[WholeAgent], Check]]:
     # The SDK goes on with a tool when all that waits in it is decided, and has no word for tools that run alone.
-    for face, check in without(answers_some_first, runs_sequential_tools_alone):
+    for face, check in without(accepts_partial_answers, runs_sequential_tools_alone):
         if face is CODE_MODE:  # the plugin has no other
             yield WholeAgent, check
             if check not in (*SELECTION, *STATE):

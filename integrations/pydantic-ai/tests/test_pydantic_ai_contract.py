@@ -42,7 +42,7 @@ from codemode.testing.contract import (
     Paused,
     PluginUnderTest,
     WaitingCall,
-    asks_for_agents_in_tools,
+    asks_approvals_for_nested_agents,
     contract_id,
     without,
 )
@@ -138,7 +138,7 @@ class Capability:
         content = tuple((one.media_type, one.data) for one in objects)
         return Finished(value=value, content=content, conversation=conversation)
 
-    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+    def create_agent_function(self, tools: Sequence[ContractTool], program: str) -> Any:
         name, given = self.face.request(program)
         script = Script([ToolCallPart(name, dict(given), tool_call_id="inner")], "done")
 
@@ -243,7 +243,7 @@ def decision(given: ContractAnswer) -> Any:
 
 def rows() -> Iterator[tuple[type[Capability], Check]]:
     # An agent in a tool of pydantic-ai cannot leave its questions to the agent that called it.
-    for face, check in without(asks_for_agents_in_tools):
+    for face, check in without(asks_approvals_for_nested_agents):
         if check in STATE:
             yield from ((plugin, check) for plugin in KEPT if face is plugin.face)
         elif check in SELECTION:  # which is the capabilities'

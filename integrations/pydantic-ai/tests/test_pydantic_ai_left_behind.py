@@ -22,7 +22,7 @@ KEPT = (
     "codemode.continuations.guard._ClaimRow",  # claims of continuations, until these expire
     "codemode.continuations.guard.Claim",
     "codemode_pydantic_ai.conversation_state._ConversationEntry",  # the state of the last 1,024 conversations
-    "codemode.execution.call_context.TextStateBackend",
+    "codemode.execution.call_context.InMemoryStateBackend",
     "codemode.interrupts.interrupt.Interrupt",  # in the last 256 results of exec
     "codemode.interrupts.interrupt.PendingRequest",
 )

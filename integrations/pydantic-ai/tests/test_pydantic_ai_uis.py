@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from codemode_pydantic_ai import CodeCall
-from codemode_pydantic_ai.ui import PausedPrograms
+from codemode_pydantic_ai.ui import PausedProgramsMixin
 from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.ui import UIAdapter
@@ -33,11 +33,11 @@ return [hidden.length, ...refunds.map((one) => one.value ?? one.reason.message)]
 """
 
 
-class VercelChat(PausedPrograms, VercelAIAdapter[Any, Any]):
+class VercelChat(PausedProgramsMixin, VercelAIAdapter[Any, Any]):
     """The adapter as an application has it."""
 
 
-class AGUIChat(PausedPrograms, AGUIAdapter[Any, Any]):
+class AGUIChat(PausedProgramsMixin, AGUIAdapter[Any, Any]):
     """As above."""
 
 

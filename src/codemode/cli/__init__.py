@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     command_line = sys.argv[1:] if arguments is None else arguments
     try:
-        if command_line and (command := _load_other_distribution_command(command_line[0])):
+        if command_line and (command := _load_external_command(command_line[0])):
             code = command(command_line[1:])
         else:
             code = _run_command(_parse_options(command_line))
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _load_other_distribution_command(name: str) -> Callable[[Sequence[str]], int] | None:
+def _load_external_command(name: str) -> Callable[[Sequence[str]], int] | None:
     """Return a command of another distribution; None for one of ours, and for what is no command.
 
     Raises:
@@ -143,15 +143,15 @@ def _create_parser(*, for_completion: bool = False) -> argparse.ArgumentParser:
     _add_doctor_parser(commands)
     _add_completion_parser(commands)
     for command, help_text in _ADDED_HELP.items():
-        added = _find_other_distribution_parser(command) if for_completion else None
+        added = _find_external_command_parser(command) if for_completion else None
         commands.add_parser(command, help=help_text, parents=[added] if added else [], add_help=added is None)
     return parser
 
 
-def _find_other_distribution_parser(command: str) -> argparse.ArgumentParser | None:
+def _find_external_command_parser(command: str) -> argparse.ArgumentParser | None:
     """Return the parser of another distribution's command; None if it is not installed."""
     try:
-        function = _load_other_distribution_command(command)
+        function = _load_external_command(command)
     except UsageError:
         return None
     return sys.modules[function.__module__].create_parser() if function is not None else None

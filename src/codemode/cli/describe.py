@@ -85,7 +85,7 @@ _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English text and code
 
 def print_tool_description(options: argparse.Namespace) -> int:
     """Print the description to stdout and its size to stderr."""
-    code_mode = create_code_mode_tool_over_file(options.tools, None)
+    code_mode = create_code_mode_tool_from_file(options.tools, None)
     text = code_mode.description
     if options.json:
         sizes = {"tools": len(code_mode.catalog), "characters": len(text), "tokens": len(text) // _CHARACTERS_PER_TOKEN}
@@ -101,7 +101,7 @@ def print_tool_description(options: argparse.Namespace) -> int:
     return SUCCEEDED
 
 
-def create_code_mode_tool_over_file(path: str | None, options: dict[str, object] | None) -> CodeModeTool:
+def create_code_mode_tool_from_file(path: str | None, options: dict[str, object] | None) -> CodeModeTool:
     """Return the codeMode tool over a tools file. Raises `UsageError` for tools or options that cannot be used."""
     tools = load_tools(path)
     try:

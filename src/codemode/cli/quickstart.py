@@ -214,7 +214,7 @@ print(result.final_output)
 }
 
 
-def _format_interpreter() -> str:
+def _format_interpreter_path() -> str:
     """Return the interpreter that runs this command, relative to the current folder if it is below."""
     path = Path(sys.executable)
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
@@ -232,7 +232,7 @@ def write_quickstart_agent(options: argparse.Namespace) -> int:
         raise UsageError(f"{path} already exists: name another file, or use --force to replace it") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    print(f"wrote {path}; run it with: {_format_interpreter()} {path}")
+    print(f"wrote {path}; run it with: {_format_interpreter_path()} {path}")
     if options.framework != "plain" and find_spec(f"codemode_{options.framework.replace('-', '_')}") is None:
         name = {"langchain": "langchain[agents]"}.get(options.framework, options.framework)
         print(f"it needs a plugin: pip install 'codemode-{name}', or in a clone './integrations/{name}'")

@@ -18,7 +18,7 @@ from ..interrupts.interrupt import Interrupt
 from ..trace.events import ConsoleEvent, FetchRequestEvent, FetchResultEvent, NestedToolCallEvent, NestedToolResultEvent
 from ..trace.trace import Trace
 from ..trace.visible_text import clip_to_visible_line, escape_invisible, format_count
-from .describe import create_code_mode_tool_over_file
+from .describe import create_code_mode_tool_from_file
 from .exits import FAILED, PAUSED, SUCCEEDED, UsageError
 
 _YES_ANSWERS = ("y", "yes")
@@ -125,7 +125,7 @@ def run_program(options: argparse.Namespace) -> int:
     }
     if options.timeout_ms is not None:
         settings["execution_policy"] = {"timeout_ms": options.timeout_ms}
-    code_mode = create_code_mode_tool_over_file(options.tools, settings)
+    code_mode = create_code_mode_tool_from_file(options.tools, settings)
     try:
         result = asyncio.run(code_mode.execute({"js": js}))
     except CodeModeError as error:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from ..errors import CodeModeProtocolError
 from ..host.cancellation import run_alongside_block
 from ..host.clock import monotonic_seconds, now_ms
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from ..records import record
 
 # A claim is made before anything runs, renewed while its owner lives, and gets its outcome at the end. The same answers
@@ -144,7 +144,7 @@ class MemoryResumeGuard:
         self._rows: dict[str, _ClaimRow] = {}
         self._by_expiry: list[tuple[int, str]] = []  # a heap; released claims stay in it for a while
         self._rows_with_outcome: deque[_ClaimRow] = deque()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     async def claim(self, claim: Claim) -> str | ClaimState | None:
         """See `ResumeGuard.claim`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from .guard import Backoff, GuardClock
 
 _RUNNING_HOLD, _RUNNING_HOLD_MS = "run", 24 * 3_600_000
@@ -155,7 +155,7 @@ class MemoryJournal(MemoryContentStore):
         self._clock = clock if clock is not None else GuardClock()
         super().__init__(self._clock)
         self._rows: dict[str, _JournalRow] = {}
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
         """See `Journal.open`."""

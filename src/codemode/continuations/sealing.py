@@ -211,7 +211,7 @@ def seal_text_for_continuation(text: str, options: ContinuationOptions, auth: Si
     return seal_with_secret(text, _create_key_ring(options, "outcome").get_secret(auth.key_id), auth.nonce)
 
 
-def unseal_text_of_continuation(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
+def unseal_text_for_continuation(text: str, options: ContinuationOptions, auth: SignatureInfo) -> str:
     """Open a sealed text. Raises `ValueError` or `CodeModeProtocolError` if it was not sealed this way."""
     return unseal_with_secret(text, _create_key_ring(options, "outcome").get_secret(auth.key_id), auth.nonce)
 
@@ -232,7 +232,7 @@ def seal_content_part(description: str, data: bytes, options: ContinuationOption
     """Seal a part of content with a key of the options, bound to this name."""
     ring, text = _create_key_ring(options, "content"), description.encode()
     pieces = (len(text).to_bytes(_LENGTH_BYTES), text, *_split_bytes(data))
-    return ring.signing_id.encode() + b"".join(_encrypt(pieces, ring.get_secret(), name))
+    return ring.signing_key_id.encode() + b"".join(_encrypt(pieces, ring.get_secret(), name))
 
 
 def unseal_content_part(sealed_part: bytes, options: ContinuationOptions, name: str) -> tuple[str, bytes]:
@@ -295,7 +295,7 @@ class JournalCodec:
         self._ring = KeyRing(keys, purpose="journal")
         self._sealing = KeyRing(keys, purpose="journal seal") if options.seal else None
         self._identity = encode_canonical_json([key, options.conversation_id, binding])
-        self._key_id = self._ring.signing_id
+        self._key_id = self._ring.signing_key_id
         self._hmacs: dict[str, tuple[Any, Any]] = {}  # by key: the hash states of an HMAC before any text
 
     def sign_and_seal(self, text: str, position: int | str) -> str:

@@ -57,7 +57,7 @@ class KeyRing:
         self._binding = binding
 
     @property
-    def signing_id(self) -> str:
+    def signing_key_id(self) -> str:
         """The id of the key that signs."""
         return self._signing_id
 

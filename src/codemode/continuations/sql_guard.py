@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
 from .guard import (
     LAPSED,
@@ -66,17 +66,17 @@ class SqlResumeGuard(ABC):
     async def record(self, key: str, outcome: str) -> str | None:
         """See `ResumeGuard.record`."""
         self._heartbeats.pop(key, None)
-        return await shield_to_end(_run_in_guard_thread(lambda: self._record_sync(key, outcome)))
+        return await shield_until_done(_run_in_guard_thread(lambda: self._record_sync(key, outcome)))
 
     async def release(self, key: str) -> None:
         """See `ResumeGuard.release`."""
         heartbeat = self._heartbeats.pop(key, None)
-        await shield_to_end(_run_in_guard_thread(lambda: self._release_sync(key, heartbeat)))
+        await shield_until_done(_run_in_guard_thread(lambda: self._release_sync(key, heartbeat)))
 
     async def _try_claim(self, claim: Claim) -> str | Heartbeat | None:
         attempt = asyncio.ensure_future(_run_in_guard_thread(lambda: self._try_claim_sync(claim)))
         try:
-            return await shield_to_end(attempt)
+            return await shield_until_done(attempt)
         except asyncio.CancelledError:
             # The thread finished after the cancellation, and its claim would have no owner.
             if not attempt.cancelled() and attempt.exception() is None and attempt.result() is None:

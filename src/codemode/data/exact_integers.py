@@ -62,7 +62,7 @@ def restore_listed_integers(value: dict[str, Any]) -> dict[str, Any]:
     plain = json.loads(json.dumps({key: item for key, item in value.items() if key != POINTERS_KEY}))
     for pointer in dict.fromkeys(cast("list[str]", pointers)):
         path = _parse_pointer(pointer)
-        if not _replace_text_by_integer(plain, path):
+        if not _replace_text_with_integer(plain, path):
             raise ValueError(f"{POINTERS_KEY} names {pointer[:100]!r}, where no integer is written as text")
     return plain
 
@@ -77,7 +77,7 @@ def restore_edited_integers(original: Any, edited: Any) -> Any:
         return edited
     holder = json.loads(json.dumps([edited]))
     for path in paths:
-        if not _replace_text_by_integer(holder, (0, *path)):
+        if not _replace_text_with_integer(holder, (0, *path)):
             old, new = _get_value_at(original, path), _get_value_at(holder, (0, *path))
             if type(new) in (int, float) and new != old and to_browser_number(new) == _round_like_browser(old):
                 raise ValueError(f"{old} became {new}, as in a browser: send it as text")
@@ -117,7 +117,7 @@ def _find_inexact_integer_paths(value: Any) -> Iterable[_Path]:
             yield path
 
 
-def _replace_text_by_integer(value: Any, path: _Path) -> bool:
+def _replace_text_with_integer(value: Any, path: _Path) -> bool:
     """Convert the text at a path to an integer; False if there is no such text."""
     holder: Any = _get_value_at(value, path[:-1]) if path else None
     key = _find_key(holder, path[-1]) if path else None

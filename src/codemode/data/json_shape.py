@@ -140,7 +140,7 @@ def count_values(value: Any, limit: int) -> int:
     return count
 
 
-async def run_bounded(value: Any, work: Callable[[], ResultT]) -> ResultT:
+async def run_off_loop_if_large(value: Any, work: Callable[[], ResultT]) -> ResultT:
     """Run host work on a value: on the event loop if it is small, else in a thread, one at a time.
 
     ``work`` may be started twice and must have no side effects.

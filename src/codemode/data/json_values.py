@@ -17,6 +17,7 @@ from .plain_json import (
     MAX_DEPTH,
     MAX_INT_DIGITS,
     MAX_PLAIN_VALUES,
+    can_encode_with_orjson,
     describe_encoding_failure,
     encode_json_in_steps,
     encode_small,
@@ -25,7 +26,6 @@ from .plain_json import (
     encode_with_orjson,
     encode_with_pydantic_fallback,
     has_cycle,
-    is_orjson_equivalent,
 )
 
 _SMALL_CHARACTERS = 1 << 9
@@ -127,7 +127,7 @@ def require_max_values_in_json_text(text: str, max_values: int, what: str) -> No
         raise create_too_many_values_error(max_values, what)
 
 
-def require_max_text_size(text: str, max_bytes: int, max_values: int, what: str) -> None:
+def require_json_text_within_limits(text: str, max_bytes: int, max_values: int, what: str) -> None:
     """Raise `CodeModeSerializationError` for a JSON text of more than ``max_bytes`` or ``max_values``."""
     if _MAX_BYTES_PER_CHARACTER * len(text) > max_bytes:
         require_max_bytes(count_utf8_bytes(text), max_bytes, what)
@@ -217,7 +217,7 @@ def encode_json(
     enums, sets, UTF-8 bytes. NaN and infinities become null. Integers stay exact.
     ``max_bytes`` caps the UTF-8 bytes that ``JSON.stringify`` would need; it escapes less than is done here.
     ``max_values`` caps the containers and scalars, which are counted before anything is written.
-    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `is_orjson_equivalent`, where they are known.
+    ``weight`` is the result of `estimate_json_length`, ``plain`` that of `can_encode_with_orjson`, where known.
     Raises `CodeModeSerializationError` whose message begins with ``what``.
     """
     # One look at what is small: it holds fewer values than characters, no integer that is too long, and not itself.
@@ -226,7 +226,7 @@ def encode_json(
         if is_small and (max_values is None or max_values >= _SMALL_CHARACTERS):
             text = encode_small(value)
         elif (
-            is_orjson_equivalent(value, MAX_PLAIN_VALUES if max_values is None else max_values)
+            can_encode_with_orjson(value, MAX_PLAIN_VALUES if max_values is None else max_values)
             if plain is None
             else plain
         ):

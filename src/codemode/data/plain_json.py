@@ -83,7 +83,7 @@ def encode_strict_json(value: Any, *, sort_keys: bool = False) -> str:
     """
     return (
         encode_with_orjson(value, sort_keys=sort_keys)
-        if is_orjson_equivalent(value)
+        if can_encode_with_orjson(value)
         else encode_json_in_steps(value, sort_keys=sort_keys)
     )
 
@@ -91,7 +91,7 @@ def encode_strict_json(value: Any, *, sort_keys: bool = False) -> str:
 _MAX_ROUNDS = 50_000
 
 
-def is_orjson_equivalent(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
+def can_encode_with_orjson(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
     """Return True if `encode_with_orjson` may write a value: at most ``max_values`` values that `json` writes alike.
 
     orjson takes enums and UUIDs, writes NaN as null, and its versions differ in very large and very small numbers.
@@ -130,7 +130,7 @@ def _are_floats_encoded_alike(numbers: list[float]) -> bool:
 
 
 def encode_with_orjson(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
-    """Write a value that `is_orjson_equivalent`. Raises `ValueError` if it nests deeper than ``max_depth``."""
+    """Write a value that `can_encode_with_orjson`. Raises `ValueError` if it nests deeper than ``max_depth``."""
     import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
 
     try:
@@ -178,7 +178,7 @@ class _ChunkEncoder:
                 yield "{" if is_dict else "["
                 members, bracket = self._iterate_texts_and_members(cast("Any", item)), "}" if is_dict else "]"
             elif item is not _ALREADY_WRITTEN:
-                yield self._write_scalar(item)
+                yield self._encode_scalar(item)
 
     def _iterate_texts_and_members(self, holder: Any) -> Iterator[tuple[str, Any]]:
         """Yield the text before each member, and the member, or `_ALREADY_WRITTEN` if the text includes it."""
@@ -186,7 +186,7 @@ class _ChunkEncoder:
         if not isinstance(holder, dict):
             for start in range(0, len(holder), _BATCH_MEMBERS):
                 piece = holder[start : start + _BATCH_MEMBERS]
-                if (text := self._write_scalar_members(piece, piece)) is not None:
+                if (text := self._encode_scalar_members(piece, piece)) is not None:
                     yield comma + text, _ALREADY_WRITTEN
                     comma = ","
                     continue
@@ -196,15 +196,15 @@ class _ChunkEncoder:
             return
         members = cast("dict[Any, Any]", holder)
         if len(members) <= _BATCH_MEMBERS and _TEXT_TYPES.issuperset(map(type, members)):
-            text = self._write_scalar_members(members, members.values())
+            text = self._encode_scalar_members(members, members.values())
             if text is not None:
                 yield text, _ALREADY_WRITTEN
                 return
         for key in sort_dict_keys(members) if self._sort_keys else members:
-            yield f"{comma}{self._write_key(key)}:", members[key]
+            yield f"{comma}{self._encode_key(key)}:", members[key]
             comma = ","
 
-    def _write_scalar_members(self, holder: Any, items: Collection[Any]) -> str | None:
+    def _encode_scalar_members(self, holder: Any, items: Collection[Any]) -> str | None:
         """Write the inside of what holds plain scalars alone; None if it holds anything else."""
         if not _PLAIN_SCALAR_TYPES.issuperset(map(type, items)) or any(
             exceeds_max_int_digits(item) for item in items if type(item) is int
@@ -215,12 +215,12 @@ class _ChunkEncoder:
         except ValueError:  # NaN
             return None
 
-    def _write_key(self, key: Any) -> str:
+    def _encode_key(self, key: Any) -> str:
         if isinstance(key, int):
-            self._write_scalar(key)
+            self._encode_scalar(key)
         return self._encode(key) if isinstance(key, str) else self._encode({key: None})[1:-6]
 
-    def _write_scalar(self, value: Any) -> str:
+    def _encode_scalar(self, value: Any) -> str:
         if isinstance(value, int) and exceeds_max_int_digits(value):
             raise ValueError(f"an integer of more than {MAX_INT_DIGITS} digits")
         if self._nan_as_null and isinstance(value, float) and not isfinite(value):

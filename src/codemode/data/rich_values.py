@@ -188,16 +188,16 @@ def _untag_nested_value(value: Any, *, is_plain: bool) -> Any:
 def _decode_tag(tagged: Any, is_plain: bool) -> Any:
     match tagged:
         case ["Date", str(text)]:
-            return text if is_plain else _read_date(text)
+            return text if is_plain else _parse_date(text)
         case ["Uint8Array", str(text)]:
             return text if is_plain else _read_bytes(text)
         case ["Set", [*_]]:
-            return _read_set(_untag_nested_value(tagged[1], is_plain=is_plain), is_plain)
+            return _to_set_or_list(_untag_nested_value(tagged[1], is_plain=is_plain), is_plain)
         case _:
             raise ValueError("a tagged value of no known kind")
 
 
-def _read_date(text: str) -> datetime:
+def _parse_date(text: str) -> datetime:
     from datetime import datetime
 
     if _DATE.fullmatch(text) is None:
@@ -212,7 +212,7 @@ def _read_bytes(text: str) -> bytes:
         raise ValueError("a Uint8Array that cannot be read") from None
 
 
-def _read_set(items: list[Any], is_plain: bool) -> Any:
+def _to_set_or_list(items: list[Any], is_plain: bool) -> Any:
     """Return a set; a list of what no Python set holds, or takes for one value, such as objects, or 1 and true.
 
     Integers that a program chooses may all have one hash, and a set of them would take time quadratic in their number.

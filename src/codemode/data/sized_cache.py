@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from ..host.forks import forkable_lock, register_fork_reset
+from ..host.forks import create_fork_safe_lock, register_fork_reset
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
@@ -24,7 +24,7 @@ class SizedCache(Generic[KeyT, ValueT]):
         self._max_entry_size = max_size if max_entry_size is None else max_entry_size
         self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
         self._size = 0
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         register_fork_reset(self)
 
     def after_fork(self) -> None:

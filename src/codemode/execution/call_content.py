@@ -20,7 +20,7 @@ from ..data.content import (
     replace_content_with_references,
     resolve_content_references,
 )
-from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_bounded
+from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_off_loop_if_large
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
 from ..host.steps import WorkLimitError
@@ -67,7 +67,7 @@ async def store_new_media_parts(contents: ContentRegistry, tag: str, options: Co
     for part in [candidate for candidate in contents if candidate.id not in contents.stored_names]:
         description, data = json.dumps(describe_content_part(part)), part.data
         if options.seal:
-            sealing = partial(seal_content_part, description, data, options, _make_part_key(tag, part.id))
+            sealing = partial(seal_content_part, description, data, options, _make_seal_binding(tag, part.id))
             description, data = SEALED_DESCRIPTION, await run_check(len(data), sealing)
         await store.put_content(tag, part.id, description, data)
         contents.stored_names.add(part.id)
@@ -157,14 +157,14 @@ def _decode_part(
     """Decode a stored part; None if it is not valid, because others may write to the store."""
     try:
         if description == SEALED_DESCRIPTION:
-            description, data = unseal_content_part(bytes(data), options, _make_part_key(tag, part_id))
+            description, data = unseal_content_part(bytes(data), options, _make_seal_binding(tag, part_id))
         part = make_content_part(json.loads(description), bytes(data))
     except (CodeModeProtocolError, ValueError, KeyError, TypeError):
         return None
     return part if part.id == part_id else None
 
 
-def _make_part_key(tag: str, part_id: str) -> str:
+def _make_seal_binding(tag: str, part_id: str) -> str:
     return f"{tag} {part_id}"
 
 
@@ -200,7 +200,9 @@ class InvocationContent:
         contents = self.contents
         if contents is None or not len(contents):
             return validated.value
-        return await run_bounded(validated.value, lambda: resolve_content_references(validated.value, contents))
+        return await run_off_loop_if_large(
+            validated.value, lambda: resolve_content_references(validated.value, contents)
+        )
 
     async def save_and_replace_parts(self, output: Any) -> Any:
         """Return an output with handles in place of parts, which are stored.
@@ -215,7 +217,7 @@ class InvocationContent:
         if self._store is not None and len(contents) > len(
             contents.stored_names
         ):  # a plugin may have registered parts itself
-            await self._save_parts(contents)
+            await self._store_parts(contents)
         return output
 
     async def _replace_parts_with_handles(self, output: Any, contents: ContentRegistry) -> Any:
@@ -227,7 +229,7 @@ class InvocationContent:
             contents.register(part)
         return await run_check(size, lambda: replace_content_with_references(output, contents))
 
-    async def _save_parts(self, contents: ContentRegistry) -> None:
+    async def _store_parts(self, contents: ContentRegistry) -> None:
         async with self._lock:  # calls run concurrently, and a part may be half stored
             await store_new_media_parts(contents, contents.reference_key, self._options)
             key = None if self._journal_key is None else self._journal_key()

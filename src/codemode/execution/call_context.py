@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
-from ..data.json_shape import run_bounded
+from ..data.json_shape import run_off_loop_if_large
 from ..data.json_values import decode_json, encode_json
 from ..host.threads import run_check
 from ..options.checked_fields import (
@@ -144,7 +144,7 @@ class MappingStateBackend:
         if key not in self._mapping:
             return None
         value = self._mapping[key]
-        return await run_bounded(value, partial(encode_json, value, what="a value of state"))
+        return await run_off_loop_if_large(value, partial(encode_json, value, what="a value of state"))
 
     async def set(self, key: str, value: str) -> None:
         """Set a value of the mapping."""
@@ -159,7 +159,7 @@ class MappingStateBackend:
         return [key for key in self._mapping if isinstance(cast("Any", key), str)]
 
 
-class TextStateBackend:
+class InMemoryStateBackend:
     """Stores JSON texts in its own dictionary."""
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
@@ -186,7 +186,7 @@ class TextStateBackend:
         return [*self._texts]
 
 
-class BufferedStateBackend(TextStateBackend):
+class BufferedStateBackend(InMemoryStateBackend):
     """Reads stored texts and collects updates, for hosts that accept updates only at the end.
 
     ``number_offset`` counts others that start with the same texts and number their results first. The program reads

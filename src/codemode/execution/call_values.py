@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..data.json_shape import estimate_json_length, run_bounded
+from ..data.json_shape import estimate_json_length, run_off_loop_if_large
 from ..data.json_values import (
     decode_json,
     encode_canonical_json,
     encode_json,
+    require_json_text_within_limits,
     require_max_bytes,
-    require_max_text_size,
     require_max_values_in_host_value,
     require_max_values_in_json_text,
 )
 from ..data.narrowing import is_array, is_object, mapping_or_empty
-from ..data.plain_json import is_orjson_equivalent, read_encodable_part
+from ..data.plain_json import can_encode_with_orjson, read_encodable_part
 from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
-from ..interrupts.resolutions import Answer, ApprovalAnswer, runs_tool
+from ..interrupts.resolutions import Answer, ApprovalAnswer, lets_tool_run
 from ..options.parts import ExecutionPolicy
 from ..protocol.continuation import Continuation
 from ..protocol.ledger import Fulfilled, LedgerEntry, get_displayed_input_json
@@ -144,7 +144,7 @@ def to_displayed_json(validated: ValidatedInput) -> str:
     return replace_part_names_in_json(encode_canonical_json(validated.json_value))
 
 
-def validate_answered_inputs(
+def validate_answered_call_inputs(
     catalog: ToolCatalog[PreparedTool], entries: list[LedgerEntry], answers: Mapping[int, Answer]
 ) -> dict[int, CheckedInput]:
     """Return the inputs that answered calls run with, by request id. Raises `CodeModeProtocolError`.
@@ -154,7 +154,7 @@ def validate_answered_inputs(
     inputs: dict[int, CheckedInput] = {}
     for entry in entries:
         answer, tool = answers.get(entry.id), catalog.get(entry.name)
-        if entry.kind != "tool" or answer is None or tool is None or not runs_tool(answer):
+        if entry.kind != "tool" or answer is None or tool is None or not lets_tool_run(answer):
             continue
         try:
             validated = choose_and_validate_input(
@@ -198,7 +198,7 @@ class AnsweredPause:
             break  # a library has all of them or none
         for request_id, answer in self.answers.items():
             entry = self.continuation.ledger[request_id]
-            if entry.kind != "tool" or not runs_tool(answer):
+            if entry.kind != "tool" or not lets_tool_run(answer):
                 continue
             tool = catalog.get(entry.name)
             if tool is None or tool.execute is None:
@@ -226,7 +226,7 @@ def check_size_and_validate_input(
             raise CodeModeProtocolError("the worker withheld an input that is small enough")
         # A shorter text is neither too large nor holds too many values.
         if text is not None and len(text) > min(policy.max_values, policy.max_tool_input_bytes // 6):
-            require_max_text_size(text, policy.max_tool_input_bytes, policy.max_values, label)
+            require_json_text_within_limits(text, policy.max_tool_input_bytes, policy.max_values, label)
         try:
             validated = choose_and_validate_input(tool, entry)
             return CheckedInput(validated, to_displayed_json(validated) if is_displayed else None)
@@ -276,7 +276,7 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
 
 
 def _encode_large_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> EncodedOutput:
-    plain, is_declared = is_orjson_equivalent(output, policy.max_values), tool.output_json_schema is not None
+    plain, is_declared = can_encode_with_orjson(output, policy.max_values), tool.output_json_schema is not None
     if not plain:
         # Counted first: a validator would copy the value, and a value that is too large is not read further.
         try:
@@ -375,7 +375,7 @@ async def encode_interrupt_payload(tool_name: str, payload: Mapping[str, Any], p
     """Encode the interrupt payload of a paused call as JSON. Raises `CodeModeSerializationError`."""
     what = f"the interrupt payload of tool {tool_name!r}"
     limits: dict[str, Any] = {"max_bytes": policy.max_tool_output_bytes, "max_values": policy.max_values}
-    return await run_bounded(payload, partial(encode_json, payload, **limits, what=what))
+    return await run_off_loop_if_large(payload, partial(encode_json, payload, **limits, what=what))
 
 
 async def decode_json_async(text: str) -> Any:
@@ -395,7 +395,7 @@ async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> F
         raise CodeModeProtocolError("the worker sent a fetch without a request")
 
     def read_checked_request() -> FetchRequest:
-        require_max_text_size(text, policy.max_tool_input_bytes, policy.max_values, what)
+        require_json_text_within_limits(text, policy.max_tool_input_bytes, policy.max_values, what)
         return parse_fetch_request(text)
 
     return await run_check(len(text), read_checked_request)

@@ -228,7 +228,7 @@ class DirectCallWorkerStandIn:
         self._emit_message(CallRequested(1, "tool", self._call.name, text, size))
         self._emit_message(TurnEnded(1))
 
-    def take_unread_frame(self) -> None:
+    def take_undelivered_frame(self) -> None:
         """Return None: there is no worker."""
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from ..cached_property import cached_property
 from ..continuations.guard import ClaimRenewal
 from ..data.content import resolve_content_references
-from ..data.json_shape import run_bounded
+from ..data.json_shape import run_off_loop_if_large
 from ..data.json_values import (
     MAX_DEPTH,
     NOT_GIVEN,
@@ -56,7 +56,7 @@ from .call_content import InvocationContent
 from .call_context import OuterCallSettings
 from .call_values import AnsweredPause
 from .direct_call import DirectCall, DirectCallWorkerStandIn
-from .identity import ProgramAlreadyRan, is_left_to_another_resume, make_salt_and_seed_deriver
+from .identity import ProgramAlreadyRan, is_continued_elsewhere, make_salt_and_seed_deriver
 from .nested_call import NestedCalls
 from .optional_parts import NO_PARTS, make_optional_parts
 from .outcome import RunOutcome
@@ -152,7 +152,7 @@ def make_invocation_and_id(
         seed=random[_SEED_SLICE],
         started_ms=call.started_at_ms or now_ms(),
         limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
-        profile=_with_uncut_result(profile) if calls_directly else profile,
+        profile=_with_untruncated_result(profile) if calls_directly else profile,
         language_names=catalog.paths_read_by_javascript,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
@@ -176,7 +176,7 @@ def is_direct_call(invocation_data: Mapping[str, Any]) -> bool:
     return invocation_data.get("source") == "invoke"
 
 
-def _with_uncut_result(profile: SurfaceSettings) -> SurfaceSettings:
+def _with_untruncated_result(profile: SurfaceSettings) -> SurfaceSettings:
     """Return the profile for one call: no script has seen its output, so nothing of it is cut."""
     return replace(profile, guest=replace(profile.guest, result="json"))
 
@@ -280,7 +280,7 @@ class Execution:
             partial(DirectCall.from_value, name, value),
         )
         make_call = make_call if text is None else partial(DirectCall.from_json, name, text, max_bytes)
-        call = await run_bounded((value, text), make_call)
+        call = await run_off_loop_if_large((value, text), make_call)
         self._direct_worker = DirectCallWorkerStandIn(call, self._threads)
         return await self._run_and_report(call.js)
 
@@ -473,7 +473,7 @@ class Execution:
         lease.threads = self._threads
         if self._reporter.is_watched:
             try:
-                self._reporter.report_worker_taken()
+                self._reporter.report_worker_acquired()
             except BaseException:
                 lease.kill_and_release()
                 raise
@@ -539,7 +539,7 @@ class Execution:
         if isinstance(error, CodeModeTimeoutError | CodeModeAbortedError | CodeModeWorkerError):
             error.recovery = (
                 None
-                if is_left_to_another_resume(error, is_resumed=self._answered is not None)
+                if is_continued_elsewhere(error, is_resumed=self._answered is not None)
                 else await self.get_or_create_recovery_interrupt()
             )
         return error

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..data.content import current_registry
-from ..data.json_shape import estimate_json_length, run_bounded
+from ..data.json_shape import estimate_json_length, run_off_loop_if_large
 from ..data.json_values import decode_json, encode_json
 from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import (
@@ -223,7 +223,7 @@ class CallPipeline:
         """True if hooks may replace outputs."""
         return self._hooks.after is not None
 
-    async def check_without_quoting_value(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
+    async def await_redacting_errors(self, side: Literal["input", "output"], check: Awaitable[ResultT]) -> ResultT:
         """Await a check; while a hook has not judged the value, its error must not quote it."""
         if (self._hooks.before if side == "input" else self._hooks.after) is None:
             return await check
@@ -247,7 +247,7 @@ class CallPipeline:
 
     async def validate_edited_input(self, value: Any) -> CheckedInput:
         """Validate an input that a person edited during the call, when the tool itself asked."""
-        return await self.check_without_quoting_value(
+        return await self.await_redacting_errors(
             "input", self._convert_replacement_off_loop(value, self._validate_replaced_input)
         )
 
@@ -283,7 +283,7 @@ class CallPipeline:
 
     async def _convert_replacement_off_loop(self, replacement: Any, work: Callable[[Any], Any]) -> Any:
         value = None if replacement is PIPELINE_NULL else replacement
-        return await run_bounded(value, partial(work, value))
+        return await run_off_loop_if_large(value, partial(work, value))
 
     def _validate_replaced_input(self, value: Any) -> CheckedInput:
         label, policy = f"the replacement input of tool {self._tool.name!r}", self._policy

@@ -118,7 +118,7 @@ def require_journal_identity(options: ContinuationOptions, call: CallContext) ->
         )
 
 
-def journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
+def make_journal_error(message: str, *, is_lost: bool = False) -> CodeModeAbortedError:
     """Return the error of a run whose journal cannot be written or belongs to another host."""
     return CodeModeAbortedError(message, details={"origin": JOURNAL_ORIGIN, "is_lost": is_lost})
 
@@ -131,16 +131,16 @@ def get_journal_wait_seconds(wait_ms: int | None) -> float | None:
     return None if wait_ms is None else max(wait_ms / 1000, _MIN_OPENING_SECONDS)
 
 
-def journal_busy_error() -> CodeModeAbortedError:
+def make_journal_busy_error() -> CodeModeAbortedError:
     """Return the error of a run that waited too long for its journal. Nothing was run."""
-    return journal_error(
+    return make_journal_error(
         "the journal of this program was not available in time: another run owns it, or its store is slow to answer"
     )
 
 
-def journal_unavailable_error(action: str, failure: BaseException) -> CodeModeAbortedError:
+def make_journal_unavailable_error(action: str, failure: BaseException) -> CodeModeAbortedError:
     """Return the error of a run whose journal raised an exception."""
-    error = journal_error(f"the journal of this program cannot be {action}: {failure}")
+    error = make_journal_error(f"the journal of this program cannot be {action}: {failure}")
     error.__cause__ = failure
     return error
 
@@ -150,7 +150,7 @@ def is_journal_error(error: BaseException) -> TypeGuard[CodeModeAbortedError]:
     return isinstance(error, CodeModeAbortedError) and error.details.get("origin") == JOURNAL_ORIGIN
 
 
-def is_left_to_another_resume(error: CodeModeError, *, is_resumed: bool) -> bool:
+def is_continued_elsewhere(error: CodeModeError, *, is_resumed: bool) -> bool:
     """True if the program continues on another host or by the same resume: this run offers no recovery."""
     return is_journal_error(error) and (is_resumed or bool(error.details["is_lost"]))
 
@@ -180,7 +180,7 @@ def tracking_run(key: str = "") -> Generator[ActiveRun]:
             _innermost_run.reset(token)
 
 
-def refuse_waiting_for_self(key: str, prefix: str = "this continuation is being resumed by") -> None:
+def require_no_self_wait(key: str, prefix: str = "this continuation is being resumed by") -> None:
     """Raise `CodeModeProtocolError` if the caller is part of the run that owns this key: it would wait for itself."""
     run = _innermost_run.get()
     while run is not None:

@@ -15,7 +15,7 @@ from ..continuations.sealing import JournalCodec, compute_journal_key
 from ..continuations.signing import SignatureInfo
 from ..data.json_values import MAX_DEPTH, decode_json, encode_canonical_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.clock import monotonic_seconds, now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ContinuationOptions
@@ -26,9 +26,9 @@ from ..protocol.journal_entries import (
     JournalStep,
     decode_journal_lines,
     encode_journal_line,
-    make_issue_step,
     make_notification_count_step,
     make_outcome_step,
+    make_request_step,
     make_tool_start_step,
     make_undelivered_outcome_step,
 )
@@ -38,7 +38,7 @@ from ..records import record
 from ..workers.image import find_engine_version
 from .call_content import load_outcome_content
 from .call_context import CallContext
-from .identity import JOURNAL_ORIGIN, journal_error, journal_unavailable_error
+from .identity import JOURNAL_ORIGIN, make_journal_error, make_journal_unavailable_error
 from .outcome import OutcomeCodec, RunOutcome
 
 _HEAD_POSITION, _OUTCOME_POSITION = "head", "outcome"
@@ -107,7 +107,7 @@ class JournalAccess:
         except CodeModeProtocolError:
             raise
         except Exception as error:
-            raise journal_unavailable_error("opened", error) from error
+            raise make_journal_unavailable_error("opened", error) from error
 
     def is_newly_created(self, opened: OpenedJournal) -> bool:
         """True if the journal has nothing but the head written here."""
@@ -306,17 +306,17 @@ class InvocationJournal:
 
     async def record_outcome_and_release(self, outcome: RunOutcome, *, is_final: bool) -> None:
         """Record the outcome of the invocation and release the journal. Raises `CodeModeAbortedError`."""
-        await shield_to_end(self._record_outcome_and_release(outcome, is_final=is_final))
+        await shield_until_done(self._record_outcome_and_release(outcome, is_final=is_final))
 
     async def write_back_pause_outcome(self, text: str) -> None:
         """Write the outcome of the pause back, as nothing ran since. Never raises."""
         if self._close_if_open():
-            await shield_to_end(self._run_and_store_failure(self._journal.end(self._opened, text, is_final=False)))
+            await shield_until_done(self._run_and_store_failure(self._journal.end(self._opened, text, is_final=False)))
 
     async def release(self) -> None:
         """Release the journal if it is owned: the next owner continues from its lines. Never raises."""
         if not self._is_closed:
-            await shield_to_end(self._release())
+            await shield_until_done(self._release())
 
     async def _record_outcome_and_release(self, outcome: RunOutcome, *, is_final: bool) -> None:
         text = await self._reader.encode_outcome(outcome, self.claims)
@@ -324,9 +324,9 @@ class InvocationJournal:
         if self._close_if_open() and self.failure is None:
             try:
                 if not await self._journal.end(self._opened, text, is_final=is_final):
-                    self.failure = journal_error(_LEASE_LOST, is_lost=True)
+                    self.failure = make_journal_error(_LEASE_LOST, is_lost=True)
             except Exception as error:  # noqa: BLE001 - a journal is host code
-                self.failure = journal_unavailable_error("ended", error)
+                self.failure = make_journal_unavailable_error("ended", error)
         if self.failure is not None:
             raise self.failure
 
@@ -342,7 +342,7 @@ class InvocationJournal:
             _log.warning(
                 "a journal could not be released: another host can claim it once the lease expires", exc_info=True
             )
-            self.failure = journal_unavailable_error("given up", error)
+            self.failure = make_journal_unavailable_error("given up", error)
 
     def _close_if_open(self) -> bool:
         if self._is_closed:
@@ -370,7 +370,7 @@ class InvocationJournal:
                 self._opened, [self._reader.encode_line(self._line_count, [*self._take_new_ledger_steps(), step])]
             )
         except Exception as error:  # noqa: BLE001 - a journal is host code
-            self._fail_run(journal_unavailable_error("written", error))
+            self._fail_run(make_journal_unavailable_error("written", error))
             return False
         if is_written is None:
             self._written_requests, self._written_notices = previous_counts
@@ -400,7 +400,9 @@ class InvocationJournal:
         """Request a renewal; fail if the journal has not answered for the length of its lease."""
         self._unanswered_renewals += 1
         if self._unanswered_renewals > 3:
-            self._fail_run(journal_error("the journal of this program has not answered for the length of its lease"))
+            self._fail_run(
+                make_journal_error("the journal of this program has not answered for the length of its lease")
+            )
             self._writer_task.cancel()
             return
         self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_lease_renewal)
@@ -420,7 +422,7 @@ class InvocationJournal:
                     self._wake = self._loop.create_future()
                     await self._wake
         except Exception as error:  # noqa: BLE001 - a journal is host code, and the run must not wait for ever
-            self._fail_run(journal_unavailable_error("written", error))
+            self._fail_run(make_journal_unavailable_error("written", error))
         finally:
             self._deliver_queued_outcomes()
 
@@ -461,7 +463,7 @@ class InvocationJournal:
         ledger = self._ledger
         steps: list[JournalStep] = []
         if len(ledger.entries) > self._written_requests:
-            steps += [make_issue_step(entry) for entry in ledger.entries[self._written_requests :]]
+            steps += [make_request_step(entry) for entry in ledger.entries[self._written_requests :]]
             self._written_requests = len(ledger.entries)
         if ledger.notice_count > self._written_notices:
             self._written_notices = ledger.notice_count
@@ -471,7 +473,7 @@ class InvocationJournal:
     def _fail_unless_owned(self, is_ours: bool) -> None:
         self._unanswered_renewals = 0
         if not is_ours:
-            self._fail_run(journal_error(_LEASE_LOST, is_lost=True))
+            self._fail_run(make_journal_error(_LEASE_LOST, is_lost=True))
 
     def _fail_run(self, error: CodeModeAbortedError) -> None:
         if self.failure is None:

@@ -30,13 +30,13 @@ from .identity import (
     ActiveRun,
     ProgramAlreadyRan,
     get_journal_wait_seconds,
-    journal_busy_error,
-    refuse_waiting_for_self,
+    make_journal_busy_error,
+    require_no_self_wait,
     tracking_run,
 )
 from .journal import InvocationJournal, JournalAccess
 from .outcome import RunOutcome, is_repeatable_error
-from .pauses import restore_profile
+from .pauses import restore_surface_settings
 from .recovery import RecoveryLedgerBuilder
 
 
@@ -60,7 +60,7 @@ class JournalOpening:
         self._journal: InvocationJournal | None = None
         self._opening = asyncio.get_running_loop().create_task(self._open_journal())
 
-    async def wait_until_open(self, seconds: float | None = None) -> bool:
+    async def wait_until_done(self, seconds: float | None = None) -> bool:
         """Wait until it is open or has failed, and return True; False if that takes longer."""
         done, _ = await asyncio.wait([self._opening], timeout=seconds)
         return bool(done)
@@ -130,7 +130,7 @@ class LedgerRestorer:
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)
 
 
-def make_uncertain_outcome_steps(previous: Ledger, current: Ledger) -> list[JournalStep]:
+def make_unknown_outcome_steps(previous: Ledger, current: Ledger) -> list[JournalStep]:
     """Return the steps for calls whose outcome is unknown."""
     pairs = zip(previous.entries, current.entries, strict=True)
     return [
@@ -183,8 +183,8 @@ class RunJournaling:
                 try:
                     outcome = await work()
                 except JournalBusy as busy:
-                    if not await busy.opening.wait_until_open(get_journal_wait_seconds(self.waits_ms)):
-                        raise journal_busy_error() from None
+                    if not await busy.opening.wait_until_done(get_journal_wait_seconds(self.waits_ms)):
+                        raise make_journal_busy_error() from None
                     reset()
                     outcome = await work()
             error = outcome.error
@@ -205,7 +205,7 @@ class RunJournaling:
         """
         keeps_output = self.profile.shows_run_details
         access = JournalAccess(self.options, self._call, js, settings, keeps_output=keeps_output)
-        refuse_waiting_for_self(access.key, "the journal of this program is held by")
+        require_no_self_wait(access.key, "the journal of this program is held by")
         self._journal_key = access.key
         if self._run is not None:
             self._run.key = access.key
@@ -221,7 +221,7 @@ class RunJournaling:
             self._wait = JournalOpening(
                 self.make_access_and_set_run_key(event.js, machine.derive_program_settings(event))
             )
-            if self.waits_without_worker and not await self._wait.wait_until_open(_MAX_WAIT_WITH_WORKER_SECONDS):
+            if self.waits_without_worker and not await self._wait.wait_until_done(_MAX_WAIT_WITH_WORKER_SECONDS):
                 raise JournalBusy(self._wait)
         access = self._wait.reader
         opened, journal = await self._take_journal_to_continue(self._wait)
@@ -238,7 +238,7 @@ class RunJournaling:
             machine.ledger.sidecar,
             has_rich_values=settings.has_rich_values,
         )
-        journal.queue_steps(*make_uncertain_outcome_steps(recorded.continuation.ledger, ledger))
+        journal.queue_steps(*make_unknown_outcome_steps(recorded.continuation.ledger, ledger))
         return _add_settings_to_acceptance(event, settings, ledger)
 
     def _restore_settings(self, begun: Continuation, fresh: InvocationSettings) -> InvocationSettings:
@@ -246,7 +246,7 @@ class RunJournaling:
         settings, parameters = begun.restore_settings(fresh), begun.replay_settings["parameters"]
         if encode_canonical_json(parameters) == encode_canonical_json(dict(fresh.profile.parameters or {})):
             return settings
-        own = restore_profile(begun, self.profile)
+        own = restore_surface_settings(begun, self.profile)
         guest = replace(own.guest, result=fresh.profile.guest.result)  # a call without a program has its own
         return replace(settings, profile=replace(own, guest=guest))
 

@@ -13,7 +13,7 @@ from ..data.content import MediaContent, current_registry
 from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
-from ..host.clock import StoppableTimer
+from ..host.clock import PausableTimer
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
@@ -23,7 +23,7 @@ from ..interrupts.resolutions import (
     KnownOutcomeAnswer,
     ToolInterruptAnswer,
     is_denial,
-    runs_tool,
+    lets_tool_run,
 )
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import CodeModeOptions
@@ -145,7 +145,7 @@ class NestedCalls:
         is_rich.set(self.machine.settings.limits.values == "rich")
         try:
             if answer is not None:
-                if not runs_tool(answer):
+                if not lets_tool_run(answer):
                     progress.on_input_displayed(get_displayed_input_json(entry))
                 if isinstance(answer, KnownOutcomeAnswer):
                     outcome = to_surface_outcome(entry, answer, self.host_errors)
@@ -171,9 +171,7 @@ class NestedCalls:
         except CodeModeProtocolError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a call fails, and the program continues
-            return self.make_rejected_call(
-                entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError)
-            )
+            return self.reject_call(entry, to_call_error(entry, error), is_raised=isinstance(error, HostCodeError))
 
     def apply_replayed_request(self, entry: LedgerEntry) -> None:
         """Apply a request of state that a replay has answered."""
@@ -209,7 +207,7 @@ class NestedCalls:
         await self.require_ownership()
         if request.is_unsafe_to_repeat:
             await self.wait_for_start(progress.on_started(None, is_approved=False))
-        return await self.fetcher.fetch_as_json(request)
+        return await self.fetcher.fetch_encoded_response(request)
 
     async def _query_catalog(self, entry: LedgerEntry) -> str:
         def query_and_encode() -> str:
@@ -218,7 +216,7 @@ class NestedCalls:
 
         return await run_check(LARGE_CHARACTERS, query_and_encode)
 
-    def make_rejected_call(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
+    def reject_call(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return a request as rejected with this error, which host code may have raised."""
         error = ensure_plain_error(entry, error)
         if isinstance(error, CodeModeSerializationError):
@@ -279,8 +277,8 @@ class _ToolCall:
             self._mark_approved(checked)
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
             if calls.options.approval.mode == "interrupt":
-                return await self._make_waiting_call({"kind": APPROVAL_KIND}, checked)
-            await self._require_approval(checked)
+                return await self._pause_call({"kind": APPROVAL_KIND}, checked)
+            await self._obtain_approval(checked)
         value = (
             await calls.content.replace_handles_with_parts(checked.validated)
             if MediaContent.has_instances
@@ -306,7 +304,7 @@ class _ToolCall:
             displayed = (
                 checked if checked.displayed_input_json is not None else await self._validate_input(is_displayed=True)
             )
-            return await self._make_waiting_call(pause.payload, displayed)
+            return await self._pause_call(pause.payload, displayed)
         outcome = (
             Fulfilled(text) if calls.sidecar is None else await extract_strings_and_make_outcome(text, calls.sidecar)
         )
@@ -321,14 +319,12 @@ class _ToolCall:
             try:
                 check = encode_output(self._tool, output, self._policy)
                 return await (
-                    check if self._pipeline is None else self._pipeline.check_without_quoting_value("output", check)
+                    check if self._pipeline is None else self._pipeline.await_redacting_errors("output", check)
                 )
             except UnreadIteratorError:
                 read = read_output_iterators(self._tool, output, self._policy, self._calls.threads, self._call_id)
             check = encode_output(self._tool, await await_host_code(self._entry, read), self._policy)
-            return await (
-                check if self._pipeline is None else self._pipeline.check_without_quoting_value("output", check)
-            )
+            return await (check if self._pipeline is None else self._pipeline.await_redacting_errors("output", check))
         except CodeModeSerializationError as error:
             raise add_call_made_note(error, self._tool) from error.__cause__
 
@@ -357,7 +353,7 @@ class _ToolCall:
         check = run_check(
             characters, partial(check_size_and_validate_input, tool, entry, self._policy, is_displayed=is_displayed)
         )
-        return await (check if self._pipeline is None else self._pipeline.check_without_quoting_value("input", check))
+        return await (check if self._pipeline is None else self._pipeline.await_redacting_errors("input", check))
 
     async def _apply_input_hook_and_report_display(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
         """Run the pipeline for an input that was not displayed yet, or was edited."""
@@ -428,7 +424,7 @@ class _ToolCall:
         value = await self._calls.content.replace_handles_with_parts(validated)
         return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_tool_context()))
 
-    async def _require_approval(self, checked: CheckedInput) -> None:
+    async def _obtain_approval(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.on_person_asked()
@@ -441,7 +437,7 @@ class _ToolCall:
             raise approval.make_denial_error(request, decision, policy)
         self._mark_approved(checked)
 
-    async def _make_waiting_call(self, payload: Mapping[str, Any], displayed: CheckedInput) -> CallSettled:
+    async def _pause_call(self, payload: Mapping[str, Any], displayed: CheckedInput) -> CallSettled:
         entry, calls = self._entry, self._calls
         payload_json = await encode_interrupt_payload(entry.name, payload, self._policy)
         outcome = make_waiting_outcome(
@@ -458,11 +454,11 @@ class CallProgressReporter:
     reporter: InvocationReporter
     id: int
     record: CallRecord
-    clock: StoppableTimer | None
+    clock: PausableTimer | None
 
     def on_input_displayed(self, input_json: str | None) -> None:
         """See `CallProgressListener.on_input_displayed`."""
-        self.reporter.report_displayed_input(self.record, input_json)
+        self.reporter.report_delayed_call_start(self.record, input_json)
 
     def on_person_asked(self) -> None:
         """See `CallProgressListener.on_person_asked`."""

@@ -73,7 +73,7 @@ def require_cipher(options: CodeModeOptions) -> None:
         require_cipher_if_sealing(options.continuation)
 
 
-def is_telemetry_loaded() -> bool:
+def is_telemetry_imported() -> bool:
     """Return True if `make_telemetry_listeners` reads no file."""
     return _telemetry_is_loaded
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from ..continuations.sealing import seal_text_for_continuation, unseal_text_of_continuation
+from ..continuations.sealing import seal_text_for_continuation, unseal_text_for_continuation
 from ..continuations.signing import SignatureInfo
 from ..data.content import ContentResult, resolve_content_references
 from ..data.json_shape import estimate_json_length
@@ -212,7 +212,7 @@ def is_repeatable_error(error: BaseException) -> bool:
     return isinstance(error, CodeModeError) and not isinstance(error, (*CUT_OFF_ERRORS, CodeModeProtocolError))
 
 
-def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
+def get_outcome_contents(outcome: RunOutcome) -> ContentRegistry | None:
     """Return the content that the program received, or None."""
     contents = None if outcome.ledger is None else outcome.ledger.contents
     return contents if contents is not None and len(contents) else None
@@ -220,7 +220,7 @@ def get_contents(outcome: RunOutcome) -> ContentRegistry | None:
 
 def to_value_with_media(outcome: RunOutcome) -> Any:
     """Return the value of a run with `MediaContent` in place of handles; a `ContentResult` if it displayed some."""
-    contents, value = get_contents(outcome), outcome.value
+    contents, value = get_outcome_contents(outcome), outcome.value
     if contents is None or isinstance(value, ContentResult):
         return value
     try:
@@ -233,7 +233,7 @@ def to_value_with_media(outcome: RunOutcome) -> Any:
 
 async def to_value_with_descriptions(outcome: RunOutcome) -> Any:
     """Return the value of a run with descriptions in place of handles, for results that outlive the content."""
-    contents = get_contents(outcome)
+    contents = get_outcome_contents(outcome)
     if contents is None:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
@@ -246,7 +246,7 @@ async def to_value_with_descriptions(outcome: RunOutcome) -> Any:
 
 def replace_handles_with_media(result: Any, outcome: RunOutcome) -> Any:
     """Return the model's result, plain JSON or an interrupt, with `MediaContent` in place of handles."""
-    contents = get_contents(outcome)
+    contents = get_outcome_contents(outcome)
     if contents is None or not is_object(result):
         return result
     try:
@@ -329,7 +329,7 @@ class OutcomeCodec:
 
     def _encode_content_member(self, outcome: RunOutcome) -> str:
         """Return the content of a run, after a comma; only ids if a store has it."""
-        contents = get_contents(outcome)
+        contents = get_outcome_contents(outcome)
         if contents is None:
             return ""
         stored = [name for name, _ in contents.items() if name in contents.stored_names]
@@ -356,7 +356,7 @@ class OutcomeCodec:
             rest = Suspension(reason, tuple(PendingCall(*item) for item in calls))
             return RunOutcome("resting", outer_id, console, suspension=rest, **fields)
         if "value" in outcome:
-            fields["ledger"] = _read_content_ledger(outcome.get("content"))
+            fields["ledger"] = _decode_content_ledger(outcome.get("content"))
             fields["is_tagged"] = outcome.get("tagged") is True
             if "nothing" in outcome:
                 last_value, summaries = outcome["nothing"]
@@ -373,13 +373,13 @@ class OutcomeCodec:
         return seal_text_for_continuation(text, self.options, self.auth) if self.is_sealed else text
 
     def _open_and_parse(self, text: str) -> tuple[dict[str, Any], _TextReader]:
-        opened = unseal_text_of_continuation(text, self.options, self.auth) if self.is_sealed else text
+        opened = unseal_text_for_continuation(text, self.options, self.auth) if self.is_sealed else text
         end = opened.find("\n") % (len(opened) + 1)  # to the end if no text follows
         outcome = decode_json(opened[:end], max_depth=MAX_DEPTH + _EXTRA_DEPTH)
         return cast("dict[str, Any]", outcome), _TextReader(opened, end + 1)
 
 
-def _read_content_ledger(content: list[Any] | None) -> Ledger | None:
+def _decode_content_ledger(content: list[Any] | None) -> Ledger | None:
     if content is None:
         return None
     contents = read_content_parts(content[2]) or ContentRegistry()

@@ -171,14 +171,14 @@ def describe_calls(calls: Iterable[CallSummary], max_characters: int = MAX_DESCR
     ]
 
 
-def drop_last_failed_call(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
+def exclude_last_failed_call(calls: Sequence[CallSummary], name: str, *, is_late: bool = False) -> list[CallSummary]:
     """Return the calls without the last failed or late one of this name, which the error describes."""
     statuses = (ERROR_STATUSES.late,) if is_late else (ERROR_STATUSES.rejected, "denied")
     failed = [index for index, call in enumerate(calls) if call["name"] == name and call["status"] in statuses]
     return [call for index, call in enumerate(calls) if index != max(failed, default=None)]
 
 
-def may_have_changed_something(calls: Iterable[CallSummary]) -> bool:
+def may_have_side_effects(calls: Iterable[CallSummary]) -> bool:
     """Return True if a finished or unknown call may have changed something: the program must not simply run again."""
     statuses = (ERROR_STATUSES.fulfilled, ERROR_STATUSES.open)
     return any(
@@ -346,7 +346,7 @@ def _format_printed_lines(error: BaseException) -> str:
     return f"\n{_PRINTED_HEADING}\n{text}" if text else ""
 
 
-def describe_ended_program(ending: str, error: BaseException | None) -> str:
+def describe_stopped_program(ending: str, error: BaseException | None) -> str:
     """Return the model's text about a program that was ended from outside.
 
     ``ending`` says what happened; then follow finished and unknown calls, at most 2,000 characters in all.
@@ -514,7 +514,7 @@ def _find_failure_hint(error: BaseException, js: str) -> str:
         hint = _UNREADABLE_OUTPUT
     if getattr(error, "calls", ()) and isinstance(error, _BEFORE_ANY_CALL):
         hint = _REFUSED_HINT  # the error is from a program that a tool ran
-    if _may_have_unlisted_calls(error) or may_have_changed_something(getattr(error, "calls", ())):
+    if _may_have_unlisted_calls(error) or may_have_side_effects(getattr(error, "calls", ())):
         hint = (
             _CANNOT_CONTINUE_HINT
             if isinstance(error, CodeModeConcurrencyError)
@@ -701,7 +701,7 @@ _WRONG_SHAPE_HINT = "Write the value before this place to console.log: it is not
 _NOT_A_FUNCTION_HINT = "Check what is called here: it is not a function. Await the result of a tool first."
 
 
-def find_absent_name_hint(name: str) -> str | None:
+def find_undefined_name_hint(name: str) -> str | None:
     """Return a hint for a name of another host environment; None for any other name."""
     return _ABSENT_NAME_HINTS.get(name)
 
@@ -823,15 +823,15 @@ def find_exec_error_code(error: CodeModeError) -> str:
     return _EXEC_CODES[find_nearest_error_kind(_EXEC_CODES, error)]
 
 
-def describe_aborted(reason: str | None, error: CodeModeError | None) -> str:
+def describe_aborted_run(reason: str | None, error: CodeModeError | None) -> str:
     """Return the model's text about an aborted run: the reason and its calls."""
-    return describe_ended_program("this run was aborted" + (f": {reason}" if reason else ""), error)
+    return describe_stopped_program("this run was aborted" + (f": {reason}" if reason else ""), error)
 
 
 def describe_store_unavailable(error: CodeModeError) -> str:
     """Return the model's text about a program that ended because its store is unavailable."""
     return failure_text(
-        error, None, STORE_UNAVAILABLE_AFTER_CALLS if may_have_changed_something(error.calls) else STORE_UNAVAILABLE
+        error, None, STORE_UNAVAILABLE_AFTER_CALLS if may_have_side_effects(error.calls) else STORE_UNAVAILABLE
     )
 
 

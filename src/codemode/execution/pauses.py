@@ -15,7 +15,7 @@ from ..interrupts.interrupt import (
     APPROVAL_KIND,
     Interrupt,
     PendingRequest,
-    get_framework,
+    get_agent_framework,
     is_same_json,
     list_pending_requests,
     to_location_fields,
@@ -47,7 +47,7 @@ def open_interrupt_of_surface(
             f"the program was paused by {continuation.replay_settings['profile']!r} and cannot resume under"
             f" {profile.name!r}"
         )
-    restore_profile(continuation, profile)
+    restore_surface_settings(continuation, profile)
     return continuation, auth
 
 
@@ -78,7 +78,7 @@ def _have_locations_changed(displayed_requests: Sequence[PendingRequest], record
     )
 
 
-def restore_profile(continuation: Continuation, profile: SurfaceSettings) -> SurfaceSettings:
+def restore_surface_settings(continuation: Continuation, profile: SurfaceSettings) -> SurfaceSettings:
     """Return the profile of the pause: ``profile`` with the signed parameters.
 
     Raises `CodeModeProtocolError` for parameters that the profile cannot have.
@@ -120,7 +120,7 @@ def open_with_any_binding(conversation_id: str | None, open_bound: Callable[[str
     raise first_error
 
 
-def to_interrupt_verifying_json(
+def ensure_interrupt(
     value: Any,
     options: CodeModeOptions | Mapping[str, Any] | None,
     conversation_id: str | None = None,
@@ -230,7 +230,7 @@ def inspect_interrupt(
     settings = CodeModeOptions.of(options)
     try:
         paused = Interrupt.from_value(interrupt)
-        framework = get_framework(paused.continuation)
+        framework = get_agent_framework(paused.continuation)
         if framework is not None:
             reason = f"the agent's state is stored by {framework}"
             return PauseView(js=None, calls=(), requests=paused.requests, unreadable=reason)

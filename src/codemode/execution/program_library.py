@@ -16,7 +16,7 @@ from ..errors import CodeModeError, CodeModeSyntaxError
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.checked_fields import WrongTypeError
 from ..records import record
-from ..signatures.declarations import create_call_types_and_aliases, format_documented_name
+from ..signatures.declarations import create_call_types_and_aliases, format_name_with_jsdoc
 from ..signatures.described_tool import RenamedTool
 from ..signatures.literals import fence_typescript
 from ..tools.catalog import JAVASCRIPT_NAMES
@@ -422,14 +422,14 @@ def _describe_saved_programs(
 
 def make_program_declarations(programs: Iterable[Any]) -> list[str]:
     """Return the declarations of stored programs as members of `saved`."""
-    tools = [to_described_tool(program) for program in programs]
+    tools = [to_renamed_tool(program) for program in programs]
     calls, aliases = create_call_types_and_aliases(tools)
     del aliases  # each schema stands alone
-    lines = [f"{format_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    lines = [f"{format_name_with_jsdoc(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     return ["\n".join(f"  {line}" for line in text.split("\n")) for text in lines]
 
 
-def to_described_tool(stored: Any) -> RenamedTool:
+def to_renamed_tool(stored: Any) -> RenamedTool:
     """Return a stored program in the form of a tool."""
     body = stored.current.body
     return RenamedTool(stored.name, body["description"], body["input_schema"], None, (), {})
@@ -508,7 +508,7 @@ _ROOTS = ("tools", "MCP", "namespaces")
 _LINK = re.compile(r"\s*\??\.\s*|\s*\[\s*[\"']|[\"']\s*\](?:\s*\??\.\s*)?")
 
 
-def hash_named_tools(
+def hash_mentioned_tools(
     program: str, tools: ToolCatalog[PreparedTool], names_by_text: Mapping[str, list[str]] | None = None
 ) -> dict[str, dict[str, str]]:
     """Return the definitions, as digests, of the tools that a program names in its text.
@@ -540,7 +540,7 @@ def make_tool_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, 
         not any(name.startswith(f"{path}.") for name in tools.names()) for path in paths
     ):
         return None
-    return hash_named_tools(program, tools)
+    return hash_mentioned_tools(program, tools)
 
 
 def _find_possible_tool_names(program: str) -> set[str]:

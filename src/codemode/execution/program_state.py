@@ -19,7 +19,7 @@ from ..data.json_values import (
 )
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ExecutionPolicy
 from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_displayed_call_id
@@ -193,7 +193,7 @@ class _StateQuota:
         self._sizes: dict[str, int] | None = None
         self._sizes_in_flight: dict[str, list[int]] = {}  # the sizes of current writes
         self._concurrent_keys: set[str] = set()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def set_sizes_if_unchanged(self, sizes: dict[str, int], changes_before: int) -> None:
         """Set the sizes that were read, unless there were changes since ``changes_before``."""

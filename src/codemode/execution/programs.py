@@ -22,7 +22,7 @@ from ..protocol.guest_errors import make_rejection, read_error_fields
 from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
-from ..source.checks import find_missing_result_fields, find_program_problems, find_undefined_names
+from ..source.checks import find_program_problems, find_result_field_problems, find_undefined_name_problems
 from ..source.rules import find_call_of_missing_tool, find_violations, has_analysis_facts, has_module_facts
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
@@ -256,14 +256,14 @@ class ProgramChecker:
         return ProgramRefused(tuple(problems)) if problems else None
 
     def _find_free_name_problems(self, facts: ProgramFacts | None) -> list[ProgramProblem]:
-        return find_undefined_names(facts, self._catalog, self._globals, self._profile.static_rules.tool_call)
+        return find_undefined_name_problems(facts, self._catalog, self._globals, self._profile.static_rules.tool_call)
 
     def _find_problems(self, facts: ProgramFacts) -> tuple[ProgramProblem, ...]:
         with using_rich_values(self._has_rich_values):
             problems = find_program_problems(facts, self._catalog, self._get_input_schema, self._get_conversion)
         problems += self._find_free_name_problems(facts)
         if not self._replaces_outputs:
-            problems += find_missing_result_fields(facts, self._catalog, self._get_output_schema)
+            problems += find_result_field_problems(facts, self._catalog, self._get_output_schema)
         return tuple(sorted(problems, key=lambda problem: (problem["line"], problem["column"])))
 
     def _get_input_schema(self, name: str) -> Any:

@@ -11,7 +11,7 @@ from ..continuations.keys import warn_if_guard_unshared
 from ..continuations.sealing import encode_and_sign_continuation
 from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeAbortedError
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_check
 from ..interrupts.approval import ApprovalRequest, make_denial_error
@@ -193,7 +193,7 @@ class RecoveryPoint:
         if self._interrupt is None:
             with InvocationThreadsScope(self._threads):
                 size = size if settings.profile.sidecar is None else LARGE_CHARACTERS
-                await shield_to_end(self._create_and_store_interrupt(js, settings, ledger, engine, size))
+                await shield_until_done(self._create_and_store_interrupt(js, settings, ledger, engine, size))
         return cast("Interrupt", self._interrupt)
 
     async def _create_and_store_interrupt(

@@ -16,7 +16,7 @@ from ..data.json_shape import estimate_json_length
 from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
-from ..host.sync import refuse_in_workflow
+from ..host.sync import require_outside_temporal_workflow
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_check
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, read_answers
@@ -37,12 +37,12 @@ from .call_content import (
     using_content_registry,
 )
 from .call_context import OuterCallSettings
-from .call_values import AnsweredPause, CheckedInput, validate_answered_inputs
+from .call_values import AnsweredPause, CheckedInput, validate_answered_call_inputs
 from .execution import Execution
-from .identity import refuse_waiting_for_self
+from .identity import require_no_self_wait
 from .optional_parts import make_journaling
 from .outcome import OutcomeCodec, RunOutcome
-from .pauses import open_interrupt_of_surface, open_with_any_binding, restore_profile
+from .pauses import open_interrupt_of_surface, open_with_any_binding, restore_surface_settings
 from .resume_claims import (
     ClaimedResume,
     JournaledResume,
@@ -69,7 +69,9 @@ def marking_continuation_errors(*, of_continuation: bool = False) -> Generator[N
 
 
 @marking_continuation_errors()
-def read_answers_by_id(interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None) -> dict[str, Any]:
+def normalize_answers_by_id(
+    interrupt: Interrupt, resolution: Any, resolutions: Mapping[str, Any] | None
+) -> dict[str, Any]:
     """Return the answers by request id.
 
     A ``resolution`` of True or False approves or denies every pending approval; any other value answers the first
@@ -120,7 +122,7 @@ async def resume_program(
     Raises `CodeModeProtocolError` for an interrupt or answers that cannot be resumed and `ValueError` for wrong
     options; errors of the program are in the outcome.
     """
-    refuse_in_workflow()
+    require_outside_temporal_workflow()
     workers = get_pool_or_default(pool)
     await workers.start_in_thread()
     with InvocationThreadsScope(InvocationThreads(workers.threads)):
@@ -160,7 +162,7 @@ async def _verify_and_resume(
         await preparing
     with marking_continuation_errors():
         tools.check_resumed_program(continuation.invocation_data, get_called_tool_names(continuation.ledger))
-        restored = restore_profile(continuation, profile)
+        restored = restore_surface_settings(continuation, profile)
         continuation = await _restore_large_strings(continuation, restored.sidecar)
         continuation = await _load_continuation_contents(continuation, restored, continuation_options)
         resumes_by_itself = not needs_answers or _can_resume_without_answers(continuation)
@@ -241,7 +243,7 @@ async def _make_claim(
 ) -> ResumeClaim:
     size = estimate_json_length(resolutions, LARGE_CHARACTERS)
     claim = await run_check(size, lambda: make_answers_claim(auth, resolutions, options))
-    refuse_waiting_for_self(claim.key)
+    require_no_self_wait(claim.key)
     outcomes = OutcomeCodec.for_interrupt(interrupt, auth, options, keeps_output=profile.shows_run_details)
     return ResumeClaim(get_guard_or_default(options), claim, outcomes)
 
@@ -292,7 +294,7 @@ async def _read_and_validate_answers(
     if continuation.ledger.sidecar is not None:
         size = max(size, LARGE_CHARACTERS)
     with using_content_registry(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
-        return answers, await run_check(size, lambda: validate_answered_inputs(catalog, entries, answers))
+        return answers, await run_check(size, lambda: validate_answered_call_inputs(catalog, entries, answers))
 
 
 @marking_continuation_errors(of_continuation=True)

@@ -24,7 +24,7 @@ from ..continuations.signing import SignatureInfo
 from ..data.json_shape import estimate_json_length
 from ..data.json_values import encode_canonical_json, encode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.clock import monotonic_seconds, now_ms
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..options.parts import ApprovalPolicy, ContinuationOptions
@@ -36,15 +36,15 @@ from ..protocol.journal_entries import (
     make_resume_withdrawal_step,
     make_snapshot_step,
 )
-from ..protocol.ledger import Ledger, Waiting, is_waiting_for_answer
+from ..protocol.ledger import Ledger, Waiting, is_waiting_on_interrupt
 from ..protocol.suspension import answer_open_yields
 from ..records import record
 from .call_content import load_outcome_content
 from .call_values import AnsweredPause
 from .execution import Execution
-from .identity import get_journal_wait_seconds, is_journal_error, journal_busy_error, tracking_run
+from .identity import get_journal_wait_seconds, is_journal_error, make_journal_busy_error, tracking_run
 from .journal import InvocationJournal, JournalAccess, RecordedOutcome
-from .journal_opening import RunJournaling, make_uncertain_outcome_steps
+from .journal_opening import RunJournaling, make_unknown_outcome_steps
 from .outcome import OutcomeCodec, RunOutcome, is_repeatable_error
 from .recovery import build_ledger_with_started_calls
 
@@ -87,7 +87,7 @@ class ResumeClaim:
         """
         if size >= LARGE_CHARACTERS:
             # A cancellation does not undo the record.
-            return await shield_to_end(self._encode_in_thread_and_record(write))
+            return await shield_until_done(self._encode_in_thread_and_record(write))
         text = write(self.outcomes)
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
@@ -256,7 +256,7 @@ class JournaledResume:
             async with asyncio.timeout(get_journal_wait_seconds(self.waits_ms)):
                 return await reader.open(engine=engine)
         except TimeoutError:
-            raise journal_busy_error() from None
+            raise make_journal_busy_error() from None
 
     @property
     def _claim_record(self) -> ClaimRecord:
@@ -285,7 +285,7 @@ class JournaledResume:
         ledger = await self.journaling.calls.restore_ledger(
             recorded, settings.salt, has_rich_values=settings.has_rich_values
         )
-        return ledger, make_uncertain_outcome_steps(recorded, ledger), journal_run.ended_ids
+        return ledger, make_unknown_outcome_steps(recorded, ledger), journal_run.ended_ids
 
     async def _resume_from_ledger(
         self, journal: InvocationJournal, ledger: Ledger, new_steps: list[JournalStep], ended: frozenset[int]
@@ -295,7 +295,7 @@ class JournaledResume:
         paused = self._make_pause_with_open_answers(ledger)
         if not is_repeat:
             if any(
-                request_id not in ended or not self._needs_call_outcome(request_id)
+                request_id not in ended or not self._asks_about_call_outcome(request_id)
                 for request_id in self.answered.answers.keys() - paused.answers
             ):
                 raise make_superseded_error(
@@ -334,10 +334,10 @@ class JournaledResume:
         continuation = replace(answered.continuation, ledger=replace(ledger, progress=paused_ledger.progress))
         return AnsweredPause(answered.interrupt, continuation, answers, inputs)
 
-    def _needs_call_outcome(self, request_id: int) -> bool:
+    def _asks_about_call_outcome(self, request_id: int) -> bool:
         """True if the answered question was about a call whose outcome the journal has by now."""
         entry = self.answered.continuation.ledger[request_id]
-        return isinstance(entry.outcome, Waiting) and not is_waiting_for_answer(entry)
+        return isinstance(entry.outcome, Waiting) and not is_waiting_on_interrupt(entry)
 
     async def _record_answered_calls_as_started(
         self, journal: InvocationJournal, paused: AnsweredPause

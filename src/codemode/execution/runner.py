@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
-from ..host.clock import StoppableTimer
+from ..host.clock import PausableTimer
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
@@ -167,7 +167,7 @@ class MessageChannel(Protocol):
         """Send one message; with ``hold`` more may follow at once."""
         ...
 
-    def take_unread_frame(self) -> bytes | None:
+    def take_undelivered_frame(self) -> bytes | None:
         """Return the one frame that was received and not handled, b"" if none; None if there is more or unsent data."""
         ...
 
@@ -242,7 +242,7 @@ def take_ready_frame(ending: events.Ending, channel: MessageChannel, *, is_idle:
     frame that says the worker is ready again.
     """
     is_well = is_idle and isinstance(ending, events.Completed) and not ending.abandoned
-    return channel.take_unread_frame() if is_well else None
+    return channel.take_undelivered_frame() if is_well else None
 
 
 _CANCEL_GRACE_SECONDS = 1.0  # how long the caller waits for cancelled calls
@@ -338,8 +338,8 @@ class Runner:
 
     def _perform_rare_effect(self, effect: events.RareEffect) -> None:
         match effect:
-            case events.StartTimers() | events.StopTimer():
-                self._change_timers(effect)
+            case events.StartTimers() | events.CancelTimer():
+                self._start_or_stop_timers(effect)
             case events.PauseDeadlineClock():
                 self._pause_clock()
             case events.GrantGracePeriod():
@@ -471,7 +471,7 @@ class Runner:
     def _pause_clock(self) -> None:
         self._clock.stop()
 
-    def _change_timers(self, effect: events.StartTimers | events.StopTimer) -> None:
+    def _start_or_stop_timers(self, effect: events.StartTimers | events.CancelTimer) -> None:
         if self._timers is None:
             self._timers = TimerQueue(self._calls.now_ms, self._deliver_timer)
         if isinstance(effect, events.StartTimers):
@@ -574,7 +574,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - else it is lost and the program waits forever
             self._end_with_exception(error)
 
-    def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> StoppableTimer | None:
+    def _start_call_clock(self, entry: LedgerEntry, record: CallRecord, timeout_ms: int) -> PausableTimer | None:
         task = asyncio.current_task()
         if task is None:
             return None
@@ -582,16 +582,16 @@ class Runner:
         def on_timeout() -> None:
             # Answer first: the cancelled call may take its time or ignore the cancellation.
             error = make_timeout_error(self._machine.ledger[entry.id], timeout_ms)
-            self._settle(self._calls.make_rejected_call(entry, error), record)
+            self._settle(self._calls.reject_call(entry, error), record)
             task.cancel()
 
         clock = self._make_clock(timeout_ms, on_timeout)
         clock.start()
         return clock
 
-    def _make_clock(self, milliseconds: int, on_passed: Callable[[], None]) -> StoppableTimer:
+    def _make_clock(self, milliseconds: int, on_passed: Callable[[], None]) -> PausableTimer:
         # Time in which hooks blocked the event loop does not count.
-        return StoppableTimer(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
+        return PausableTimer(milliseconds / 1000, on_passed, uncounted=self._reporter.hooks)
 
     def _apply_and_report_replay(self, entry: LedgerEntry) -> None:
         outcome = entry.outcome

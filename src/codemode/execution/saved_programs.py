@@ -32,12 +32,12 @@ from .program_library import (
     describe_tool_changes,
     diff_versions,
     find_saved_program_mentions,
-    hash_named_tools,
+    hash_mentioned_tools,
     index_tool_names,
     make_program_declarations,
     may_mention_saved_programs,
     prepare_saved_program_tool,
-    to_described_tool,
+    to_renamed_tool,
     to_saved_version,
 )
 
@@ -74,7 +74,7 @@ _CONFIRMED_SAVE_SCHEMA: dict[str, Any] = {
 }
 
 
-def with_saved_programs(
+def add_saved_programs_to_catalog(
     catalog: ToolCatalog[PreparedTool],
     library: ProgramLibrary,
     js: str | None,
@@ -262,7 +262,7 @@ class SavedProgramCatalog:
         if preparation is not None:
             await preparation
         weight += _CHARACTERS_PER_NAME * len(self._inner)
-        self._sent_programs = await run_check(weight, partial(self._compare_programs_with_tools, selected))
+        self._sent_programs = await run_check(weight, partial(self._make_sent_programs, selected))
         await self._record_changes_and_pins()
         self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable_programs()}
 
@@ -293,13 +293,13 @@ class SavedProgramCatalog:
         )
         return sent
 
-    def _compare_programs_with_tools(self, selected: Iterable[Any]) -> dict[str, _SentProgram]:
+    def _make_sent_programs(self, selected: Iterable[Any]) -> dict[str, _SentProgram]:
         names = index_tool_names(self._inner)
         return {stored.name: self._make_sent_program(stored, names) for stored in selected}
 
     def _make_sent_program(self, stored: Any, names: Mapping[str, list[str]]) -> _SentProgram:
         body, version = stored.current.body, stored.current
-        tools = hash_named_tools(body["program"], self._inner, names)
+        tools = hash_mentioned_tools(body["program"], self._inner, names)
         changes = [] if version.tools is None else describe_tool_changes(version.tools, tools)
         if compute_version_digest(body) != body.get("digest"):
             changes.insert(0, "its text in the store has changed")
@@ -510,7 +510,7 @@ class SavedProgramCatalog:
 
         programs = await self._library.refresh(self._owner)
         usable = [program for program in programs if not program.is_disabled and program.stale is None]
-        index = ToolIndex([(program.name, to_described_tool(program)) for program in usable])
+        index = ToolIndex([(program.name, to_renamed_tool(program)) for program in usable])
         matches = [usable[position] for position, _ in index.search(query, _MAX_FOUND)]
         return [
             {
@@ -542,7 +542,7 @@ class SavedProgramCatalog:
             "description": description,
             "inputSchema": body["input_schema"],
             "program": request["program"],
-            "tools": sorted(hash_named_tools(request["program"], self._inner)),
+            "tools": sorted(hash_mentioned_tools(request["program"], self._inner)),
             "difference": await run_check(
                 LARGE_CHARACTERS, lambda: diff_versions(previous, to_saved_version(name, unsaved))
             ),
@@ -603,4 +603,4 @@ def _iter_server_paths(program: str) -> Iterator[str]:
             yield path
 
 
-__all__ = ["SavedProgramCatalog", "attach_library_to_catalog", "with_saved_programs"]
+__all__ = ["SavedProgramCatalog", "add_saved_programs_to_catalog", "attach_library_to_catalog"]

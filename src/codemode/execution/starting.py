@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CodeModeWorkerError, Resumable
 from ..host.imports import importing
-from ..host.sync import refuse_in_workflow
+from ..host.sync import require_outside_temporal_workflow
 from ..options.parts import CodeModeOptions
 from ..workers.pool import WorkerPool, get_pool_or_default
-from .optional_parts import import_telemetry, is_telemetry_loaded
+from .optional_parts import import_telemetry, is_telemetry_imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 def start_pool(pool: WorkerPool | None) -> WorkerPool:
     """Return the pool, the process-wide one for None, with its first worker starting.
 
-    Raises `RuntimeError` in a workflow, see `refuse_in_workflow`; so does `get_pool_and_import_execution`.
+    Raises `RuntimeError` in a workflow, see `require_outside_temporal_workflow`.
     """
-    refuse_in_workflow()
+    require_outside_temporal_workflow()
     workers = get_pool_or_default(pool)
     workers.start()
     return workers
@@ -38,9 +38,9 @@ def start_pool(pool: WorkerPool | None) -> WorkerPool:
 
 async def get_pool_and_import_execution(pool: WorkerPool | None, options: CodeModeOptions) -> WorkerPool:
     """Return the pool to use as `start_pool` does; import in a thread what runs programs."""
-    refuse_in_workflow()
+    require_outside_temporal_workflow()
     workers = get_pool_or_default(pool)
-    is_loaded = not options.telemetry.is_enabled or is_telemetry_loaded()
+    is_loaded = not options.telemetry.is_enabled or is_telemetry_imported()
     # With everything imported there is nothing to do while the first worker starts.
     if not (is_loaded and import_execution_module.cache_info().currsize):
         await workers.run_in_start_thread(partial(_start_pool_and_import, workers, options))
@@ -103,7 +103,7 @@ async def resume_with_answers(
     if not import_resume_module.cache_info().currsize:
         await workers.run_in_start_thread(import_resume_module)
     continuations = import_resume_module()
-    answers = partial(continuations.read_answers_by_id, resolution=resolution, resolutions=resolutions)
+    answers = partial(continuations.normalize_answers_by_id, resolution=resolution, resolutions=resolutions)
     return await continuations.resume_program(profile, interrupt, answers, catalog, options, outer, workers)
 
 
@@ -127,7 +127,7 @@ def append_library_description(description: str, library: ProgramLibrary | None,
     return f"{description}\n\n{library_text}" if library_text else description
 
 
-def with_saved_programs(
+def add_saved_programs_to_catalog(
     catalog: ToolCatalog[PreparedTool],
     library: ProgramLibrary | None,
     js: str | None,
@@ -135,9 +135,9 @@ def with_saved_programs(
     pool: WorkerPool | None,
     rules: StaticRules | None = None,
 ) -> ToolCatalog[PreparedTool]:
-    """Return the tools of a run with the saved programs that it may call; see `saved_programs.with_saved_programs`."""
+    """Return the tools of a run with the saved programs that it may call."""
     if library is None:
         return catalog
-    from .saved_programs import with_saved_programs as add_saved
+    from .saved_programs import add_saved_programs_to_catalog as add_saved
 
     return add_saved(catalog, library, js, call, pool, rules)

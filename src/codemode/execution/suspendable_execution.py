@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 from ..data.json_values import count_utf8_bytes
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import shield_to_end, wait_or_pass_late_result
+from ..host.cancellation import shield_until_done, wait_or_pass_late_result
 from ..host.clock import now_ms
 from ..host.threads import InvocationThreadsScope, run_check
 from ..interrupts.interrupt import Interrupt
@@ -432,7 +432,7 @@ class SuspendableExecution(Execution):
                 runner.feed_event(events.HostFailed(error))  # the waiting caller handles it
             return self.make_failed_outcome(error)
         runner.feed_event(events.HostFailed(error))
-        return await shield_to_end(self._run_and_journal_segment(lambda: _wait_for_stop(runner)))
+        return await shield_until_done(self._run_and_journal_segment(lambda: _wait_for_stop(runner)))
 
     async def _to_signed_interrupt_on_run_loop(self) -> Interrupt:
         runner = self._runner

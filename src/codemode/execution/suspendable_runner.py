@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import CodeModeTimeoutError
-from ..host.clock import StoppableTimer
+from ..host.clock import PausableTimer
 from ..protocol import events
 from ..protocol.ledger import Fulfilled
 from ..protocol.suspension import SuspendableInvocation
@@ -70,7 +70,7 @@ class SuspendableRunner(Runner):
         """How long the guest has computed, in milliseconds."""
         machine = self._machine
         is_counted = not (machine.is_replaying or machine.suspension_reason or self.ended.done())
-        return int((self.compute_seconds + (self._clock.ran_seconds if is_counted else 0)) * 1000)
+        return int((self.compute_seconds + (self._clock.active_seconds if is_counted else 0)) * 1000)
 
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects on this worker."""
@@ -83,13 +83,13 @@ class SuspendableRunner(Runner):
         self._wait_clock = self._replace_clock_and_make_wait_clock(wait_ms)
         self._clock.start()
         self._start_wait_clock()
-        self.feed_event(events.ContinueRun(self._calls.now_ms()))
+        self.feed_event(events.ContinueRequested(self._calls.now_ms()))
 
     def continue_on_worker(
         self, lease: PooledWorkerLease, accepted: events.ProgramAccepted, wait_ms: int
     ) -> SuspendableInvocation:
         """Continue on another worker and return the invocation that replaces this one."""
-        machine = self.machine.hand_over_to_successor(self._calls.now_ms())
+        machine = self.machine.create_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
         self._channel = self._open_channel(lease)
         self._wait_clock = self._replace_clock_and_make_wait_clock(wait_ms)
@@ -105,7 +105,7 @@ class SuspendableRunner(Runner):
     @property
     def waited_ms(self) -> int:
         """How long the caller has waited, in milliseconds."""
-        return 0 if self._wait_clock is None else int(self._wait_clock.ran_seconds * 1000)
+        return 0 if self._wait_clock is None else int(self._wait_clock.active_seconds * 1000)
 
     def make_worker_revocable(self) -> None:
         """Hold the worker of a suspended run until another run needs its slot."""
@@ -166,12 +166,12 @@ class SuspendableRunner(Runner):
         written, self.output = self.output, []
         return written
 
-    def _replace_clock_and_make_wait_clock(self, wait_ms: int) -> StoppableTimer:
+    def _replace_clock_and_make_wait_clock(self, wait_ms: int) -> PausableTimer:
         self._clock.close()
         self._clock = self._make_replay_clock() if self._machine.is_replaying else self._make_guest_clock()
         return self._reset_stop_reason_and_make_wait_clock(wait_ms)
 
-    def _reset_stop_reason_and_make_wait_clock(self, wait_ms: int) -> StoppableTimer:
+    def _reset_stop_reason_and_make_wait_clock(self, wait_ms: int) -> PausableTimer:
         """Return the clock that limits how long the caller waits for a suspension or an ending."""
         self.stop_reason = self._loop.create_future()
         return self._make_clock(wait_ms, self.end_wait)
@@ -179,15 +179,15 @@ class SuspendableRunner(Runner):
     def _pause_clock(self) -> None:
         super()._pause_clock()
         if self._wait_clock is None:
-            waited_ms = int(self._clock.ran_seconds * 1000)
+            waited_ms = int(self._clock.active_seconds * 1000)
             self._wait_clock = self._make_clock(max(1, self._wait_ms - waited_ms), self.end_wait)
             self._start_wait_clock()
 
-    def _make_guest_clock(self) -> StoppableTimer:
+    def _make_guest_clock(self) -> PausableTimer:
         limit_ms = self.machine.settings.limits.timeout_ms
         return self._make_clock(limit_ms, self._on_deadline)
 
-    def _make_replay_clock(self) -> StoppableTimer:
+    def _make_replay_clock(self) -> PausableTimer:
         limit_ms = 2 * int(self.compute_seconds * 1000) + _REPLAY_EXTRA_MS
         message = f"the program did not repeat its progress within {limit_ms} ms"
         error = CodeModeTimeoutError(message, details={"timeout_ms": limit_ms, "origin": "replay"})
@@ -230,7 +230,7 @@ class SuspendableRunner(Runner):
         match effect:
             case events.WriteOutputItem(kind, text):
                 self.output.append(EncodedOutputItem(kind, text))
-            case events.ReplayEnded():
+            case events.ReportReplayEnd():
                 self._clock.close()
                 self._clock = self._make_guest_clock()
                 self._clock.start()
@@ -240,11 +240,11 @@ class SuspendableRunner(Runner):
                 if not self.stop_reason.done():
                     self._start_wait_clock()
             case events.SuspendProgram(reason):
-                self.compute_seconds += self._clock.ran_seconds
+                self.compute_seconds += self._clock.active_seconds
                 self._close_clocks()
                 if not self.stop_reason.done():
                     self.stop_reason.set_result(reason)
-            case events.OutcomeQueued():
+            case events.ReportQueuedOutcome():
                 self._end_wait_with_pending_tools()
                 self.on_change()
 

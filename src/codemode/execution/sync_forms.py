@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeError, Resumable
-from ..host.sync import refuse_in_workflow, run_sync
+from ..host.sync import require_outside_temporal_workflow, run_sync
 
 if TYPE_CHECKING:
     from ..workers.pool import WorkerPool
@@ -53,7 +53,7 @@ class SyncMethodsMixin:
 
     def _start_pool(self) -> None:
         """Start the first worker while asyncio is imported. The run reports what prevents that."""
-        refuse_in_workflow()
+        require_outside_temporal_workflow()
         from .starting import start_pool  # loads what runs programs
 
         with suppress(CodeModeError):

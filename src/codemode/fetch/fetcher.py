@@ -193,7 +193,7 @@ class Fetcher:
         rules = UrlRules.parse(policy.allowed_origins, policy.allowed_url_prefixes)
         return cls(policy, rules, options.execution_policy.max_result_bytes, resolve_host)
 
-    async def fetch_as_json(self, request: FetchRequest) -> str:
+    async def fetch_encoded_response(self, request: FetchRequest) -> str:
         """Return the response as JSON for the guest runtime.
 
         Its members are status, statusText, url, redirected, headers, and text or base64. Raises `CodeModeFetchError`,
@@ -341,12 +341,12 @@ def _sanitizing_errors(request: FetchRequest) -> Generator[None]:
         if is_cancelled_from_outside(asyncio.current_task()):
             raise
         # Cancelled inside the client, not from outside.
-        raise _fetch_failed_error(request) from error
+        raise _make_fetch_failed_error(request) from error
     except (Exception, SystemExit) as error:
-        raise _fetch_failed_error(request) from error
+        raise _make_fetch_failed_error(request) from error
 
 
-def _fetch_failed_error(request: FetchRequest) -> CodeModeFetchError:
+def _make_fetch_failed_error(request: FetchRequest) -> CodeModeFetchError:
     details = {"method": request.method, "url": str(request.url)}
     return CodeModeFetchError(f"fetch of {request.url.origin} failed", code=HOST_FETCH_ERROR, details=details)
 

@@ -85,21 +85,21 @@ def _assemble_architecture_check(machine: str) -> bytes:
 
 def _assemble_argument_checks(name: str) -> bytes:
     if name in ("read", "write"):
-        return _assemble_equal_argument(0, CHANNEL_FD)
+        return _assemble_argument_equality_check(0, CHANNEL_FD)
     if name == "mmap":
-        return _assemble_clear_bits(2, _PROT_EXEC) + _assemble_equal_argument(3, _PRIVATE_ANONYMOUS)
+        return _assemble_zero_bits_check(2, _PROT_EXEC) + _assemble_argument_equality_check(3, _PRIVATE_ANONYMOUS)
     if name == "mprotect":
-        return _assemble_clear_bits(2, _PROT_EXEC)
+        return _assemble_zero_bits_check(2, _PROT_EXEC)
     return b""
 
 
-def _assemble_equal_argument(argument: int, value: int) -> bytes:
+def _assemble_argument_equality_check(argument: int, value: int) -> bytes:
     """All 64 bits of the argument are `value`."""
     low = _ARGUMENTS_OFFSET + 8 * argument
-    return _assemble_equal_word(low, value) + _assemble_equal_word(low + 4, 0)
+    return _assemble_word_equality_check(low, value) + _assemble_word_equality_check(low + 4, 0)
 
 
-def _assemble_equal_word(offset: int, value: int) -> bytes:
+def _assemble_word_equality_check(offset: int, value: int) -> bytes:
     return (
         _pack_instruction(_LOAD, offset)
         + _pack_instruction(_JUMP_EQUAL, value, 1, 0)
@@ -107,7 +107,7 @@ def _assemble_equal_word(offset: int, value: int) -> bytes:
     )
 
 
-def _assemble_clear_bits(argument: int, mask: int) -> bytes:
+def _assemble_zero_bits_check(argument: int, mask: int) -> bytes:
     return (
         _pack_instruction(_LOAD, _ARGUMENTS_OFFSET + 8 * argument)
         + _pack_instruction(_JUMP_ANY_BIT, mask, 0, 1)

@@ -16,7 +16,7 @@ FAILURES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 """Exceptions of a tool's code that are its own failure; they end neither the host nor its task."""
 
 
-async def shield_to_end(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT]) -> ResultT:
+async def shield_until_done(work: asyncio.Future[ResultT] | Coroutine[Any, Any, ResultT]) -> ResultT:
     """Await work to its end even if the caller is cancelled; the cancellation is raised afterwards."""
     future = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -81,7 +81,7 @@ async def run_alongside_block(work: Coroutine[Any, Any, object]) -> AsyncGenerat
     finally:
         task.cancel()
         try:
-            await shield_to_end(asyncio.wait([task]))
+            await shield_until_done(asyncio.wait([task]))
         except asyncio.CancelledError:
             if owner is not None and not is_cancelled:
                 owner.uncancel()

@@ -29,7 +29,7 @@ class SecondsCounter(Protocol):
     seconds: float
 
 
-class StoppableTimer:
+class PausableTimer:
     """Calls ``on_passed`` after running for ``seconds``, not counting ``uncounted`` seconds.
 
     Stopping and restarting need no timer: the first one fires early and is set again for the rest.
@@ -75,7 +75,7 @@ class StoppableTimer:
         return self._loop.time() - self._first_started - (self._seconds - self._remaining)
 
     @property
-    def ran_seconds(self) -> float:
+    def active_seconds(self) -> float:
         """How long it has run."""
         return self._seconds - self._remaining + (self._read_counted_time() - self._started if self._running else 0.0)
 

@@ -22,7 +22,7 @@ _fork_aware: WeakSet[Any] = WeakSet()
 _kept_for_parent: list[object] = []
 
 
-def forkable_lock() -> threading.Lock:
+def create_fork_safe_lock() -> threading.Lock:
     """Return a lock that is free in a forked child, whichever thread held it in the parent.
 
     The state that it protects may be half changed there: see `register_fork_reset`.
@@ -32,7 +32,7 @@ def forkable_lock() -> threading.Lock:
     return lock
 
 
-def forkable_rlock() -> threading.RLock:
+def create_fork_safe_rlock() -> threading.RLock:
     """Return a reentrant lock. In a forked child it is free, or held by the one thread there."""
     lock = threading.RLock()
     _reentrant_locks.add(lock)

@@ -49,7 +49,7 @@ def create_header_and_send_timeout_protocol(seconds: float, write_seconds: float
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class HeaderTimeoutProtocol(H11Protocol):
+    class TimeoutProtocol(H11Protocol):
         _waiting: TimerHandle | None = None
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -87,7 +87,7 @@ def create_header_and_send_timeout_protocol(seconds: float, write_seconds: float
                 self._waiting.cancel()
                 self._waiting = None
 
-    return HeaderTimeoutProtocol
+    return TimeoutProtocol
 
 
 class _SendTimeout:

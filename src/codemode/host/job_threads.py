@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from .forks import forkable_rlock, never_finalize_in_child, register_fork_reset
+from .forks import create_fork_safe_rlock, never_finalize_in_child, register_fork_reset
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,7 +47,7 @@ class JobThreads:
         self._count = 0
         self._idle_gates: list[threading.Lock] = []  # the lock that each idle thread waits for
         self._is_waking = False  # a woken thread that has not taken a job yet; not in the list any more
-        self._lock = forkable_rlock()
+        self._lock = create_fork_safe_rlock()
         register_fork_reset(self)
 
     def after_fork(self) -> None:

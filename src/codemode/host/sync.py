@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _TEMPORAL = "temporalio.workflow"
 
 
-def refuse_in_workflow() -> None:
+def require_outside_temporal_workflow() -> None:
     """Raise `RuntimeError` inside a Temporal workflow function, whose event loop has neither processes nor threads.
 
     The program would hang in it, or start again with each replay.
@@ -45,7 +45,7 @@ def run_sync(work: Coroutine[Any, Any, ResultT]) -> ResultT:
     if not has_running_loop():
         return asyncio.run(work)  # outside `except`, so that its errors have no context
     try:
-        refuse_in_workflow()  # here, as other threads cannot detect it
+        require_outside_temporal_workflow()  # here, as other threads cannot detect it
     except RuntimeError:
         work.close()
         raise

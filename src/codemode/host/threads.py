@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..records import record
 from . import steps
-from .forks import forkable_lock
+from .forks import create_fork_safe_lock
 from .job_threads import IDLE_SECONDS, FairQueue, JobThreads
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _PAUSE_SECONDS = 0.00005
 HUNG_SECONDS = 2.0
 
 
-class CheckJob(Protocol):
+class CpuBoundJob(Protocol):
     """Work with a waiting caller."""
 
     work: Callable[[], Any]
@@ -43,7 +43,7 @@ class CheckJob(Protocol):
         ...
 
 
-class _CheckTurn:
+class _CpuTurn:
     """A thread's right to run a check, and when it last made progress.
 
     ``adjust_max_threads`` adds a thread (1) while this one hangs, and removes it (-1) when it continues.
@@ -60,11 +60,11 @@ class _TurnQueue:
     """Lets one thread at a time run checks, in order of arrival."""
 
     def __init__(self) -> None:
-        self._lock = forkable_lock()
-        self._holder: _CheckTurn | None = None
-        self._waiting: deque[_CheckTurn] = deque()
+        self._lock = create_fork_safe_lock()
+        self._holder: _CpuTurn | None = None
+        self._waiting: deque[_CpuTurn] = deque()
 
-    def acquire(self, turn: _CheckTurn) -> None:
+    def acquire(self, turn: _CpuTurn) -> None:
         """Wait for the turn."""
         with self._lock:
             if self._holder is None:
@@ -75,7 +75,7 @@ class _TurnQueue:
         turn.gate.acquire()
         turn.gate.release()
 
-    def release(self, turn: _CheckTurn) -> None:
+    def release(self, turn: _CpuTurn) -> None:
         """Pass the turn to the thread that has waited longest."""
         with self._lock:
             if self._holder is turn:
@@ -84,7 +84,7 @@ class _TurnQueue:
             turn.is_skipped = False
             turn.adjust_max_threads(-1)
 
-    def yield_turn(self, turn: _CheckTurn) -> None:
+    def yield_turn(self, turn: _CpuTurn) -> None:
         """Let waiting threads run first."""
         if self._waiting or turn.is_skipped:
             self.release(turn)
@@ -107,13 +107,13 @@ class _TurnQueue:
             self._grant_turn(next_turn)
             next_turn.gate.release()
 
-    def _grant_turn(self, turn: _CheckTurn) -> None:
+    def _grant_turn(self, turn: _CpuTurn) -> None:
         self._holder, turn.progressed_at = turn, time.monotonic()
 
 
-def run_check_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any:
+def run_cpu_bound_in_turn(job: CpuBoundJob, replace_hung: Callable[[int], None]) -> Any:
     """Run a job's work in this thread when it has the turn. It stops at the next step if the job is abandoned."""
-    turns, turn = _turns, _CheckTurn(replace_hung)
+    turns, turn = _turns, _CpuTurn(replace_hung)
     started = paused = 0.0
 
     def on_exhausted() -> int:
@@ -138,7 +138,7 @@ def run_check_in_turn(job: CheckJob, replace_hung: Callable[[int], None]) -> Any
         turns.release(turn)
 
 
-def skip_hung_check() -> None:
+def skip_hung_job() -> None:
     """Pass the turn on if the thread that has it hangs."""
     _turns.skip_hung_holder()
 
@@ -202,7 +202,7 @@ class HostThreads:
     """The threads of a pool or a share of it. They end after ``idle_seconds``, or at once if it is closed."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
-        self.lock = forkable_lock()
+        self.lock = create_fork_safe_lock()
         """Protects the counts of its invocations."""
         self._tools: dict[int, JobThreads] = {}
         self._idle_seconds = idle_seconds
@@ -249,9 +249,9 @@ class InvocationThreads:
     async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work with the caller's context variables, when it is this share's turn."""
         checks = self._share.checks
-        job = _InvocationJob(self, work, lambda job: run_check_in_turn(job, checks.adjust_max_threads))
+        job = _InvocationJob(self, work, lambda job: run_cpu_bound_in_turn(job, checks.adjust_max_threads))
 
-        watch = _HungCheckWatchdog(job.loop)
+        watch = _HungJobWatchdog(job.loop)
         try:
             return await checks.run(job)
         finally:
@@ -280,7 +280,7 @@ class InvocationThreads:
                 call()
 
 
-class _HungCheckWatchdog:
+class _HungJobWatchdog:
     """Periodically detects a hanging check while a check is waited for."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -290,7 +290,7 @@ class _HungCheckWatchdog:
         self._later.cancel()
 
     def _skip_hung_and_reschedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        skip_hung_check()
+        skip_hung_job()
         self._later = loop.call_later(HUNG_SECONDS, self._skip_hung_and_reschedule, loop)
 
 
@@ -340,7 +340,7 @@ async def run_in_single_use_thread(work: Callable[[], ResultT]) -> ResultT:
     return await BackgroundThreads("codemode-once", 1, idle_seconds=0).run(work)
 
 
-async def run_check_in_dedicated_thread(work: Callable[[], ResultT]) -> ResultT:
+async def run_cpu_bound_in_dedicated_thread(work: Callable[[], ResultT]) -> ResultT:
     """Run heavy host work of no invocation in a thread of its own, in turn with others, until it is abandoned."""
     return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
 

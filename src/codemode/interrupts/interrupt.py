@@ -64,14 +64,14 @@ class PendingRequest:
 
         Integers beyond 2^53 are text, and ``bigIntegers`` lists them as JSON pointers.
         """
-        return {**protect_integers(self.comparison_fields()), **self._location_fields()}
+        return {**protect_integers(self.comparison_fields()), **self._get_location_fields()}
 
     @property
     def place(self) -> tuple[int, int] | None:
         """Line and column, if known."""
         return None if self.line is None or self.column is None else (self.line, self.column)
 
-    def _location_fields(self) -> dict[str, Any]:
+    def _get_location_fields(self) -> dict[str, Any]:
         return {key: value for key in _LOCATION_KEYS if (value := getattr(self, key)) is not None}
 
     def comparison_fields(self) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def make_agent_interrupt(
     return Interrupt(requests=tuple(requests), outer_tool_call_id=outer_tool_call_id, continuation=continuation)
 
 
-def get_framework(continuation: Mapping[str, Any]) -> str | None:
+def get_agent_framework(continuation: Mapping[str, Any]) -> str | None:
     """Return the framework that resumes this pause; None for a program's continuation."""
     framework = continuation.get(FRAMEWORK_KEY)
     is_agent_interrupt = set(continuation) == {FRAMEWORK_KEY, "auth"} and is_mapping(continuation["auth"])

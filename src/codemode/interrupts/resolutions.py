@@ -67,14 +67,14 @@ def read_answers(
             f"{unknown[0]!r} is not a pending request; pending are {', '.join(map(repr, waiting)) or 'none'}"
         )
     if max_values is not None:
-        _check_value_counts(resolutions, max_values)
+        _require_max_values(resolutions, max_values)
     return {
         waiting[request_id].id: _read_answer(waiting[request_id], resolution)
         for request_id, resolution in resolutions.items()
     }
 
 
-def _check_value_counts(resolutions: Mapping[str, Any], max_values: int) -> None:
+def _require_max_values(resolutions: Mapping[str, Any], max_values: int) -> None:
     for resolution in resolutions.values():
         try:
             require_max_values_in_host_value(resolution, max_values, "the resolution")
@@ -163,7 +163,7 @@ def get_waiting_kind(entry: LedgerEntry) -> str:
     return str(payload.get("kind")) if is_object(payload) else ""
 
 
-def runs_tool(answer: Answer) -> bool:
+def lets_tool_run(answer: Answer) -> bool:
     """Return True when an answer lets the tool run."""
     return not isinstance(answer, KnownOutcomeAnswer) and not is_denial(answer)
 

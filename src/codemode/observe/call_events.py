@@ -14,7 +14,7 @@ from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeError, CodeModeIllegalAccessError
 from ..fetch.urls import MAX_URL_CHARACTERS
 from ..protocol.call_status import TRACE_STATUSES, get_call_status
-from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, is_waiting_for_answer
+from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting, is_waiting_on_interrupt
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
     CallStatus,
@@ -106,7 +106,7 @@ class CallRecord:
             return LazyValue(count_stringified_bytes, self.displayed_input_json or "")
         entry = self.entry
         if entry.sidecar is not None:
-            return LazyValue(_count_issued_input_bytes, entry)
+            return LazyValue(_count_full_input_bytes, entry)
         return entry.input_bytes or count_utf8_bytes(entry.input_json or "")
 
     @property
@@ -174,7 +174,7 @@ def create_catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogE
     )
 
 
-def create_message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
+def create_guest_message_event(kind: NoticeKind, payload_json: str, ids: Mapping[str, Any]) -> GuestMessageEvent:
     """Return the event of a program's message to the host's listeners."""
     payload_fields = mapping_or_empty(_decode_or_none_if_invalid(payload_json))
     texts = {
@@ -225,7 +225,7 @@ def to_guest_error_fields(outcome: Rejected) -> dict[str, str]:
 
 def _create_call_fields(record: CallRecord) -> dict[str, Any]:
     return {
-        "resumed": not record.replayed and is_waiting_for_answer(record.entry),
+        "resumed": not record.replayed and is_waiting_on_interrupt(record.entry),
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": record.input,
@@ -274,7 +274,7 @@ def _decode_issued_input(entry: LedgerEntry) -> Any:
         return None
 
 
-def _count_issued_input_bytes(entry: LedgerEntry) -> int:
+def _count_full_input_bytes(entry: LedgerEntry) -> int:
     try:
         return entry.full_input_bytes
     except CodeModeError:

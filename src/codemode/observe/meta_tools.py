@@ -89,7 +89,7 @@ def _create_call_end_message(event: NestedToolResultEvent) -> dict[str, Any]:
 
 
 @contextmanager
-def recording_meta_tool_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
+def meta_tool_span(options: Telemetry, name: str, tool_call_id: str | None = None) -> Generator[None]:
     """Do something within a span ``execute_tool <name>``, as an execution has one; nothing unless enabled."""
     if not options.is_enabled:
         yield
@@ -126,9 +126,7 @@ class CatalogQueryRecorder:
     async def __aenter__(self) -> Self:
         """Start the span and the time."""
         self._started_at_ms, self._started = now_ms(), perf_counter()
-        self._span.enter_context(
-            recording_meta_tool_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"])
-        )
+        self._span.enter_context(meta_tool_span(self._options.telemetry, self._name, self._ids["outer_tool_call_id"]))
         return self
 
     async def __aexit__(

@@ -41,7 +41,7 @@ from .call_events import (
     ResultEvent,
     SourceSizeAndHash,
     create_catalog_event,
-    create_message_event,
+    create_guest_message_event,
     create_refusal_event,
     create_result_event,
     create_start_event,
@@ -296,7 +296,7 @@ class InvocationReporter:
         event_fields = {**text._asdict(), **_create_kind_fields(self._tool_kinds)}
         self._emit_event(InvocationStarted(**self._ids, **event_fields, source=source, resumed=resumed))
 
-    def report_worker_taken(self) -> None:
+    def report_worker_acquired(self) -> None:
         """Report that the invocation has a worker."""
         if self._listeners:
             self._emit_event(WorkerAcquiredEvent(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
@@ -315,7 +315,7 @@ class InvocationReporter:
             self._report_call_start_event(record)
         return record
 
-    def report_displayed_input(self, record: CallRecord, input_json: str | None) -> None:
+    def report_delayed_call_start(self, record: CallRecord, input_json: str | None) -> None:
         """Set the visible part of an unreported call's input, and report the call."""
         if record.is_input_hidden and not record.is_reported and record.entry.id in self._open_calls:
             record.displayed_input_json = input_json
@@ -347,7 +347,7 @@ class InvocationReporter:
     def report_guest_message(self, kind: NoticeKind, payload_json: str) -> None:
         """Report a program's message to listeners: a JSON object with the fields of `GuestMessageEvent`."""
         if self.is_watched:
-            self._emit_event(create_message_event(kind, payload_json, self._ids))
+            self._emit_event(create_guest_message_event(kind, payload_json, self._ids))
 
     def report_interrupt(self, interrupt: Any) -> None:
         """Tell that the invocation paused."""

@@ -118,7 +118,7 @@ def record_call_end_and_get_trace_id(outer_id: str, outcome: str, seconds: float
 
 
 @contextmanager
-def measuring_server_call(server: str) -> Generator[None]:
+def measure_server_call(server: str) -> Generator[None]:
     """Measure the call of a tool of a server."""
     started_at, attributes = time.monotonic(), Attributes({"code_mode.server": server})
     try:
@@ -147,7 +147,7 @@ def record_requested_approvals(channel: str, calls: int) -> None:
 
 
 @contextmanager
-def counting_waiting_approvals(channel: str, calls: int) -> Generator[None]:
+def count_waiting_approvals(channel: str, calls: int) -> Generator[None]:
     """Count the inner calls for which a request waits for people, while it does."""
     attributes: Attributes = {"code_mode.way": channel}
     _add_to_counter("approvals.waiting", calls, attributes)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from ..data.content import MediaContent
-from ..data.json_shape import estimate_json_length, run_bounded
+from ..data.json_shape import estimate_json_length, run_off_loop_if_large
 from ..data.json_values import decode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
@@ -36,7 +36,7 @@ _MAX_NESTING = 20
 MultipartPart = tuple[str, tuple[str | None, bytes, str | None]]
 
 
-class RequestWithoutServer(NamedTuple):
+class RelativeRequest(NamedTuple):
     """A request without its server. ``target`` is an encoded path with its query."""
 
     method: str
@@ -47,7 +47,7 @@ class RequestWithoutServer(NamedTuple):
     files: list[MultipartPart] | None = None
 
 
-def create_request_without_server(operation: Operation, value: Mapping[str, Any]) -> RequestWithoutServer:
+def create_relative_request(operation: Operation, value: Mapping[str, Any]) -> RelativeRequest:
     """Return the request for a validated input. Raises `CodeModeToolError` for a value that cannot be sent."""
     parameter_values = [
         (parameter_value, value[parameter_value.key])
@@ -71,10 +71,10 @@ def create_request_without_server(operation: Operation, value: Mapping[str, Any]
             cookies += _encode_query_or_cookie_pairs(parameter, parameter_value)
     _require_safe_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
-    request = RequestWithoutServer(operation.method, target, headers, cookies)
+    request = RelativeRequest(operation.method, target, headers, cookies)
     if operation.form.body is None:
         return request
-    return _create_request_with_body(
+    return _add_request_body(
         request, operation.form.body, value, {parameter_value.key for parameter_value in operation.form.parameters}
     )
 
@@ -174,9 +174,9 @@ def _iterate_deep_object_members(name: str, value: Any, level: int) -> Iterator[
 # --- bodies ---
 
 
-def _create_request_with_body(
-    request: RequestWithoutServer, body: RequestBody, value: Mapping[str, Any], parameters: set[str]
-) -> RequestWithoutServer:
+def _add_request_body(
+    request: RelativeRequest, body: RequestBody, value: Mapping[str, Any], parameters: set[str]
+) -> RelativeRequest:
     names = {key: name for name, key in body.keys.items()}
     body_values = {names[key]: member for key, member in value.items() if key in names}
     if body.parts is not None and body.parts.extra is not False:
@@ -261,7 +261,7 @@ class OperationResponse(NamedTuple):
 
     operation: Operation
     value: Mapping[str, Any]
-    request: RequestWithoutServer
+    request: RelativeRequest
     response: httpx.Response
     body: bytes
 
@@ -408,7 +408,7 @@ class OperationCaller:
 
         Raises `CodeModeHttpError` for an error of the API, `CodeModeToolError` where there was no answer.
         """
-        request = await run_bounded(value, partial(create_request_without_server, operation, value))
+        request = await run_off_loop_if_large(value, partial(create_relative_request, operation, value))
         waited_ms = 0
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             response, body = await self._send_request(operation, request)
@@ -425,9 +425,7 @@ class OperationCaller:
             await asyncio.sleep(retry_ms / 1000)
         raise AssertionError
 
-    async def _send_request(
-        self, operation: Operation, plain_request: RequestWithoutServer
-    ) -> tuple[httpx.Response, bytes]:
+    async def _send_request(self, operation: Operation, plain_request: RelativeRequest) -> tuple[httpx.Response, bytes]:
         def build_request(url: str, status: int | None) -> httpx.Request:
             nonlocal plain_request
             plain_request = plain_request if status is None else _to_redirected_request(plain_request, status)
@@ -446,7 +444,7 @@ class OperationCaller:
             warning = "it may have happened all the same: look before you repeat it"
             raise CodeModeToolError(f"{summary} got no answer ({error}); {warning}", code=CALL_TIMEOUT) from None
 
-    def _build_request(self, plain_request: RequestWithoutServer, url: str) -> httpx.Request:
+    def _build_request(self, plain_request: RelativeRequest, url: str) -> httpx.Request:
         import httpx
 
         headers = {"accept-encoding": "gzip", **plain_request.headers}
@@ -463,7 +461,7 @@ class OperationCaller:
         return request
 
 
-def _to_redirected_request(request: RequestWithoutServer, status: int) -> RequestWithoutServer:
+def _to_redirected_request(request: RelativeRequest, status: int) -> RelativeRequest:
     """Return the request that follows a redirect, as browsers make it."""
     if status in (307, 308) or request.method in ("GET", "HEAD") or (status != 303 and request.method != "POST"):
         return request

@@ -23,7 +23,7 @@ from ..data.narrowing import is_array, is_mapping, is_object, list_or_empty, map
 from ..data.references import LocalReferenceResolver
 from ..errors import CodeModeError, CodeModeFetchError
 from ..fetch.client import iter_decoded_body
-from ..host.threads import run_check_in_dedicated_thread
+from ..host.threads import run_cpu_bound_in_dedicated_thread
 from ..trace.visible_text import clip_text, clip_to_visible_line
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ async def load_spec(
     Raises `SpecError` for Swagger 2, for what is not an OpenAPI document, and for more than ``max_bytes``.
     """
     if is_mapping(source):
-        return await run_check_in_dedicated_thread(lambda: create_spec(source, "the given object"))
+        return await run_cpu_bound_in_dedicated_thread(lambda: create_spec(source, "the given object"))
     text = source if isinstance(source, str) else ""
     if _URL.match(text):
         name, raw = _remove_query_and_credentials(text), await _download_document(text, client, max_bytes)
@@ -230,10 +230,10 @@ async def load_spec(
         name, raw = "the given text", text.encode("utf-8", "replace")
     else:
         path = Path(cast("os.PathLike[str]", source))
-        name, raw = path.name, await run_check_in_dedicated_thread(lambda: _read_file(path, max_bytes))
+        name, raw = path.name, await run_cpu_bound_in_dedicated_thread(lambda: _read_file(path, max_bytes))
     if len(raw) > max_bytes:
         raise SpecError(f"{name} is larger than {max_bytes} bytes; raise max_bytes if you trust it")
-    return await run_check_in_dedicated_thread(lambda: parse_spec(raw, name))
+    return await run_cpu_bound_in_dedicated_thread(lambda: parse_spec(raw, name))
 
 
 def parse_spec(raw: bytes, name: str) -> Spec:
@@ -244,14 +244,14 @@ def parse_spec(raw: bytes, name: str) -> Spec:
         raise SpecError(f"{name} is not UTF-8 text, so it is not an OpenAPI document") from None
     except ValueError as error:
         raise SpecError(f"{name} can be read neither as JSON nor as YAML: {clip_text(str(error), 300)}") from None
-    return _create_spec_of_any_size(document, name)
+    return _create_spec_without_size_check(document, name)
 
 
 def create_spec(document: Any, name: str) -> Spec:
     """Check a parsed document. Raises `SpecError`."""
     if is_mapping(document) and has_more_values_than(document, MAX_SPEC_VALUES):
         raise SpecError(f"{name} is too large: it holds more than {MAX_SPEC_VALUES} values")
-    return _create_spec_of_any_size(document, name)
+    return _create_spec_without_size_check(document, name)
 
 
 def _parse_json_or_yaml(text: str) -> Any:
@@ -262,7 +262,7 @@ def _parse_json_or_yaml(text: str) -> Any:
     return parse_yaml(text, **limits)
 
 
-def _create_spec_of_any_size(document: Any, name: str) -> Spec:
+def _create_spec_without_size_check(document: Any, name: str) -> Spec:
     if not is_mapping(document):
         raise SpecError(f"{name} is not an OpenAPI document: expected an object, got {type(document).__name__}")
     if "swagger" in document:

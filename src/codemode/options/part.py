@@ -129,10 +129,10 @@ class OptionGroup:
         known = {option.name for option in fields(cls)}
         keywords: dict[str, Any] = {}
         for key, value in mapping.items():
-            name = _snake_case(key)
+            name = _to_snake_case(key)
             if name not in known:
                 other_path = cls._suggest_option_path(name)
-                hint = _describe_path(other_path) if other_path else _format_option_suggestion(name, known)
+                hint = _format_path_suggestion(other_path) if other_path else _format_option_suggestion(name, known)
                 raise ValueError(f"{cls._get_option_path(str(key))} is not an option{hint}")
             if name in keywords:
                 raise ValueError(f"{cls._get_option_path(name)} is set twice")
@@ -170,7 +170,7 @@ class OptionGroup:
         return f"{cls.path}.{name}" if cls.path else name
 
 
-def _describe_path(path: str) -> str:
+def _format_path_suggestion(path: str) -> str:
     """Return how to write the option at a path."""
     part, _, name = path.rpartition(".")
     if part == "pool":
@@ -192,7 +192,7 @@ def _has_option(part: type[OptionGroup], name: str) -> bool:
     return any(option.name == name for option in fields(part))
 
 
-def _snake_case(key: Any) -> str:
+def _to_snake_case(key: Any) -> str:
     return re.sub(r"(?<=[a-z0-9])[A-Z]", lambda capital: "_" + capital[0].lower(), str(key))
 
 

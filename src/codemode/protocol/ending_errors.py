@@ -92,7 +92,7 @@ def _make_call_refusal_details(tool_name: str, code: str, message: str) -> dict[
     return {"tool_name": tool_name, "call": call, "ran": False}
 
 
-def select_error_to_throw(
+def select_ending_error(
     event: ProgramThrew,
     settings: InvocationSettings,
     ledger: Ledger,

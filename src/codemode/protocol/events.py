@@ -103,7 +103,7 @@ class CallerWaitExpired:
 
 
 @record
-class ContinueRun:
+class ContinueRequested:
     """Continue a suspended program at this time of the host's clock."""
 
     now_ms: int
@@ -137,7 +137,7 @@ HostEvent: TypeAlias = (
     | PersonAnswered
     | DeadlinePassed
     | CallerWaitExpired
-    | ContinueRun
+    | ContinueRequested
     | AbortRequested
     | WorkerEnded
     | HostFailed
@@ -177,7 +177,7 @@ class StartTimers:
 
 
 @record
-class StopTimer:
+class CancelTimer:
     """Cancel a timer: it is never settled."""
 
     id: int
@@ -230,7 +230,7 @@ class ResumeDeadlineClock:
 
 
 @record
-class ReplayEnded:
+class ReportReplayEnd:
     """The replay is complete: time counts from here."""
 
 
@@ -255,7 +255,7 @@ class SuspendProgram:
 
 
 @record
-class OutcomeQueued:
+class ReportQueuedOutcome:
     """The outcome of a request arrived while the program is suspended; it is delivered when the program continues."""
 
     id: int
@@ -298,14 +298,14 @@ class FinishInvocation:
 
 
 SuspensionEffect: TypeAlias = (
-    WriteOutputItem | ReplayEnded | PauseWaitClock | ResumeWaitClock | SuspendProgram | OutcomeQueued
+    WriteOutputItem | ReportReplayEnd | PauseWaitClock | ResumeWaitClock | SuspendProgram | ReportQueuedOutcome
 )
 """Effects of programs that write output items or can be suspended."""
 
 RareEffect: TypeAlias = (
     CheckProgram
     | StartTimers
-    | StopTimer
+    | CancelTimer
     | ReportReplayedRequest
     | WriteConsole
     | SendNotification

@@ -26,7 +26,7 @@ class RequestQueue:
         self.running_timers: set[int] = set()  # running timers
         self.pending: list[LedgerEntry] = []  # not started yet
 
-    def dequeue_startable_requests(self, max_calls: int) -> list[Effect]:
+    def start_pending_requests(self, max_calls: int) -> list[Effect]:
         """Start pending requests in order, while at most ``max_calls`` calls run.
 
         Timers start together at the same time. Timers and catalog requests do not count as calls.

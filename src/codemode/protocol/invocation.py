@@ -484,7 +484,7 @@ class Invocation:
         if self.ledger[event.id].is_open:  # else it had fired, and the guest ignores the withdrawal
             self.ledger.record_timer_withdrawal(event.id)
             if self._requests.cancel_timer(event.id):
-                self._effects.append(events.StopTimer(event.id))
+                self._effects.append(events.CancelTimer(event.id))
 
     def _on_turn_ended(self, event: messages.TurnEnded) -> None:
         self._turns.check_and_count_turn_end(event.in_flight)
@@ -514,9 +514,7 @@ class Invocation:
     def _start_pending_requests(self) -> None:
         # New calls must start after every recorded outcome.
         if self._requests.pending and (self._replay.is_empty or not self._replay.is_unfinished(self.ledger)):
-            self._effects += self._requests.dequeue_startable_requests(
-                self.settings.limits.max_in_flight_bridge_requests
-            )
+            self._effects += self._requests.start_pending_requests(self.settings.limits.max_in_flight_bridge_requests)
 
     def _on_settled(self, event: events.CallSettled) -> None:
         if event.id not in self._requests.running:
@@ -621,7 +619,7 @@ class Invocation:
             self._replay.require_complete(self.ledger)
         delivered_ids = self.ledger.deliveries[: self._turns.ended_count]
         self._finish_with_error(
-            ending_errors.select_error_to_throw(event, self.settings, self.ledger, delivered_ids, self.host_errors)
+            ending_errors.select_ending_error(event, self.settings, self.ledger, delivered_ids, self.host_errors)
         )
 
     def _on_deadline_passed(self, event: events.DeadlinePassed) -> None:

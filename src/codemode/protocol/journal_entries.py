@@ -55,7 +55,7 @@ ClaimRecord: TypeAlias = tuple[str, str]
 """The key of a resumed continuation and the digest of its answers."""
 
 
-def make_issue_step(entry: LedgerEntry) -> JournalStep:
+def make_request_step(entry: LedgerEntry) -> JournalStep:
     """Return the step for an issued request, the next in order."""
     return JournalStep(("i", entry.kind, entry.name, entry.input_bytes, entry.location), (entry.input_json,))
 
@@ -180,7 +180,7 @@ class _LedgerRebuilder:
                     kind, name, read_optional_positive_integer(size), _read_location(location), self._take_text(text)
                 )
             case ["b", int(request_id), bool(is_approved), text]:
-                self._require_open_request(request_id)
+                self._require_unsettled_request(request_id)
                 self.ledger.record_tool_start(request_id, self._take_text(text), is_approved=is_approved)
                 self._started_ids.add(request_id)
             case ["f", int(request_id), int(now_ms), duration, displayed, value]:
@@ -247,14 +247,14 @@ class _LedgerRebuilder:
     def _apply_outcome(
         self, request_id: int, now_ms: int, displayed_json: str | None, outcome: Any, duration_us: int | None = None
     ) -> None:
-        self._require_open_request(request_id)
+        self._require_unsettled_request(request_id)
         self.ledger.record_outcome(request_id, outcome, now_ms, displayed_json, duration_us)
         if not isinstance(outcome, Waiting):
             self.ledger.deliveries.append(request_id)
             if request_id in self._started_ids:
                 self.ended_ids.add(request_id)
 
-    def _require_open_request(self, request_id: int) -> None:
+    def _require_unsettled_request(self, request_id: int) -> None:
         if request_id not in self.ledger or isinstance(self.ledger[request_id].outcome, Fulfilled | Rejected):
             raise ValueError("no request that is open")
 

@@ -299,7 +299,7 @@ UNKNOWN_OUTCOME_KIND = "code-mode/unknown-outcome"
 _UNKNOWN_OUTCOME_JSON = f'{{"kind":"{UNKNOWN_OUTCOME_KIND}"}}'
 
 
-def is_waiting_for_answer(entry: LedgerEntry) -> bool:
+def is_waiting_on_interrupt(entry: LedgerEntry) -> bool:
     """Return True if a request waits for an answer other than its unknown outcome."""
     return isinstance(entry.outcome, Waiting) and entry.outcome.payload_json != _UNKNOWN_OUTCOME_JSON
 
@@ -323,7 +323,7 @@ def build_recovery_ledger(
             return entry
         if may_repeat(entry):
             return entry._replace(executed_input_json=get_repeat_input(entry))
-        return _make_uncertain_outcome_entry(entry, salt, get_input_json(entry))
+        return _make_unknown_outcome_entry(entry, salt, get_input_json(entry))
 
     entries = [recover_entry(entry) for entry in ledger.entries]
     return Ledger(
@@ -331,7 +331,7 @@ def build_recovery_ledger(
     )
 
 
-def _make_uncertain_outcome_entry(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
+def _make_unknown_outcome_entry(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
     return entry._replace(
         outcome=make_waiting_outcome(entry, "unknown", salt, _UNKNOWN_OUTCOME_JSON, input_json), waits=0
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from . import events, messages
-from .events import OutcomeQueued, SendMessage, SuspendProgram, SuspensionReason
+from .events import ReportQueuedOutcome, SendMessage, SuspendProgram, SuspensionReason
 from .invocation import Invocation
 from .ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Waiting
 from .settings import InvocationSettings
@@ -18,11 +18,11 @@ from .settings import InvocationSettings
 # TurnEnded: an idle guest that has yielded is suspended, even with calls in flight.
 # WaitExpired: a guest with calls in flight is suspended, now or as soon as it is idle.
 # CallSettled: queued while suspended; during a replay delivered after recorded outcomes.
-# ContinueRun: yields are answered, queued outcomes are delivered, and the guest continues.
+# ContinueRequested: yields are answered, queued outcomes are delivered, and the guest continues.
 # WorkerEnded: changes nothing while suspended.
 #
-# `hand_over_to_successor` returns the invocation that replaces this one on another worker. Its clock measures the
-# guest's compute time; a replay has a clock of its own, until `ReplayEnded`.
+# `create_successor` returns the invocation that replaces this one on another worker. Its clock measures the
+# guest's compute time; a replay has a clock of its own, until `ReportReplayEnd`.
 
 # Stored for a running call in addition to its entry, because its outcome may have to be reported.
 _RUNNING_REQUEST_BYTES = 400
@@ -108,7 +108,7 @@ class SuspendableInvocation(Invocation):
             self._is_mid_turn = True
             self.suspension_reason = "pending_tools"
 
-    def hand_over_to_successor(self, now_ms: int) -> SuspendableInvocation:
+    def create_successor(self, now_ms: int) -> SuspendableInvocation:
         """Return the invocation that continues on another worker with the running calls. This one is done."""
         self._answer_yields(now_ms)
         self.ledger.progress = ProgramProgress(self.output_count, self.ledger.progress.compute_ms, self.turn_count)
@@ -131,7 +131,7 @@ class SuspendableInvocation(Invocation):
     def _on_turn_ended(self, event: messages.TurnEnded) -> None:
         if self.is_replaying and self._turns.ended_count + 1 >= self._recorded_turns:
             self.is_replaying = False
-            self._effects.append(events.ReplayEnded())
+            self._effects.append(events.ReportReplayEnd())
         super()._on_turn_ended(event)
 
     def _queue_unless_answered(self, entry: LedgerEntry) -> None:
@@ -164,7 +164,7 @@ class SuspendableInvocation(Invocation):
         if not isinstance(entry.outcome, Waiting):
             self.ledger.deliveries.append(entry.id)
             self._queued.append(entry)
-        self._effects.append(OutcomeQueued(entry.id))
+        self._effects.append(ReportQueuedOutcome(entry.id))
         self._start_pending_requests()
         self._update_wait_clock(is_idle=True)
 
@@ -245,7 +245,7 @@ class SuspendableInvocation(Invocation):
         self._is_wait_over = True
         return self._finish_or_update_clocks()
 
-    def _on_continue(self, event: events.ContinueRun) -> None:
+    def _on_continue(self, event: events.ContinueRequested) -> None:
         if self.suspension_reason is None:
             return
         self._answer_yields(event.now_ms)
@@ -273,7 +273,7 @@ class SuspendableInvocation(Invocation):
         events.CallSettled: _on_settled,
         events.ToolStarted: _on_tool_started,
         events.CallerWaitExpired: _on_wait_expired,
-        events.ContinueRun: _on_continue,
+        events.ContinueRequested: _on_continue,
         events.WorkerEnded: _on_worker_ended,
     }
 

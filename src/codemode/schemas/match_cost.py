@@ -300,7 +300,7 @@ class _PatternAutomaton:
         self._memo = _MatchMemo()
         self._has_few_ascii_states: bool | None = None
         # One that begins anywhere the engine looks for from its end, too, or from the middle, in ways of their own.
-        is_at_start = not self.follow_empty_moves([0], is_start=False)[0]
+        is_at_start = not self.compute_epsilon_closure([0], is_start=False)[0]
         searched_pattern = pattern if is_at_start else f"\\A(?s:.*?)(?:{pattern})"
         self.match = compile_linear_matcher(searched_pattern, is_rust_syntax=True)
         self._size = len(program.nodes) * 8 + sum(map(estimate_compiled_bytes, (searched_pattern, *program.atoms)))
@@ -375,7 +375,7 @@ class _PatternAutomaton:
         """The steps of one call of `find_matching_atoms`."""
         return 1 + len(self._atom_matchers) // _NODES_PER_STEP
 
-    def follow_empty_moves(self, start_nodes: Iterable[int], *, is_start: bool) -> tuple[list[int], int]:
+    def compute_epsilon_closure(self, start_nodes: Iterable[int], *, is_start: bool) -> tuple[list[int], int]:
         """Return the places that are reachable without a character, and the number of nodes visited."""
         nodes, end = self._program.nodes, len(self._program.nodes)
         seen, places, pending = set[int](), list[int](), [*start_nodes]
@@ -449,7 +449,7 @@ class _StateExplorer:
         return state.next_states.setdefault(symbol, next_state)
 
     def _intern_state(self, start_nodes: list[int], *, is_start: bool) -> _MatchState:
-        places, seen_nodes = self._automaton.follow_empty_moves(start_nodes, is_start=is_start)
+        places, seen_nodes = self._automaton.compute_epsilon_closure(start_nodes, is_start=is_start)
         self._count_nodes(seen_nodes)
         is_matched_or_dead = self._automaton.has_reached_match(places) or not places
         key = (_MATCHED,) if is_matched_or_dead else tuple(place for place in places if place >= 0)

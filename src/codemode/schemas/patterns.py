@@ -107,7 +107,7 @@ class PatternRefusedError(ValueError):
 
 
 @contextmanager
-def dropping_nonlinear_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]:
+def drop_nonlinear_patterns(*, are_foreign: bool = True) -> Generator[None, None, None]:
     """Drop, with a warning, patterns that cannot run from tools made in this block: their schemas are foreign."""
     token = _is_foreign.set(are_foreign)
     try:

@@ -29,13 +29,13 @@ from .patterns import to_validator_build_error
 from .type_guards import RefusePattern, StepLimitedValidator, raise_pattern_refused
 from .type_pieces import PieceSerializer, are_equal
 from .type_traits import (
+    buffer_iterators,
     collect_field_keys,
     find_keys_with_hidden_values,
     has_excluded_fields,
     has_varying_defaults,
     may_have_custom_conversions,
     may_hold_iterators,
-    read_again,
     rewind_iterators,
 )
 
@@ -297,7 +297,7 @@ class TypeSchema:
         return may_hold_iterators(self._core_schema)
 
     def _buffer_iterators(self, instance: Any) -> Any:
-        return read_again(instance) if self._may_hold_iterators else instance
+        return buffer_iterators(instance) if self._may_hold_iterators else instance
 
     def _to_adapter_json(self, instance: Any) -> Any:
         try:

@@ -59,7 +59,7 @@ def list_items(value: Any) -> list[Any] | None:
     return list(cast("Any", value)) if isinstance(value, list | tuple | deque) or is_builtin_iterator(value) else None
 
 
-def read_again(value: Any) -> Any:
+def buffer_iterators(value: Any) -> Any:
     """Return a value with every iterator in it read, so that to show it takes nothing away. Changes it in place."""
     buffered = _buffer_if_iterator(value)
     for container in _iterate_containers(buffered):
@@ -71,7 +71,7 @@ def read_again(value: Any) -> Any:
 
 
 def rewind_iterators(value: Any) -> None:
-    """Let every iterator that `read_again` has read begin at its beginning."""
+    """Let every iterator that `buffer_iterators` has read begin at its beginning."""
     for container in _iterate_containers(value):
         if isinstance(container, BufferedIterator):
             container.rewind()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, get_rich_value_sides, may_need_approval
+from .described_tool import DescribedTool, get_rich_value_flags, may_need_approval
 from .json_schema import read_document
 from .literals import to_comment_line, to_literal, to_member_name
 from .shapes import JsDoc
@@ -25,7 +25,7 @@ _NEEDS_INPUT = frozenset({"required", "minProperties", "anyOf", "oneOf", "allOf"
 def declare_tools(tools: Sequence[DescribedTool]) -> str:
     """``declare const tools: {...};`` with the type aliases it needs; complete TypeScript."""
     calls, aliases = create_call_types_and_aliases(tools)
-    members = [f"{format_documented_name(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
+    members = [f"{format_name_with_jsdoc(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
     block = "declare const tools: {\n" + "".join(f"{indent_lines(member)}\n" for member in members) + "};"
     return "\n\n".join([*aliases, block])
 
@@ -62,7 +62,7 @@ def find_tool_description(tool: DescribedTool) -> str:
 
 
 def _create_input_and_output_documents(tool: DescribedTool) -> tuple[NamedDocument | None, NamedDocument | None]:
-    has_rich_input, has_rich_output = get_rich_value_sides(tool) if is_rich.get() else (False, False)
+    has_rich_input, has_rich_output = get_rich_value_flags(tool) if is_rich.get() else (False, False)
     return (
         _create_named_document(tool.input_json_schema, tool.name, "Input", has_rich_input),
         _create_named_document(tool.output_json_schema, tool.name, "Output", has_rich_output),
@@ -82,8 +82,8 @@ def _print_call(
     return f"({_print_parameter(tool.input_json_schema, input_part, printer)}): Promise<{return_type}>"
 
 
-def format_documented_name(tool: DescribedTool) -> str:
-    return f"{format_jsdoc(create_tool_doc(tool))}{to_member_name(tool.name)}"
+def format_name_with_jsdoc(tool: DescribedTool) -> str:
+    return f"{format_jsdoc(create_tool_jsdoc(tool))}{to_member_name(tool.name)}"
 
 
 def _print_parameter(schema: Any, input_part: NamedDocument | None, printer: TypePrinter) -> str:
@@ -96,7 +96,7 @@ def _print_parameter(schema: Any, input_part: NamedDocument | None, printer: Typ
     return f"input{optional_mark}: {printer.print_root(input_part)}"
 
 
-def create_tool_doc(tool: DescribedTool) -> JsDoc:
+def create_tool_jsdoc(tool: DescribedTool) -> JsDoc:
     """Return the comment of a tool: its summary, its annotations and an example."""
     return JsDoc(find_tool_description(tool), (*create_hint_tags(tool), *create_example_tags(tool)))
 

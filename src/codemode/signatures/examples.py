@@ -10,7 +10,7 @@ from typing import Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferenceResolver
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, get_rich_value_sides, may_need_approval
+from .described_tool import DescribedTool, get_rich_value_flags, may_need_approval
 from .literals import JavaScriptExpression, to_literal, to_member_access
 
 MAX_SAMPLE_DEPTH = 6
@@ -51,7 +51,7 @@ def create_sample_input(tool: DescribedTool) -> Any:
         return {}
     return (
         _RichSchemaSampler.create_input(tool)
-        if is_rich.get() and get_rich_value_sides(tool)[0]
+        if is_rich.get() and get_rich_value_flags(tool)[0]
         else create_sample_value(tool.input_json_schema)
     )
 
@@ -220,13 +220,13 @@ class _ConstrainedSampler(_SchemaSampler):
         self._branches = branches
 
     def create_value(self, schema: Any, depth: int) -> Any:
-        self._count_value()
+        self._consume_value_budget()
         if not isinstance(schema, Mapping) or depth > MAX_SAMPLE_DEPTH:
             return super().create_value(schema, depth)
         merged = self._merge_applied_subschemas(mapping_or_empty(schema), depth)
         return merged["const"] if merged.get("const") is not None else super().create_value(merged, depth)
 
-    def _count_value(self) -> None:
+    def _consume_value_budget(self) -> None:
         self._values_left -= 1
         if self._values_left < 0:
             raise _SampleTooLargeError
@@ -239,7 +239,7 @@ class _ConstrainedSampler(_SchemaSampler):
         parts += [schema[key] for key in self._branches if key in schema and "if" in schema]
         merged = {key: value for key, value in schema.items() if key not in _MERGED_KEYWORDS}
         for part in parts:
-            self._count_value()
+            self._consume_value_budget()
             followed = mapping_or_empty(self._follow_reference(part))
             if depth < MAX_SAMPLE_DEPTH:
                 merged = _merge_schemas(merged, self._merge_applied_subschemas(followed, depth + 1))
@@ -280,10 +280,12 @@ class _ConstrainedSampler(_SchemaSampler):
                     self._add_member(sample, dependent, properties.get(dependent), depth)
         min_properties = schema.get("minProperties")
         if isinstance(min_properties, int):
-            self._fill_members(sample, schema, min(min_properties, MAX_SAMPLE_PROPERTIES), depth)
+            self._add_optional_members(sample, schema, min(min_properties, MAX_SAMPLE_PROPERTIES), depth)
         return sample
 
-    def _fill_members(self, sample: dict[str, Any], schema: Mapping[Any, Any], min_properties: int, depth: int) -> None:
+    def _add_optional_members(
+        self, sample: dict[str, Any], schema: Mapping[Any, Any], min_properties: int, depth: int
+    ) -> None:
         """Add optional members until there are ``min_properties``."""
         properties, additional = mapping_or_empty(schema.get("properties")), schema.get("additionalProperties", True)
         allowed_names = list_or_empty(mapping_or_empty(schema.get("propertyNames")).get("enum"))
@@ -348,7 +350,10 @@ def _create_sample_number(schema: Mapping[Any, Any]) -> float:
     bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
     minimum, exclusive_minimum, maximum, exclusive_maximum, step = (_number_or_none(schema.get(key)) for key in bounds)
     step = None if step is None or step < _TOLERANCE else step
-    low, high = (_choose_bound(minimum, exclusive_minimum, max), _choose_bound(maximum, exclusive_maximum, min))
+    low, high = (
+        _choose_tighter_bound(minimum, exclusive_minimum, max),
+        _choose_tighter_bound(maximum, exclusive_maximum, min),
+    )
     candidates: list[float] = [step if step is not None and step > 1 else 1]
     for bound in (low, high):
         if bound is not None:
@@ -375,18 +380,20 @@ def _number_or_none(value: Any) -> float | None:
     return value if is_number and abs(value) < _MAX_SAMPLE_NUMBER else None
 
 
-def _choose_bound(first: float | None, second: float | None, choose: Callable[[float, float], float]) -> float | None:
+def _choose_tighter_bound(
+    first: float | None, second: float | None, choose: Callable[[float, float], float]
+) -> float | None:
     return choose(first, second) if first is not None and second is not None else second if first is None else first
 
 
-def create_call_example(tools: Sequence[DescribedTool]) -> str:
+def create_example_program(tools: Sequence[DescribedTool]) -> str:
     """Return a short program in which one call depends on another, for a description.
 
     Models copy what they are shown, so it calls read-only tools alone. Without one it shows the form.
     """
     readers = [tool for tool in tools if tool.annotations.get("readOnlyHint") is True and not may_need_approval(tool)]
     for program in (
-        _create_dependent_calls(readers),
+        _create_dependent_calls_program(readers),
         *(f"return await {_format_call_example(tool)};" for tool in readers[:_MAX_READERS]),
     ):
         if program is not None and len(program) <= _MAX_PROGRAM_CHARACTERS:
@@ -401,7 +408,7 @@ const first = await tools.firstTool({ key: "value" });
 return await tools.secondTool({ id: first.id });"""
 
 
-def _create_dependent_calls(tools: Sequence[DescribedTool]) -> str | None:
+def _create_dependent_calls_program(tools: Sequence[DescribedTool]) -> str | None:
     """Return a program that passes a field of one tool's output to another tool; None if no field fits."""
     wanted = [
         (tool, name, kind)

@@ -242,7 +242,7 @@ class _SchemaReader:
         if name == "array":
             return self._read_array(schema, context)
         if name == "integer":
-            return create_union([_NUMBER, BuiltinType("bigint")]) if _may_exceed_exact_integers(schema) else _NUMBER
+            return create_union([_NUMBER, BuiltinType("bigint")]) if _may_need_bigint(schema) else _NUMBER
         if name == "string" and self._has_rich_values and (rich := _RICH_FORMATS.get(schema.get("format"))):
             return rich
         if name in ("string", "number", "boolean", "null"):
@@ -255,7 +255,7 @@ class _SchemaReader:
         if is_cut:
             return Object(properties, UNKNOWN, "more properties than can be shown")
         index, comment = self._read_index_signature(schema, inner)
-        keys = [] if mapping_or_empty(schema.get("properties")) else self._find_keys_from_property_names(schema)
+        keys = [] if mapping_or_empty(schema.get("properties")) else self._list_allowed_keys(schema)
         if keys:
             required = _select_unique_strings(schema.get("required"))
             return Object(tuple(Property(key, index or UNKNOWN, key in required) for key in keys))
@@ -299,7 +299,7 @@ class _SchemaReader:
             return None, ""
         return create_union(shapes), to_comment_line(comment, MAX_COMMENT_CHARACTERS)
 
-    def _find_keys_from_property_names(self, schema: Schema) -> list[str]:
+    def _list_allowed_keys(self, schema: Schema) -> list[str]:
         """The only keys that ``propertyNames`` admits, when it lists them."""
         names = mapping_or_empty(schema.get("propertyNames"))
         pointer = self._local.resolve(string_or_empty(names.get("$ref"))) if "$ref" in names else None
@@ -350,7 +350,7 @@ def _integer_or_default(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
 
 
-def _may_exceed_exact_integers(schema: Schema) -> bool:
+def _may_need_bigint(schema: Schema) -> bool:
     """Return whether a schema says of its integers that some are BigInt in a program. Without limits most never are."""
     limits = [schema.get(name) for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")]
     return any(isinstance(limit, int | float) and abs(limit) > MAX_EXACT_INTEGER for limit in limits)

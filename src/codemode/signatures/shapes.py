@@ -151,12 +151,12 @@ class ShapeDocument:
     definitions: dict[Pointer, ShapeDefinition]
 
 
-def find_endless_references(document: ShapeDocument) -> frozenset[tuple[Pointer, Pointer]]:
+def find_circular_references(document: ShapeDocument) -> frozenset[tuple[Pointer, Pointer]]:
     """The (owner, target) edges that would make a type alias refer to itself with no object or array between."""
     finished: set[Pointer] = set()
     endless: set[tuple[Pointer, Pointer]] = set()
     for start in document.definitions:
-        _collect_endless_references(start, _create_target_finder(document), finished, endless)
+        _collect_circular_references(start, _create_target_finder(document), finished, endless)
     return frozenset(endless)
 
 
@@ -166,7 +166,7 @@ def _create_target_finder(document: ShapeDocument) -> Callable[[Pointer], Iterat
     )
 
 
-def _collect_endless_references(
+def _collect_circular_references(
     start: Pointer,
     targets: Callable[[Pointer], Iterator[Pointer]],
     finished: set[Pointer],

@@ -27,7 +27,7 @@ from .shapes import (
     ShapeDocument,
     Tuple,
     Union,
-    find_endless_references,
+    find_circular_references,
 )
 
 MAX_LINE_CHARACTERS = 120
@@ -95,7 +95,7 @@ class TypePrinter:
         self._jsdoc = format_jsdoc if has_comments else _omit_jsdoc
         self._identities: dict[tuple[int, Pointer], str] = {}
         self._texts: dict[tuple[int, Pointer], str] = {}
-        self._endless = {id(part): find_endless_references(part.document) for part in self._parts}
+        self._endless = {id(part): find_circular_references(part.document) for part in self._parts}
         self._uses = self._count_references()
         self._names: dict[str, str] = {}
         self._taken_names: set[str] = set(_RESERVED_WITH_RICH_VALUES if is_rich.get() else _RESERVED)

@@ -98,7 +98,7 @@ def _find_call_problems(
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
             continue
         if name not in names:
-            if not _may_be_inherited(name, names):
+            if not _may_exist_without_tool(name, names):
                 missing_tool_messages[name] = missing_tool_messages.get(name) or _describe_missing_tool(
                     name, names, may_suggest=len(missing_tool_messages) < MAX_SUGGESTIONS
                 )
@@ -166,7 +166,7 @@ def create_problem(item: dict[str, Any], message: str) -> ProgramProblem:
     return {"message": message[:MAX_MESSAGE_LENGTH], "line": item["line"], "column": item["column"]}
 
 
-def _may_be_inherited(name: str, names: Collection[str]) -> bool:
+def _may_exist_without_tool(name: str, names: Collection[str]) -> bool:
     """`tools.known.call(...)`, `tools.$search(...)` and names that every object inherits."""
     first = name.partition(".")[0]
     prefixes = [name[:index] for index, character in enumerate(name) if character == "."]
@@ -198,7 +198,7 @@ def _find_input_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str,
     if (integer_text := _find_unsafe_integer(literal)) and _takes_integers(schema, root, depth):
         yield f"{path} is {integer_text}, which a number does not hold exactly: write {integer_text}n"
     elif _is_wrong_type(literal, schema, root, depth):
-        yield f"{path} is {_describe_literal(literal)}, expected {_describe_expected(schema, root)}"
+        yield f"{path} is {_describe_literal(literal)}, expected {_describe_expected_type(schema, root)}"
     elif literal["type"] == "object":
         yield from _find_object_mistakes(literal, schema, root, path, depth)
     elif literal["type"] == "array" and "prefixItems" not in schema:
@@ -243,7 +243,7 @@ def _find_object_mistakes(
         return
     properties = mapping_or_empty(schema.get("properties"))
     unknown = [key for key in keys if key not in properties]
-    misspelled = _find_misspelled(keys, unknown, properties, schema, root)
+    misspelled = _find_misspelled_keys(keys, unknown, properties, schema, root)
     for key, name in misspelled.items():
         yield f"{path}.{key} does not exist; did you mean {name}?"
     unknown = [key for key in unknown if key not in misspelled]
@@ -261,7 +261,7 @@ def _find_object_mistakes(
             yield from _find_input_mistakes(value, properties[key], root, f"{path}.{key}", depth + 1)
 
 
-def _find_misspelled(
+def _find_misspelled_keys(
     keys: Mapping[str, Any],
     unknown: list[str],
     properties: Mapping[str, Any],
@@ -347,23 +347,23 @@ def _is_certainly_not_of_type(kind: Any, literal: dict[str, Any], schema: Mappin
         return kind == "null" and literal_type != "null"
     if literal_type in ("object", "array", "null", "undefined"):
         return True
-    if kind in ("integer", "number") and _is_no_number(literal, kind):
+    if kind in ("integer", "number") and _is_certainly_not_number(literal, kind):
         return True
     if root.conversion == "none":
         return literal_type != ("number" if kind == "integer" else kind)
     if root.conversion == "pydantic" and kind == "string":
         return literal_type != "string" and "format" not in schema  # a date may be a number
-    return root.conversion == "pydantic" and kind == "boolean" and _is_no_boolean(literal)
+    return root.conversion == "pydantic" and kind == "boolean" and _is_certainly_not_boolean(literal)
 
 
-def _is_no_boolean(literal: dict[str, Any]) -> bool:
+def _is_certainly_not_boolean(literal: dict[str, Any]) -> bool:
     value = literal.get("value")
     if literal["type"] == "string":
         return isinstance(value, str) and value.strip().lower() not in BOOLEAN_WORDS
     return literal["type"] == "number" and isinstance(value, int | float) and value not in (0, 1)
 
 
-def _is_no_number(literal: dict[str, Any], kind: str) -> bool:
+def _is_certainly_not_number(literal: dict[str, Any], kind: str) -> bool:
     value = literal.get("value")
     if literal["type"] == "number":
         return kind == "integer" and isinstance(value, float) and not value.is_integer()
@@ -388,7 +388,7 @@ def _describe_literal(literal: dict[str, Any]) -> str:
 _RICH_FORMATS = {"date-time": "Date", "date": "Date", "binary": "Uint8Array"}
 
 
-def _describe_expected(schema: Mapping[str, Any], root: ToolSchema, depth: int = 0) -> str:
+def _describe_expected_type(schema: Mapping[str, Any], root: ToolSchema, depth: int = 0) -> str:
     allowed = schema.get("type")
     if is_rich.get() and root.conversion == "pydantic":  # as in the declaration
         if allowed == "array" and schema.get("uniqueItems") is True:
@@ -403,7 +403,9 @@ def _describe_expected(schema: Mapping[str, Any], root: ToolSchema, depth: int =
         branches: Any = schema.get(keyword)
         if is_array(branches) and depth < MAX_DEPTH:  # one of them may be the schema itself
             known = [resolve_schema(branch, root) for branch in branches]
-            return " or ".join(dict.fromkeys(_describe_expected(branch or {}, root, depth + 1) for branch in known))
+            return " or ".join(
+                dict.fromkeys(_describe_expected_type(branch or {}, root, depth + 1) for branch in known)
+            )
     return "another type"
 
 
@@ -427,7 +429,7 @@ MISSING_GLOBALS = {
 """What to use instead of globals of other hosts."""
 
 
-def find_undefined_names(
+def find_undefined_name_problems(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> list[ProgramProblem]:
     """Return the undefined names, each ``{"message", "line", "column"}``.
@@ -435,10 +437,10 @@ def find_undefined_names(
     ``facts`` is what the worker reported, untrusted; ``tools`` are the names that a program calls, ``globals_`` those
     of its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
     """
-    return list(islice(_iter_undefined_names(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
+    return list(islice(_iter_undefined_name_problems(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
 
 
-def _iter_undefined_names(
+def _iter_undefined_name_problems(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> Iterator[ProgramProblem]:
     tools_by_folded_name: dict[str, str] | None = None
@@ -471,17 +473,17 @@ _SIMILARITY, _STRICT_SIMILARITY = 0.6, 0.8
 _OTHER_KEYWORDS = ("allOf", "if", "dependentSchemas", "$dynamicRef", "not", "nullable")
 
 
-def find_missing_result_fields(
+def find_result_field_problems(
     facts: Any, catalog_names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> list[ProgramProblem]:
     """Return fields that a program reads and its tools never return, in the form of `find_program_problems`.
 
     ``facts`` is what the worker reported, untrusted; ``get_output_schema`` returns a known tool's JSON Schema or None.
     """
-    return list(islice(_find_field_problems(facts, catalog_names, get_output_schema), MAX_PROBLEMS))
+    return list(islice(_iter_result_field_problems(facts, catalog_names, get_output_schema), MAX_PROBLEMS))
 
 
-def _find_field_problems(
+def _iter_result_field_problems(
     facts: Any, names: Collection[str], get_output_schema: Callable[[str], Any]
 ) -> Iterator[ProgramProblem]:
     roots: dict[str, ToolSchema] = {}
@@ -496,10 +498,7 @@ def _find_field_problems(
         if tool not in roots:
             roots[tool] = ToolSchema(get_output_schema(tool), visits)
         declared_fields: dict[str, Any] = {}
-        if (
-            _lacks_field_collecting_declared(name, roots[tool].schema, roots[tool], declared_fields, 0)
-            and declared_fields
-        ):
+        if _lacks_field(name, roots[tool].schema, roots[tool], declared_fields, 0) and declared_fields:
             is_sure = _is_read_certain(read, roots[tool])
             near = (
                 find_nearest_names(name, declared_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
@@ -516,22 +515,18 @@ def _is_read_certain(read: dict[str, Any], root: ToolSchema) -> bool:
     """Return whether a program reaches the read: the fields that it tests before may be missing too."""
     tested_fields = list_or_empty(read.get("asked"))[:_MAX_TESTED_FIELDS]
     return not read.get("doubtful") and not any(
-        isinstance(name, str)
-        and len(name) <= MAX_NAME_LENGTH
-        and _lacks_field_collecting_declared(name, root.schema, root, {}, 0)
+        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks_field(name, root.schema, root, {}, 0)
         for name in tested_fields
     )
 
 
-def _lacks_field_collecting_declared(
-    name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int
-) -> bool:
+def _lacks_field(name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int) -> bool:
     """Return whether no result has the field; ``declared_fields`` collects the others. Reads of null fail too."""
     resolved = resolve_schema(schema, root)
     if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
         return False
     if "anyOf" in resolved or "oneOf" in resolved:
-        return _all_lack_field(name, resolved, root, declared_fields, depth)
+        return _all_branches_lack_field(name, resolved, root, declared_fields, depth)
     kind: Any = resolved.get("type")
     kinds: list[Any] = kind if is_array(kind) else [kind]
     if not kinds or any(kind_name not in ("object", "null") for kind_name in kinds):
@@ -545,12 +540,12 @@ def _lacks_field_collecting_declared(
     return True
 
 
-def _all_lack_field(
+def _all_branches_lack_field(
     name: str, schema: Mapping[str, Any], root: ToolSchema, declared_fields: dict[str, Any], depth: int
 ) -> bool:
     if "properties" in schema or ("anyOf" in schema and "oneOf" in schema):
         return False
     branches: Any = schema.get("anyOf", schema.get("oneOf"))
     return bool(is_array(branches) and branches) and all(
-        _lacks_field_collecting_declared(name, branch, root, declared_fields, depth + 1) for branch in branches
+        _lacks_field(name, branch, root, declared_fields, depth + 1) for branch in branches
     )

@@ -81,7 +81,7 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
     if not has_analysis_facts(facts):
         return [create_not_analysable_violation()]
     try:
-        broken_rules = list(_find_banned_names(facts["names"], rules, source))
+        broken_rules = list(_find_banned_name_violations(facts["names"], rules, source))
         broken_rules += _find_statement_violations(facts["modules"], "DisallowedImport", MODULE_KINDS)
         if not rules.allow_loops:
             broken_rules += _find_statement_violations(facts["loops"], "DisallowedLoop", LOOP_KINDS)
@@ -115,7 +115,7 @@ def list_requested_definitions(facts: Any) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))
 
 
-def _find_banned_names(names: Any, rules: StaticRules, source: str) -> Iterator[Violation]:
+def _find_banned_name_violations(names: Any, rules: StaticRules, source: str) -> Iterator[Violation]:
     kinds = dict.fromkeys(rules.disabled_globals, "DisallowedGlobal")
     kinds.update(dict.fromkeys(rules.disabled_builtins, "IllegalBuiltinAccess"))
     uses: list[tuple[int, str]] = []

@@ -305,13 +305,13 @@ class AgentRun:
             self._held_keys.add(self._unguarded_claim.key)
         else:
             self._held_keys.clear()
-            raise self._outcome_unknown_error()
+            raise self._create_outcome_unknown_error()
 
     async def mark_unguarded(self) -> None:
         """Record that unguarded effects may follow. Raises `CodeModeProtocolError` if another host did."""
         if self._unguarded_claim.key not in self._held_keys:
             if await self._guard.claim(self._unguarded_claim) is not None:
-                raise self._outcome_unknown_error()
+                raise self._create_outcome_unknown_error()
             self._held_keys.add(self._unguarded_claim.key)
         self.is_unguarded = True
 
@@ -349,7 +349,7 @@ class AgentRun:
                 except Exception:  # noqa: BLE001 - a guard is host code, and may work again the next time
                     _log.warning("the claim of an agent's run could not be renewed", exc_info=True)
 
-    def _outcome_unknown_error(self) -> CodeModeProtocolError:
+    def _create_outcome_unknown_error(self) -> CodeModeProtocolError:
         message = "the progress of the agent is unknown: its host died or hung after its programs had ended"
         return CodeModeProtocolError(message, details={"origin": "continuation"})
 

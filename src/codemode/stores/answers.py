@@ -35,14 +35,14 @@ def list_differences(before: Any, after: Any) -> list[dict[str, Any]]:
     are more.
     """
     entries: list[dict[str, Any]] = []
-    for path, old, new in _iter_changes(before, after):
+    for path, old, new in _iter_differences(before, after):
         if len(entries) == MAX_DIFFERENCES:
             return [*entries, {"more": True}]
         entries.append({"path": path, **_create_difference_fields("from", old), **_create_difference_fields("to", new)})
     return entries
 
 
-def _iter_changes(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
+def _iter_differences(before: Any, after: Any) -> Iterator[tuple[str, Any, Any]]:
     # An explicit stack: values nest as deeply as JSON may.
     stack: list[tuple[str, Any, Any]] = [("", before, after)]
     while stack:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from ..host.forks import forkable_lock, register_fork_reset
+from ..host.forks import create_fork_safe_lock, register_fork_reset
 
 _POLL_SECONDS = 0.05
 
@@ -52,7 +52,7 @@ class ChangeNotifier:
 
     def __init__(self, probe: ChangeProbe | None = None) -> None:
         self._watches: set[ChangeWatch] = set()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._probe = probe
         self._is_polling = False
         register_fork_reset(self)
@@ -115,5 +115,5 @@ def get_or_create_notifier(database: str, probe: ChangeProbe | None = None) -> C
         return notifier
 
 
-_notifiers_lock = forkable_lock()
+_notifiers_lock = create_fork_safe_lock()
 _notifiers: WeakValueDictionary[str, ChangeNotifier] = WeakValueDictionary()

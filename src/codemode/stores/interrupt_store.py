@@ -15,7 +15,7 @@ from ..continuations.journal import Journal
 from ..continuations.keys import warn_if_signed_with_random_key
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
 from ..host.threads import LARGE_CHARACTERS, run_check
 from ..interrupts.interrupt import Interrupt
@@ -52,8 +52,8 @@ from .resume_outcome import (
     takes_record,
     write_or_log_despite_cancellation,
 )
-from .rows import create_lost_record_error, decode_interrupt, list_tenant_names, unwrap_outcome
-from .saved_programs import SavedProgramRows
+from .rows import create_lost_record_error, decode_interrupt, to_tenant_names, unwrap_outcome
+from .saved_programs import SavedProgramTables
 from .transaction import Database, Session, run_read_transaction, run_write_transaction
 
 ResultT = TypeVar("ResultT")
@@ -97,9 +97,9 @@ class InterruptStore(ABC):
         return self._guard
 
     @property
-    def programs(self) -> SavedProgramRows:
+    def programs(self) -> SavedProgramTables:
         """The rows of saved programs, for a `ProgramLibrary`."""
-        return SavedProgramRows(self._database)
+        return SavedProgramTables(self._database)
 
     def journal(self, *, tenant: str, app: str, lease_ms: int = LEASE_MS) -> Journal:
         """Return the journal of a tenant's app, for ``continuation={"journal": ...}``."""
@@ -191,14 +191,14 @@ class InterruptStore(ABC):
 
     async def records(self, record_ids: Iterable[str], *, tenant: Tenants) -> tuple[Record, ...]:
         """Return the records with these ids that exist, at most 500, in this order and as `list` returns them."""
-        ids, tenants = [*record_ids], list_tenant_names(tenant)
+        ids, tenants = [*record_ids], to_tenant_names(tenant)
         if len(ids) > queries.MAX_LISTED_RECORDS:
             raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
         return await self._run_read(lambda session: queries.find_records_without_payload(session, ids, tenants))
 
     async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return the number of waiting requests by tool, for the 100 tools with the most, in descending order."""
-        tenants = list_tenant_names(tenant)
+        tenants = to_tenant_names(tenant)
         return await self._run_read(lambda session: queries.count_waiting_requests(session, tenants, app))
 
     async def count_open(self, *, tenant: str, app: str, most: int) -> int:
@@ -380,7 +380,7 @@ class InterruptStore(ABC):
     ) -> ResultT:
         attempt = asyncio.ensure_future(self._run_write(work))
         try:
-            return await shield_to_end(attempt)
+            return await shield_until_done(attempt)
         except asyncio.CancelledError:
             # The thread continued: release its lease now rather than when it expires.
             lease = None if attempt.cancelled() or attempt.exception() is not None else attempt.result()
@@ -393,7 +393,7 @@ class InterruptStore(ABC):
 
         A claim that was released with ``not_resumable`` does not count.
         """
-        return await self._run_read(lambda session: queries.find_last_resume_owner(session, tenant, app))
+        return await self._run_read(lambda session: queries.find_last_resumed(session, tenant, app))
 
     async def rest(
         self,
@@ -603,7 +603,7 @@ class InterruptStore(ABC):
         """
         if after is not None:
             queries.require_sequence_number(after)
-        list_tenant_names(tenant)
+        to_tenant_names(tenant)
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         filters = queries.AuditFilter(tenant, record_id, newest_first)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..continuations.journal import OpenedJournal
 from ..errors import CodeModeProtocolError
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
 from .record_writes import require_lease_duration, require_storable_text
 from .rows import format_placeholders
@@ -55,7 +55,7 @@ class SqlContentStore:
                 session.run(_INSERT_CONTENT, *self._scope, run, part_id, description, data)
 
         # A cancelled caller has stored it nevertheless.
-        await shield_to_end(run_in_dedicated_thread(insert_content_and_hold, "codemode-content"))
+        await shield_until_done(run_in_dedicated_thread(insert_content_and_hold, "codemode-content"))
 
     async def get_content(self, run: str, part_id: str) -> tuple[str, bytes] | None:
         """Return description and data of a part of a run, or None."""
@@ -80,7 +80,7 @@ class SqlContentStore:
             with self._database.journal_transaction() as session:
                 session.run(_UPSERT_HOLD, *self._scope, run, holder, until_ms)
 
-        await shield_to_end(run_in_dedicated_thread(upsert_hold, "codemode-content"))
+        await shield_until_done(run_in_dedicated_thread(upsert_hold, "codemode-content"))
 
 
 def purge_old_journals_and_expired_content(database: Database, older_than_ms: int) -> int:
@@ -248,7 +248,7 @@ class SqlJournalStore(SqlContentStore):
         work = partial(_claim_journal_or_mark_awaited, journal_key=journal_key, lease_ms=self.lease_ms, again=again)
         attempt = asyncio.ensure_future(self._run_transaction(work))
         try:
-            return await shield_to_end(attempt)
+            return await shield_until_done(attempt)
         except asyncio.CancelledError:
             if not attempt.cancelled() and attempt.exception() is None:
                 claimed = attempt.result()
@@ -389,4 +389,4 @@ def _decode_line_group(group: str) -> Sequence[str]:
 
 def _run_in_journal_thread(work: Callable[[], ResultT]) -> Coroutine[Any, Any, ResultT]:
     # A cancelled caller has written it nevertheless.
-    return shield_to_end(run_in_dedicated_thread(work, "codemode-journal"))
+    return shield_until_done(run_in_dedicated_thread(work, "codemode-journal"))

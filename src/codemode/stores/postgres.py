@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..continuations.guard import GuardClock
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ..host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeNotifier, ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
@@ -177,7 +177,7 @@ class _PostgresDatabase:
         self._max_connections = max_connections
         self._clock = clock
         self._notifier = get_or_create_notifier(dsn)
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._pool: Any = None
         self._has_tables = False
         self._listener = _NotificationListener(dsn, self._notifier)
@@ -327,7 +327,7 @@ class _NotificationListener:
         self._driver_error, self._connect, _ = _load_driver()
         self._dsn = dsn
         self._notifier = notifier
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._waiter_count = 0
         self._is_running = False
 

@@ -31,8 +31,8 @@ from .rows import (
     create_id_not_found_error,
     create_tenant_clause,
     format_placeholders,
-    list_tenant_names,
     load_records,
+    to_tenant_names,
 )
 from .tables import compute_label_key
 from .transaction import Row, Session, is_storable_text
@@ -71,7 +71,7 @@ def get_record(session: Session, record_id: str, tenant: Tenant) -> Record:
     return records[0]
 
 
-def find_last_resume_owner(session: Session, tenant: str, app: str) -> LastResumed | None:
+def find_last_resumed(session: Session, tenant: str, app: str) -> LastResumed | None:
     """Return who last claimed a record of a tenant's app and could resume it, or still tries."""
     row = session.fetch_one(
         "SELECT resumed_by, resumed_at_ms FROM codemode_records WHERE tenant = ? AND app = ?"
@@ -232,7 +232,7 @@ def create_record_filter(
         raise ValueError(f"order expiring is of what waits alone, got the state {state!r}")
     state = "waiting" if order == "expiring" else state
     cursor = None if after is None else _parse_cursor(after, order)
-    return RecordFilter(list_tenant_names(tenant), app, tool, state, _to_label_keys(labels), order, cursor, limit)
+    return RecordFilter(to_tenant_names(tenant), app, tool, state, _to_label_keys(labels), order, cursor, limit)
 
 
 def list_record_page(session: Session, filters: RecordFilter) -> Page:

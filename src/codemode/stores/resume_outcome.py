@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ..errors import CUT_OFF_ERRORS, CodeModeAbortedError, CodeModeError, CodeModeProtocolError
-from ..host.cancellation import run_alongside_block, shield_to_end
+from ..host.cancellation import run_alongside_block, shield_until_done
 from ..options.checked_fields import WrongTypeError
 from .errors import StoreUnavailableError
 from .records import Lease
@@ -79,7 +79,7 @@ async def _renew_lease_until_lost(renew: Callable[[Lease], Awaitable[bool]], lea
 async def write_or_log_despite_cancellation(work: Coroutine[Any, Any, Any]) -> None:
     """Write a record's outcome even if the caller is cancelled."""
     try:
-        await shield_to_end(work)
+        await shield_until_done(work)
     except StoreUnavailableError:
         # The program has run: after the lease expires, the same answers return what the guard recorded.
         _log.exception("the outcome of a record could not be written")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import CodeModeProtocolError
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from .leases import create_owner_name
 from .record_writes import require_lease_duration
@@ -117,7 +117,7 @@ class Resumer:
         for task in self._loops:
             task.cancel()
         try:
-            await shield_to_end(asyncio.wait(self._loops))
+            await shield_until_done(asyncio.wait(self._loops))
             if self._running:
                 await asyncio.wait(self._running)
         except asyncio.CancelledError:

@@ -111,7 +111,7 @@ def require_tenant(tenant: Tenant) -> Tenant:
     return tenant
 
 
-def list_tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
+def to_tenant_names(tenant: Tenants) -> tuple[str | None, ...]:
     """Return tenant names, None for all. Raises `ValueError`."""
     if not isinstance(tenant, AbstractSet):
         return (None if require_tenant(tenant) is ALL_TENANTS else str(tenant),)

@@ -43,7 +43,7 @@ class StoredProgram:
     current: StoredProgramVersion
 
 
-class SavedProgramRows:
+class SavedProgramTables:
     """The tables of saved programs. Each method is one transaction; raises `StoreUnavailableError`."""
 
     def __init__(self, database: Database) -> None:

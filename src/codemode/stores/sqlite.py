@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..continuations.guard import GuardClock, MemoryResumeGuard
 from ..continuations.sql_guard import SqlResumeGuard, StatementExecutor, create_claims_table
-from ..host.forks import forkable_lock, register_fork_reset
+from ..host.forks import create_fork_safe_lock, register_fork_reset
 from .change_notifier import ChangeNotifier, ChangeWatch
 from .interrupt_store import InterruptStore
 from .sqlite_file import (
@@ -156,7 +156,7 @@ class SqliteInterruptStore(InterruptStore):
         super().__init__(database, guard, max_open_per_tenant=max_open_per_tenant)
 
 
-_creation_lock = forkable_lock()
+_creation_lock = create_fork_safe_lock()
 
 
 class _SqliteResumeGuard(SqlResumeGuard):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..continuations.guard import GuardClock
-from ..host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ..host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
 from ..options.checked_fields import WrongTypeError
 from .change_notifier import ChangeWatch, get_or_create_notifier
 from .errors import StoreUnavailableError
@@ -234,7 +234,7 @@ class JournalConnections:
         self._is_synced = is_synced
         self._disabled_until = 0.0
         self._writes = 0
-        self._checkpoint_lock = forkable_lock()
+        self._checkpoint_lock = create_fork_safe_lock()
 
     def run_statement_nowait(self, statement: str, values: Row) -> int | None:
         """Run a statement and return the number of changed rows; None, and nothing was done, if it had to wait."""
@@ -407,7 +407,7 @@ class SqliteFileDatabase:
         self._path = path
         self._clock = clock
         self._notifier = get_or_create_notifier(str(Path(path).absolute()), SequenceProbe(path))
-        self._creation_lock = forkable_lock()
+        self._creation_lock = create_fork_safe_lock()
         self._has_tables = False
         self._file_identity = FileIdentity(path)
         self._idle = IdleConnections()

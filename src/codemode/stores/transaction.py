@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from ..continuations.guard import GuardClock
-from ..host.cancellation import shield_to_end
+from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
 from ..records import record
 from .audit import GENESIS_HASH, AuditLine, compute_line_hash, encode_line_body
@@ -250,7 +250,7 @@ async def run_read_transaction(database: Database, work: Callable[[Session], Res
 
 async def run_write_transaction(database: Database, work: Callable[[Session], ResultT]) -> ResultT:
     """Run work in a write transaction, in a thread. A cancelled caller has written it nevertheless."""
-    return await shield_to_end(
+    return await shield_until_done(
         run_in_dedicated_thread(lambda: _run_transaction(database, work, writes=True), "codemode-store")
     )
 

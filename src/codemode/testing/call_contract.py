@@ -173,7 +173,7 @@ _ASK = "const said = await tools.ask({}); return ['outer', said];"
 
 
 def _create_agent_tools(plugin: PluginUnderTest, recorder: RecordingTools, js: str) -> list[ContractTool]:
-    return [ContractTool(name="ask", function=plugin.agent_in_a_tool(recorder.tools, js))]
+    return [ContractTool(name="ask", function=plugin.create_agent_function(recorder.tools, js))]
 
 
 async def runs_agents_in_tools(plugin: PluginUnderTest) -> None:
@@ -193,7 +193,7 @@ async def requires_approval_inside_agent_tools(plugin: PluginUnderTest) -> None:
     assert recorder.calls == []
 
 
-async def asks_for_agents_in_tools(plugin: PluginUnderTest) -> None:
+async def asks_approvals_for_nested_agents(plugin: PluginUnderTest) -> None:
     """The outer run asks for the approvals of an agent inside a tool: then it continues, and nothing runs twice."""
     recorder = RecordingTools()
     inner = f"await tools.stock({{ product: 'nut' }}); {_REFUND}"
@@ -216,7 +216,7 @@ CALLS: tuple[Check, ...] = (
     runs_sequential_tools_alone,
     runs_agents_in_tools,
     requires_approval_inside_agent_tools,
-    asks_for_agents_in_tools,
+    asks_approvals_for_nested_agents,
 )
 """On every face. At its deadline a program of exec rests, so `excludes_tool_time_from_timeout` is for the others."""
 

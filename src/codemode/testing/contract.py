@@ -11,11 +11,11 @@ from typing import Any
 from .call_contract import (
     CALLS,
     CODE_CALL_ALONE,
-    asks_for_agents_in_tools,
+    asks_approvals_for_nested_agents,
     excludes_tool_time_from_timeout,
     runs_sequential_tools_alone,
 )
-from .pause_contract import PAUSES, answers_some_first
+from .pause_contract import PAUSES, accepts_partial_answers
 from .plugin_under_test import (
     CODE_CALL,
     CODE_MODE,
@@ -317,8 +317,8 @@ __all__ = [
     "Paused",
     "PluginUnderTest",
     "WaitingCall",
-    "answers_some_first",
-    "asks_for_agents_in_tools",
+    "accepts_partial_answers",
+    "asks_approvals_for_nested_agents",
     "contract_id",
     "runs_sequential_tools_alone",
     "without",

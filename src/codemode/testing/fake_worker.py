@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ..protocol.framing import FrameDecoder, encode_frame
 from ..protocol.messages import decode_host_message
 from ..workers.image import GUEST_RUNTIME, WorkerImage
-from ..workers.process import MemoryInUse, WorkerProcess
+from ..workers.process import MemoryUsage, WorkerProcess
 
 _MAX_READ_BYTES = 1 << 16
 _MAX_FRAME_BYTES = 1 << 28
@@ -108,7 +108,7 @@ class FakeWorkerSource:
         self._processes.append(process)
         return WorkerProcess(host_end, process)
 
-    def can_spawn_at_once(self) -> bool:
+    def can_spawn_immediately(self) -> bool:
         """Return True: starting a thread takes little time."""
         return True
 
@@ -116,7 +116,7 @@ class FakeWorkerSource:
         """Return True: threads of this process do not die."""
         return True
 
-    def can_kill_at_once(self) -> bool:
+    def can_kill_immediately(self) -> bool:
         """Return True: scripts that are cut off end at once."""
         return True
 
@@ -153,7 +153,7 @@ class _FakeProcess:
         with suppress(OSError):  # It has ended, or the host's end is closed.
             self._channel.shutdown(socket.SHUT_RDWR)
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """Return True: a script that is cut off ends at once."""
         return True
 
@@ -162,13 +162,13 @@ class _FakeProcess:
         self._thread.join(timeout_ms / 1000)
         return not self._thread.is_alive()
 
-    def describe_exit(self) -> str:
+    def describe_abnormal_exit(self) -> str:
         """Return nothing: a thread ends by itself."""
         return ""
 
-    def read_memory(self) -> MemoryInUse:
+    def read_memory(self) -> MemoryUsage:
         """Return 0: it has no memory of its own."""
-        return MemoryInUse(0, 0)
+        return MemoryUsage(0, 0)
 
     def close(self) -> None:
         """Wait for the thread, for a bounded time."""

@@ -133,7 +133,7 @@ async def accepts_all_answers_at_once(plugin: PluginUnderTest) -> None:
     assert sorted(recorder.calls) == [("refund", ("a", 500)), ("refund", ("b", 1))], recorder.calls
 
 
-async def answers_some_first(plugin: PluginUnderTest) -> None:
+async def accepts_partial_answers(plugin: PluginUnderTest) -> None:
     """After answers to some of the waiting calls, the rest still waits, under the same ids."""
     recorder = RecordingTools()
     outcome: Outcome = await recorder.run_until_pause(plugin, _THREE_REFUNDS_PROGRAM)
@@ -197,5 +197,5 @@ PAUSES: tuple[Check, ...] = (
     keeps_waiting_calls_that_lose_a_race,
     pauses_resumed_programs_again,
     accepts_all_answers_at_once,
-    answers_some_first,
+    accepts_partial_answers,
 )

@@ -101,8 +101,8 @@ ResultT = TypeVar("ResultT")
 class ContractTool:
     """A tool for the framework: an annotated function with a docstring, sync or async.
 
-    ``function`` may also come from `PluginUnderTest.agent_in_a_tool`. A ``sequential`` one is declared to run without
-    parallel calls, where the framework has such a declaration.
+    ``function`` may also come from `PluginUnderTest.create_agent_function`. A ``sequential`` one is declared to
+    run without parallel calls, where the framework has such a declaration.
     """
 
     name: str
@@ -216,7 +216,7 @@ class PluginUnderTest(Protocol):
         """Continue a paused run. Raises the framework's own exception when the answers are refused."""
         ...
 
-    def agent_in_a_tool(self, tools: Sequence[ContractTool], program: str) -> Any:
+    def create_agent_function(self, tools: Sequence[ContractTool], program: str) -> Any:
         """Return a function for a tool without input, which runs an agent of its own, made as all others.
 
         Its model lets the program run over these tools, and the tool gives what the program gave.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..host.forks import forkable_lock, forkable_rlock
+from ..host.forks import create_fork_safe_lock, create_fork_safe_rlock
 from ..host.imports import make_forks_wait_for_lock
-from ..schemas.patterns import dropping_nonlinear_patterns
+from ..schemas.patterns import drop_nonlinear_patterns
 
 if TYPE_CHECKING:
     from .tool import Tool
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "codemode.adapters"
 
 # Held while plugins load, which takes seconds: a module whose import a fork interrupts cannot be imported in the child.
-_loading_lock = forkable_rlock()
+_loading_lock = create_fork_safe_rlock()
 make_forks_wait_for_lock(_loading_lock, 10.0)
 
 Matches = Callable[[Any], bool]
@@ -30,7 +30,7 @@ class AdapterRegistry:
         self._adapters: list[tuple[Matches, Convert]] = []
         self._failures: list[str] = []
         self._discovered = False
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def register(self, matches: Matches, convert: Convert) -> None:
         """Convert every object for which ``matches`` is true with ``convert``."""
@@ -45,7 +45,7 @@ class AdapterRegistry:
             found = self._find_converter(value)
         if found is None:
             return None
-        with dropping_nonlinear_patterns():
+        with drop_nonlinear_patterns():
             return found(value)
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..cached_property import cached_property
 from ..data.narrowing import mapping_or_empty
 from ..errors import CodeModeToolError
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from ..signatures.described_tool import DescribedTool
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Catalog(Generic[ToolT]):
         )
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         self._index: ToolIndex | None = None
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -45,13 +45,13 @@ def collect_unprepared_tools(
         return _collect_usable_tools(tools, check, left_out)
     if is_mapping(tools):
         checked_items = [(check(name), value) for name, value in tools.items()]
-        return {name: _as_tool(value, name) for name, value in checked_items}
+        return {name: _convert_to_tool(value, name) for name, value in checked_items}
     if not is_non_text_iterable(tools):
         raise WrongTypeError(f"tools must be a mapping or an iterable of tools, got {type(tools).__name__}")
     collected: dict[str, Tool] = {}
     for value in tools:
         try:
-            tool = _as_tool(value, None)
+            tool = _convert_to_tool(value, None)
             check(tool.name)
         except ImpossibleNameError as error:
             if isinstance(value, Tool) or _is_function(value):
@@ -74,7 +74,7 @@ def _collect_usable_tools(
     collected: dict[str, Tool] = {}
     for position, (name, value) in enumerate(items, 1):
         try:
-            tool = _as_tool(value, None if name is None else check(name))
+            tool = _convert_to_tool(value, None if name is None else check(name))
             check(tool.name)
         except Exception as error:  # noqa: BLE001 - one that is no tool costs the others nothing
             reason = (
@@ -97,7 +97,7 @@ def _is_function(value: Any) -> bool:
     return inspect.isroutine(value) or isinstance(value, functools.partial)
 
 
-def _as_tool(value: Any, name: str | None) -> Tool:
+def _convert_to_tool(value: Any, name: str | None) -> Tool:
     if isinstance(value, Tool):
         return value.with_name(name or value.name)
     if _is_function(value):

@@ -145,7 +145,7 @@ def describe_function(function: Callable[..., Any], context_type: type) -> Funct
     )
 
 
-def classify_execute(function: Callable[..., Any]) -> ExecuteKind:
+def classify_function(function: Callable[..., Any]) -> ExecuteKind:
     """Return how a function must be called.
 
     A plain function that wraps a coroutine function counts as "sync": it may block before it returns an awaitable.
@@ -158,7 +158,7 @@ def classify_execute(function: Callable[..., Any]) -> ExecuteKind:
     return "async_iterator" if inspect.isasyncgenfunction(inner) else "sync"
 
 
-def count_positional_arguments(function: Callable[..., Any]) -> int:
+def count_positional_parameters(function: Callable[..., Any]) -> int:
     """Count the positional arguments of a callable; 2 if unknown or unlimited."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -28,7 +28,7 @@ from ..schemas.compiled import (
     wrap_unvalidated_input,
 )
 from ..schemas.json_schema.walk import iterate_subschemas
-from .parameters import ExecuteKind, Parameters, classify_execute, count_positional_arguments
+from .parameters import ExecuteKind, Parameters, classify_function, count_positional_parameters
 from .tool import Tool
 from .tool_schemas import Mode
 
@@ -155,14 +155,14 @@ class PreparedTool:
     @cached_property
     def execute_kind(self) -> ExecuteKind | None:
         """How `call` must be called; "sync" runs in a thread and may still return an awaitable."""
-        return None if self.execute is None else classify_execute(self.execute)
+        return None if self.execute is None else classify_function(self.execute)
 
     @cached_property
     def takes_context(self) -> bool:
         """Whether ``execute`` takes the context, which is otherwise not created."""
         if self._parameters is not None:
             return self._parameters.context_name is not None
-        return self.execute is not None and count_positional_arguments(self.execute) >= 2
+        return self.execute is not None and count_positional_parameters(self.execute) >= 2
 
     def evaluate_needs_approval(self, value: Any, context: ToolCallContext) -> Any:
         """Evaluate ``needs_approval`` for a validated value: a bool, or the function's result (maybe awaitable)."""
@@ -329,7 +329,7 @@ def _get_caught_error_types() -> tuple[type[BaseException], ...]:
 
 
 def _adapt_to_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
-    count = count_positional_arguments(function)
+    count = count_positional_parameters(function)
     if count >= 2:
         return function
     return (lambda value, _context: function(value)) if count else (lambda _value, _context: function())

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from ..data.json_shape import SCALARS, get_members
 from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from ..options.parts import ExecutionPolicy
 from ..trace.failures import log_late_failure
 from .context import ToolCallContext
-from .parameters import classify_execute
+from .parameters import classify_function
 from .prepared import PreparedTool
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def require_no_iterators(output: Any, *, is_declared: bool) -> None:
             pending += children
 
 
-def replace_iterators_by_lists(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
+def replace_iterators_with_lists(output: Any, policy: ExecutionPolicy, what: str, *, is_declared: bool) -> Any:
     """Return an output with its iterators as lists, of at most one value more than the policy allows.
 
     Raises `CodeModeSerializationError` if they contain more text than an output may have.
@@ -165,7 +165,7 @@ async def read_output_iterators(
 ) -> Any:
     """Return an output with its iterators as lists, read where the tool runs."""
     what, is_declared = f"the output of tool {tool.name!r}", tool.output_json_schema is not None
-    work = partial(replace_iterators_by_lists, output, policy, what, is_declared=is_declared)
+    work = partial(replace_iterators_with_lists, output, policy, what, is_declared=is_declared)
     return await _run_in_thread(tool, call_id, threads, work)
 
 
@@ -173,7 +173,7 @@ async def run_hook(
     hook: Callable[..., Any], arguments: tuple[Any, ...], threads: InvocationThreads, tool_name: str, call_id: str
 ) -> Any:
     """Call a host's hook for a tool call and return its result. A sync hook runs in a thread, as tools do."""
-    if classify_execute(hook) == "async":
+    if classify_function(hook) == "async":
         return await hook(*arguments)
     answer = await _ThreadCall(tool_name, call_id, partial(hook, *arguments)).run_in_thread(threads.run_tool)
     return await answer if inspect.isawaitable(answer) else answer
@@ -206,7 +206,7 @@ class _ThreadCall:
         self._tool_name = tool_name
         self._call_id = call_id
         self._work = work
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._is_abandoned = False
         self._late_error: BaseException | None = None
 

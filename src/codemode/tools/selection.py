@@ -45,7 +45,7 @@ class ToolSelectionOption:
             raise ValueError(f"{path} must be names of tools, got {value!r}: {path} takes {_ACCEPTED_FORMS}")
 
     @property
-    def is_by_name(self) -> bool:
+    def selects_only_by_name(self) -> bool:
         """True if only names select tools."""
         return self.predicate is None and not self._metadata and not self._is_all
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, overload
 
 from ..data.narrowing import is_non_text_iterable
 from ..options.checked_fields import WrongTypeError, make_choice_check, require_mapping_or_none, require_string_or_none
-from ..schemas.patterns import are_nonlinear_patterns_dropped, dropping_nonlinear_patterns
+from ..schemas.patterns import are_nonlinear_patterns_dropped, drop_nonlinear_patterns
 from .context import ToolCallContext
 from .parameters import NO_VALUE, FunctionDescription, describe_function
 from .tool_schemas import InferredOutput, ToolSchemas, check_or_repair_schema
@@ -194,7 +194,7 @@ class Tool:
         """Give the same tool under another name."""
         if name == self.name:
             return self
-        with dropping_nonlinear_patterns(are_foreign=self.schemas.is_foreign):
+        with drop_nonlinear_patterns(are_foreign=self.schemas.is_foreign):
             return replace(self, name=name)
 
 

@@ -168,7 +168,7 @@ def format_failure_message(result: ToolResult, tool_name: str) -> str:
     text = "\n".join(texts)
     is_informative = len(text) > _MAX_UNINFORMATIVE_CHARACTERS or not _UNINFORMATIVE.fullmatch(text.strip())
     if not is_informative and result.structured_content not in (None, "", {}, []):
-        structured_text = _to_bounded_text(result.structured_content)
+        structured_text = _to_text_or_json(result.structured_content)
         text = f"{text}\n{structured_text}" if text and structured_text else text or structured_text
     return text[:_MAX_FAILURE_CHARACTERS] or f"tool {tool_name!r} failed"
 
@@ -181,7 +181,7 @@ def _get_block_text(block: Mapping[str, Any]) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _to_bounded_text(value: Any) -> str:
+def _to_text_or_json(value: Any) -> str:
     """Return a string as it is, other values as JSON; of a value that is too large, its small members."""
     if isinstance(value, str):
         return value[:_MAX_FAILURE_CHARACTERS]
@@ -211,7 +211,7 @@ def parse_server_result(raw: Mapping[str, Any], output_schema: Any = None) -> To
     if _is_structured_value_superseded(structured, blocks, value, output_schema):
         structured = value
     elif value is not NOT_GIVEN:
-        blocks = [{"type": "text", "text": _to_bounded_text(value)}]
+        blocks = [{"type": "text", "text": _to_text_or_json(value)}]
     flag = raw.get("isError", raw.get("is_error"))
     is_error = flag is True or flag in (1, "true", "True")
     if structured is NOT_GIVEN and (is_error or not blocks):
@@ -273,7 +273,7 @@ def _parse_content(content: Any) -> tuple[list[Any], Any]:
     if others and len(others) == len(blocks):
         return [], content
     for index, entry in others:
-        blocks[index] = {"type": "text", "text": _to_bounded_text(entry)}
+        blocks[index] = {"type": "text", "text": _to_text_or_json(entry)}
     return blocks, NOT_GIVEN
 
 

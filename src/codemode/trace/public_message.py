@@ -44,10 +44,10 @@ def mask_host_paths(text: str) -> str:
     Paths of this host are those below its own folders (home, temporary, working directory, Python and its packages),
     below the usual folders of a system, and places in source files. Routes, dates, patterns and names are left.
     """
-    if found := _compile_os_error().search(text):  # its quoted part is always a path
-        text = text[: found.end()] + _compile_quoted_path().sub(MASK, text[found.end() :])
-    text = _compile_host_paths(_find_working_directory()).sub(MASK, text)
-    return _compile_general_paths().sub(lambda found: found["kept"] or MASK, text)
+    if found := _compile_os_error_pattern().search(text):  # its quoted part is always a path
+        text = text[: found.end()] + _compile_quoted_path_pattern().sub(MASK, text[found.end() :])
+    text = _compile_host_path_pattern(_find_working_directory()).sub(MASK, text)
+    return _compile_general_path_pattern().sub(lambda found: found["kept"] or MASK, text)
 
 
 def _find_working_directory() -> str:
@@ -58,7 +58,7 @@ def _find_working_directory() -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _compile_host_paths(working_directory: str) -> re.Pattern[str]:
+def _compile_host_path_pattern(working_directory: str) -> re.Pattern[str]:
     import tempfile
 
     folder_names = [working_directory, sys.prefix, sys.base_prefix, str(Path(contextlib.__file__).parent), *sys.path]
@@ -80,17 +80,17 @@ def _compile_host_paths(working_directory: str) -> re.Pattern[str]:
 
 
 @functools.cache
-def _compile_os_error() -> re.Pattern[str]:
+def _compile_os_error_pattern() -> re.Pattern[str]:
     return re.compile(r"\[(?:Errno|WinError) -?\d+\]")
 
 
 @functools.cache
-def _compile_quoted_path() -> re.Pattern[str]:
+def _compile_quoted_path_pattern() -> re.Pattern[str]:
     return re.compile(r"""(["'])(?:[^"'\n]*[/\\])[^"'\n]*\1""")
 
 
 @functools.cache
-def _compile_general_paths() -> re.Pattern[str]:
+def _compile_general_path_pattern() -> re.Pattern[str]:
     return re.compile(_GENERAL_PATHS, re.VERBOSE)
 
 

@@ -127,7 +127,7 @@ class WorkerChannel:
             if not self._send_queue.is_empty:
                 self._flush_now_or_when_writable()
 
-    def take_unread_frame(self) -> bytes | None:
+    def take_undelivered_frame(self) -> bytes | None:
         """Return the one received frame that was not delivered, or b"" without one.
 
         None when there are more, or when a frame is unsent. Nothing is delivered afterwards.

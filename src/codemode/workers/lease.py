@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import CodeModeConcurrencyError
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from .supply import HARD_MAX_WORKERS, WorkerSupply
 from .worker_generations import PooledWorker
 
@@ -80,7 +80,7 @@ class SlotQueue:
     def __init__(self, max_active: Callable[[int, int], int], scope_text: str = "") -> None:
         self._max_active = max_active  # (active, memory_limit_bytes) -> how many may be active
         self._scope_text = scope_text
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         # Those who wait, by depth, each in order of arrival.
         self._waiting: tuple[dict[_SlotWaiter, None], ...] = tuple({} for _ in range(MAX_EXTRA_SLOTS + 1))
         self._extra_slots = 0  # how many slots more are taken than were free
@@ -357,7 +357,7 @@ class RevocableLeases:
     """Leases that may be revoked, oldest first. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self.leases: dict[PooledWorkerLease, None] = {}
 
     def add(self, lease: PooledWorkerLease) -> None:

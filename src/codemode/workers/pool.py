@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeVar
 
 from ..errors import CodeModeWorkerError
-from ..host.forks import forkable_lock
-from ..host.sync import refuse_in_workflow
+from ..host.forks import create_fork_safe_lock
+from ..host.sync import require_outside_temporal_workflow
 from ..host.threads import HostThreads, run_in_single_use_thread
 from ..options.checked_fields import WrongTypeError, require_nonempty_string_or_none
 from ..options.parts import PoolOptions
@@ -166,9 +166,9 @@ class WorkerPool:
     """
 
     @staticmethod
-    def refuse_in_workflow() -> None:
+    def require_outside_temporal_workflow() -> None:
         """Raise `RuntimeError` inside a workflow function of Temporal, which is replayed and may start no process."""
-        refuse_in_workflow()
+        require_outside_temporal_workflow()
 
     share_path: SharePath = ()
 
@@ -339,7 +339,7 @@ class WorkerPool:
         self._finalizer = register_pool_finalizer(self, self._supply)
 
     def _reset_except_supply(self) -> None:
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         scope_text = f" of the share {self.share_path[-1]!r}" if self.share_path else ""
         self._slot_queue = SlotQueue(partial(_compute_max_workers, self.options, AvailableMemoryReader()), scope_text)
         self._revocable_leases = RevocableLeases()
@@ -428,7 +428,7 @@ def _release_slots(slot_queues: tuple[SlotQueue, ...]) -> None:
 
 
 _POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-_default_lock = forkable_lock()
+_default_lock = create_fork_safe_lock()
 _default_pool: WorkerPool | None = None
 _default_max_workers: int | None = None
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import CodeModeWorkerError
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from .image import WorkerImage
 
 # Set in every started worker. An application that was started by mistake, because it *is* the embedded interpreter,
@@ -66,7 +66,7 @@ _MAX_PROC_FILE_BYTES = 4096
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
-class MemoryInUse(NamedTuple):
+class MemoryUsage(NamedTuple):
     """Bytes of a process. ``address_space_bytes`` includes memory that it has not touched, as its limit does."""
 
     resident_bytes: int
@@ -82,9 +82,9 @@ class ProcessMemoryReader:
     def __init__(self) -> None:
         self._statm_fd = -1
         self._is_closed = False
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
-    def read(self, pidfd: int) -> MemoryInUse | None:
+    def read(self, pidfd: int) -> MemoryUsage | None:
         """Return what the process behind ``pidfd`` has, shared pages too; None where that is not told."""
         try:
             with self._lock:
@@ -93,7 +93,7 @@ class ProcessMemoryReader:
                 if self._statm_fd < 0:
                     self._statm_fd = _open_statm(pidfd)
                 address_space_pages, resident_pages = os.pread(self._statm_fd, _MAX_PROC_FILE_BYTES, 0).split()[:2]
-            return MemoryInUse(int(resident_pages) * _PAGE_BYTES, int(address_space_pages) * _PAGE_BYTES)
+            return MemoryUsage(int(resident_pages) * _PAGE_BYTES, int(address_space_pages) * _PAGE_BYTES)
         except (OSError, ValueError):
             return None
 
@@ -134,7 +134,7 @@ def _read_pid(pidfd: int) -> int:
 
 ResultT = TypeVar("ResultT")
 
-_starter_lock = forkable_lock()
+_starter_lock = create_fork_safe_lock()
 _start_requests: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] | None = None
 
 
@@ -198,7 +198,7 @@ class ProcessHandle(Protocol):
         """Kill it, without waiting; nothing happens when it is dead."""
         ...
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """True when neither `kill` nor `close` would wait for anything."""
         ...
 
@@ -206,11 +206,11 @@ class ProcessHandle(Protocol):
         """True once it is dead, False when the time has passed."""
         ...
 
-    def describe_exit(self) -> str:
+    def describe_abnormal_exit(self) -> str:
         """How it ended when neither by itself nor by SIGKILL, as far as that is known; else an empty string."""
         ...
 
-    def read_memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryUsage | None:
         """How much memory it has; None where that cannot be told."""
         ...
 
@@ -231,7 +231,7 @@ class WorkerProcess:
         self._handle = handle
         self._is_closed = False
         # A descriptor number closed under a thread that is about to kill would name another process.
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def __repr__(self) -> str:
         return f"<WorkerProcess {'closed' if self._is_closed else 'open'} fd={self.channel.fileno()}>"
@@ -242,9 +242,9 @@ class WorkerProcess:
             if not self._is_closed:
                 self._handle.kill()
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """True when `kill` and `close` would wait for nothing."""
-        return self._is_closed or self._handle.can_close_at_once()
+        return self._is_closed or self._handle.can_close_immediately()
 
     def is_dead(self) -> bool:
         """True once the process has ended. End-of-file on the channel alone is no sign of death."""
@@ -254,14 +254,14 @@ class WorkerProcess:
         """Wait for the process to end; False when the time has passed."""
         return self._is_closed or self._handle.wait_until_dead(timeout_ms)
 
-    def describe_exit(self) -> str:
+    def describe_abnormal_exit(self) -> str:
         """How a dead worker ended when neither by itself nor by SIGKILL ("killed by SIGSYS"), else empty.
 
         Waits a moment for the zygote to tell.
         """
-        return "" if self._is_closed else self._handle.describe_exit()
+        return "" if self._is_closed else self._handle.describe_abnormal_exit()
 
-    def read_memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryUsage | None:
         """How much memory the worker has, shared pages too; None where that cannot be told."""
         with self._lock:
             return None if self._is_closed else self._handle.read_memory()
@@ -296,7 +296,7 @@ class PidfdProcess:
         if self.pidfd >= 0:
             send_sigkill(self.pidfd)
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """True once it is dead: only then is there nothing to wait for in reaping it."""
         return self.wait_until_dead(0)
 
@@ -304,7 +304,7 @@ class PidfdProcess:
         """True once it is dead."""
         return self.pidfd < 0 or wait_until_readable(self.pidfd, timeout_ms)
 
-    def describe_exit(self) -> str:
+    def describe_abnormal_exit(self) -> str:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL. Does not reap it."""
         try:
             exit_information = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -316,7 +316,7 @@ class PidfdProcess:
             return describe_exit_status(exit_information.si_status)
         return describe_signal(exit_information.si_status)
 
-    def read_memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryUsage | None:
         """How much memory it has."""
         return self._memory.read(self.pidfd)
 
@@ -350,7 +350,7 @@ class PopenProcess:
         with suppress(OSError):
             self._process.kill()
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """True once it is dead, as above."""
         return self.wait_until_dead(0)
 
@@ -362,12 +362,12 @@ class PopenProcess:
             return False
         return True
 
-    def describe_exit(self) -> str:
+    def describe_abnormal_exit(self) -> str:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL."""
         code = self._process.poll() or 0
         return describe_signal(-code) if code < 0 else describe_exit_status(code)
 
-    def read_memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryUsage | None:
         """Return None: nothing tells."""
         return None
 

@@ -23,7 +23,7 @@ from ..protocol.framing import FrameDecoder
 from ..records import record
 from .image import GUEST_RUNTIME, WorkerImage, find_engine_version, is_engine_version_known
 from .process import wait_until_readable
-from .worker_generations import ExecWorkerSource, PooledWorker, ReusedWorkerState, SharePath, WorkerSource
+from .worker_generations import ExecWorkerSource, PooledWorker, SharePath, WorkerReuseState, WorkerSource
 from .worker_inventory import WorkerInventory
 from .zygote import Zygote
 
@@ -271,7 +271,7 @@ class WorkerSupply:
                     generation.record_worker_ready()
                 self._has_started = True
                 if reuses_workers:
-                    worker.reuse = ReusedWorkerState(share, self._programs_per_worker)
+                    worker.reuse = WorkerReuseState(share, self._programs_per_worker)
                 return worker
         raise AssertionError("unreachable")
 
@@ -289,7 +289,7 @@ class WorkerSupply:
             raise _to_start_error(error, reason) from error
         await _pause_before_retry(attempt)
 
-    def create_next_program_announcement(self, reuse: ReusedWorkerState) -> AnnounceNextProgram:
+    def create_next_program_announcement(self, reuse: WorkerReuseState) -> AnnounceNextProgram:
         """Return the frame that a reused worker gets before each program."""
         with importing:
             from ..protocol.messages import (

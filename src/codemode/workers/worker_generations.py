@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from ..errors import CodeModeWorkerError
-from ..host.forks import forkable_lock
+from ..host.forks import create_fork_safe_lock
 from .image import WorkerImage
 from .process import WorkerProcess, spawn_worker_process
 from .zygote import Zygote
 
 if TYPE_CHECKING:
-    from .process import MemoryInUse
+    from .process import MemoryUsage
 
 
 # All counts and measurements are the host's own. A worker's own report decides only whether it is ready, so a
@@ -30,7 +30,7 @@ _BYTES_PER_ENGINE = 1 << 20
 _MAX_ADDRESS_SPACE_BYTES = 192 << 20
 
 
-class ReusedWorkerState:
+class WorkerReuseState:
     """The programs of one worker. ``share`` is the only one that it serves."""
 
     def __init__(self, share: SharePath, max_programs: int) -> None:
@@ -47,7 +47,7 @@ class ReusedWorkerState:
         self._program_started_at = time.monotonic()
         return frame == b"N%d" % self.program_count
 
-    def record_program_end_and_check_reusable(self, frame: bytes, memory: MemoryInUse | None) -> bool:
+    def record_program_end_and_check_reusable(self, frame: bytes, memory: MemoryUsage | None) -> bool:
         """Record a successful program, and return whether the worker may run another one.
 
         ``frame`` is what it has sent since; ``memory`` that of its process, None if the platform cannot report it.
@@ -77,7 +77,7 @@ class WorkerSource(Protocol):
         """Return a worker that is starting; ``warm_up``: there is time to prepare it."""
         ...
 
-    def can_spawn_at_once(self) -> bool:
+    def can_spawn_immediately(self) -> bool:
         """Return whether `spawn` returns without waiting."""
         ...
 
@@ -85,7 +85,7 @@ class WorkerSource(Protocol):
         """Return whether it can spawn workers. Does not wait."""
         ...
 
-    def can_kill_at_once(self) -> bool:
+    def can_kill_immediately(self) -> bool:
         """Return whether `kill` returns without waiting."""
         ...
 
@@ -118,7 +118,7 @@ class ExecWorkerSource:
             programs_per_worker=self._programs_per_worker,
         )
 
-    def can_spawn_at_once(self) -> bool:
+    def can_spawn_immediately(self) -> bool:
         """Return False: spawning waits until the new process has called exec."""
         return False
 
@@ -126,7 +126,7 @@ class ExecWorkerSource:
         """Return True: this source has no process of its own."""
         return True
 
-    def can_kill_at_once(self) -> bool:
+    def can_kill_immediately(self) -> bool:
         """Return True: `kill` does nothing."""
         return True
 
@@ -154,7 +154,7 @@ class RetirableWorkerSource:
         self.early_exits_in_a_row = 0
         self._open_count = 0
         self._is_retired = False
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def spawn(self, *, warm_up: bool) -> PooledWorker:
         """Return a worker that is starting. Raises `CodeModeWorkerError` when the source has ended."""
@@ -201,9 +201,9 @@ class RetirableWorkerSource:
         if self._record_closed_worker_and_check_if_last():
             self.kill_source()
 
-    def can_close_worker_at_once(self) -> bool:
+    def can_close_worker_immediately(self) -> bool:
         """Return False if closing one more worker ends the source, and the caller would have to wait for that."""
-        return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_at_once()
+        return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_immediately()
 
     def _record_closed_worker_and_check_if_last(self) -> bool:
         with self._lock:
@@ -222,13 +222,13 @@ class PooledWorker:
     def __init__(self, process: WorkerProcess, generation: RetirableWorkerSource) -> None:
         self.process = process
         self.retirable_source = generation
-        self.reuse: ReusedWorkerState | None = None  # of one that may run more than one program
-        self._close_lock = forkable_lock()
+        self.reuse: WorkerReuseState | None = None  # of one that may run more than one program
+        self._close_lock = create_fork_safe_lock()
         self._is_closed = False
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """True when `close` would wait for nothing."""
-        return self.process.can_close_at_once() and self.retirable_source.can_close_worker_at_once()
+        return self.process.can_close_immediately() and self.retirable_source.can_close_worker_immediately()
 
     def close(self) -> None:
         """Kill it and wait for its end. Safe to call twice, from several threads."""

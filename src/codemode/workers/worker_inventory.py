@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import CodeModeWorkerError
-from ..host.forks import forkable_lock, forkable_rlock
+from ..host.forks import create_fork_safe_lock, create_fork_safe_rlock
 from ..host.imports import importing
 from ..host.threads import BackgroundThreads
 from .process import wait_until_readable
@@ -103,8 +103,8 @@ class WorkerInventory:
         self._make_source = make_source
         self._max_spares = max_spares
         self._is_quiet = is_quiet
-        self._lock = forkable_rlock()  # never held while something is waited for: loops take it
-        self._start_lock = forkable_rlock()  # held by who starts processes and may wait: no loop takes it
+        self._lock = create_fork_safe_rlock()  # never held while something is waited for: loops take it
+        self._start_lock = create_fork_safe_rlock()  # held by who starts processes and may wait: no loop takes it
         self._start_thread = BackgroundThreads("codemode-start", 1)
         self._close_threads = BackgroundThreads("codemode-close", _CLOSING_THREADS)
         self.spares: deque[PooledWorker] = deque()
@@ -172,7 +172,7 @@ class WorkerInventory:
 
     def close_worker(self, worker: PooledWorker) -> None:
         """Kill a worker that was in use."""
-        if worker.can_close_at_once():
+        if worker.can_close_immediately():
             self._close_and_remove_worker(worker)
         else:
             with self._lock:
@@ -269,7 +269,7 @@ class WorkerInventory:
 
     def _spawn_worker_nowait(self) -> PooledWorker | None:
         generation = self._current_source
-        if generation is None or not generation.is_usable or not generation.source.can_spawn_at_once():
+        if generation is None or not generation.is_usable or not generation.source.can_spawn_immediately():
             return None
         try:
             return generation.spawn(warm_up=self._should_warm_up(generation))
@@ -304,7 +304,7 @@ class WorkerInventory:
             self.close_worker(worker)
 
     def _kill_retired_source(self, generation: RetirableWorkerSource) -> None:
-        if generation.source.can_kill_at_once():
+        if generation.source.can_kill_immediately():
             generation.kill_source()
         else:
             self._close_threads.submit(generation.kill_source)
@@ -324,17 +324,17 @@ class WorkerInventory:
 
     def _spawn_worker_with_retry(self) -> PooledWorker:
         try:
-            return self._spawn_worker_creating_source()
+            return self._spawn_worker()
         except CodeModeWorkerError:
             self._retire_source_and_close_unused()
-            return self._spawn_worker_creating_source()
+            return self._spawn_worker()
 
     def _spawn_missing_spares(self, wanted: int) -> None:
         with self._start_lock:
             try:
                 while self.lacks_spares(wanted):
                     with importing:  # as above
-                        self._add_or_close_spare(self._spawn_worker_creating_source(), wanted)
+                        self._add_or_close_spare(self._spawn_worker(), wanted)
             except CodeModeWorkerError:
                 self._retire_source_and_close_unused()
 
@@ -345,7 +345,7 @@ class WorkerInventory:
                 return
         self.close_worker(worker)
 
-    def _spawn_worker_creating_source(self) -> PooledWorker:
+    def _spawn_worker(self) -> PooledWorker:
         generation = self._current_source
         if generation is None or not generation.is_usable:
             self._retire_source_and_close_unused()
@@ -369,7 +369,7 @@ class _WorkerHandover:
 
     def __init__(self, close: Callable[[PooledWorker], None]) -> None:
         self._close = close
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._worker: PooledWorker | None = None
         self._is_cancelled = False
 

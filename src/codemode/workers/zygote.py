@@ -13,11 +13,11 @@ import time
 from collections.abc import Sequence
 
 from ..errors import CodeModeWorkerError
-from ..host.forks import forkable_lock, forkable_rlock
+from ..host.forks import create_fork_safe_lock, create_fork_safe_rlock
 from .image import WorkerImage
 from .process import (
     REAP_TIMEOUT_MS,
-    MemoryInUse,
+    MemoryUsage,
     PidfdProcess,
     ProcessMemoryReader,
     WorkerProcess,
@@ -58,8 +58,8 @@ class Zygote:
         test_hook_path: str | None = None,
         programs_per_worker: int = 1,
     ) -> None:
-        self._lock = forkable_rlock()  # never held while something is waited for
-        self._reap_lock = forkable_lock()
+        self._lock = create_fork_safe_rlock()  # never held while something is waited for
+        self._reap_lock = create_fork_safe_lock()
         self._workers: dict[int, _ForkedProcess] = {}
         self._next_sequence = 1
         self._failure = ""
@@ -98,7 +98,7 @@ class Zygote:
                 raise
         return WorkerProcess(host_end, handle)
 
-    def can_spawn_at_once(self) -> bool:
+    def can_spawn_immediately(self) -> bool:
         """True when it takes a request now."""
         with self._lock:
             return self._control.fileno() >= 0 and _wait_until_writable(self._control.fileno(), 0)
@@ -109,7 +109,7 @@ class Zygote:
             pidfd = self._process.pidfd
             return pidfd >= 0 and not wait_until_readable(pidfd, 0)
 
-    def can_kill_at_once(self) -> bool:
+    def can_kill_immediately(self) -> bool:
         """True once it is dead."""
         return not self.is_alive()
 
@@ -243,7 +243,7 @@ class _ForkedProcess:
         """True once the zygote has told whether there is a process."""
         return self.pidfd >= 0 or bool(self.start_error)
 
-    def can_close_at_once(self) -> bool:
+    def can_close_immediately(self) -> bool:
         """True once its process is known; no thread waits for its death."""
         self._zygote.receive_packets()
         return self.is_start_known
@@ -267,7 +267,7 @@ class _ForkedProcess:
             return wait_until_readable(self.pidfd, max(0, int((deadline - time.monotonic()) * 1000)))
         return bool(self.start_error) or not self._zygote.is_alive()
 
-    def describe_exit(self) -> str:
+    def describe_abnormal_exit(self) -> str:
         """How a dead worker ended when it was neither by itself nor by SIGKILL, else an empty string."""
         deadline = time.monotonic() + _EXIT_REPORT_TIMEOUT_MS / 1000
         self._zygote.receive_packets()
@@ -277,7 +277,7 @@ class _ForkedProcess:
             self._zygote.wait_and_receive_packets(left_ms + 1)
         return self.start_error or self.exit_text or ""
 
-    def read_memory(self) -> MemoryInUse | None:
+    def read_memory(self) -> MemoryUsage | None:
         """How much memory it has; None as long as the zygote has not told which process it is."""
         if not self.is_start_known:
             self._zygote.receive_packets()

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from codemode.cli import _find_other_distribution_parser, _parse_options, main
+from codemode.cli import _find_external_command_parser, _parse_options, main
 
 
 def test_help_has_exit_codes_and_ends_with_an_example(capsys: pytest.CaptureFixture[str]):
@@ -18,5 +18,5 @@ def test_help_has_exit_codes_and_ends_with_an_example(capsys: pytest.CaptureFixt
         example = shown.rstrip("\n").rpartition("\n")[2]
         assert example.startswith(" ".join(["example: codemode", *command])), command
         arguments = shlex.split(example.removeprefix("example: codemode ").split(" > ")[0])
-        added = _find_other_distribution_parser(arguments[0]) if arguments[0] in ("console", "mcp") else None
+        added = _find_external_command_parser(arguments[0]) if arguments[0] in ("console", "mcp") else None
         added.parse_args(arguments[1:]) if added else _parse_options(arguments)

@@ -19,10 +19,10 @@ from codemode.data.json_shape import has_more_values_than
 from codemode.data.json_values import encode_canonical_json, encode_json
 from codemode.data.plain_json import (
     MAX_DEPTH,
+    can_encode_with_orjson,
     encode_json_in_steps,
     encode_strict_json,
     encode_with_orjson,
-    is_orjson_equivalent,
 )
 from codemode.errors import CodeModeSerializationError
 
@@ -60,7 +60,7 @@ def test_text_is_what_json_writes_whichever_way_it_is_written(value, size, sort_
         patch.setattr(plain_json, "_BATCH_MEMBERS", size)
         assert encode_strict_json(value, sort_keys=sort_keys) == plain
         assert encode_json_in_steps(value, sort_keys=sort_keys) == plain
-        if is_orjson_equivalent(value):
+        if can_encode_with_orjson(value):
             assert encode_with_orjson(value, sort_keys=sort_keys) == plain
     assert encode_json(value, what="it") == as_json_writes(value)
     assert encode_canonical_json(value) == as_json_writes(value, sort_keys=True)
@@ -71,12 +71,12 @@ def test_values_are_counted_as_everything_else_counts_them(value, size, maximum)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plain_json, "_BATCH_VALUES", size)
         patch.setattr(plain_json, "_are_floats_encoded_alike", lambda _: True)
-        assert is_orjson_equivalent([value], maximum) == (not has_more_values_than([value], maximum))
+        assert can_encode_with_orjson([value], maximum) == (not has_more_values_than([value], maximum))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-400, 400).map(lambda n: 10.0 ** (n % 300)))
 def test_numbers_that_orjson_may_write_are_written_alike(number):
-    if is_orjson_equivalent([number]):
+    if can_encode_with_orjson([number]):
         assert encode_with_orjson([number]) == repr([number])
     assert encode_strict_json([number, -number]) == as_json_writes([number, -number])
 
@@ -111,12 +111,12 @@ def shared() -> Any:
     ],
 )
 def test_what_orjson_would_write_in_another_way_is_not_plain(value):
-    assert not is_orjson_equivalent(value, 100_000)
+    assert not can_encode_with_orjson(value, 100_000)
 
 
 def test_what_orjson_refuses_is_written_by_json():
     for value in (nested(400), [2**64, -(2**64)], ["\ud800", "\ude00x"], [{"\udfff": 1}], [LONGEST]):
-        assert is_orjson_equivalent(value)
+        assert can_encode_with_orjson(value)
         assert encode_with_orjson(value) == as_json_writes(value)
 
 
@@ -136,7 +136,7 @@ class Number(int):
 
 @each_row("value", [[Colour.RED] * 200, [Number(5)] * 200, [{Colour.RED: 1, 2: 3, None: 4, True: 5, 1.5: 6}] * 200])
 def test_subclasses_and_other_keys_are_written_as_json_writes_them(value: Any) -> None:
-    assert not is_orjson_equivalent(value)
+    assert not can_encode_with_orjson(value)
     assert encode_json(value, what="it") == as_json_writes(value)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pausing import waiting_entry
 
 from codemode import CodeModeProtocolError, Tool
-from codemode.execution.call_values import choose_and_validate_input, validate_answered_inputs
+from codemode.execution.call_values import choose_and_validate_input, validate_answered_call_inputs
 from codemode.interrupts.resolutions import KnownOutcomeAnswer, ToolInterruptAnswer
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Waiting
 from codemode.tools.catalog import Catalog
@@ -82,19 +82,19 @@ def test_an_allowed_input_runs_again_as_it_was_allowed():
 def test_a_changed_schema_is_noticed(schema, executed_json):
     catalog = Catalog(collect_tools([tool_over(schema)]))
     with pytest.raises(CodeModeProtocolError):
-        validate_answered_inputs(
+        validate_answered_call_inputs(
             catalog, [shown(SHOWN_JSON, executed_input_json=executed_json)], {1: ToolInterruptAnswer(None)}
         )
-    validate_answered_inputs(catalog, [shown(SHOWN_JSON)], {})
-    validate_answered_inputs(catalog, [shown(SHOWN_JSON)], {1: KnownOutcomeAnswer(Fulfilled("1"), None)})
+    validate_answered_call_inputs(catalog, [shown(SHOWN_JSON)], {})
+    validate_answered_call_inputs(catalog, [shown(SHOWN_JSON)], {1: KnownOutcomeAnswer(Fulfilled("1"), None)})
 
 
 def test_a_tool_that_is_gone_is_left_to_the_run():
-    validate_answered_inputs(Catalog({}), [shown(SHOWN_JSON)], {1: ToolInterruptAnswer(None)})
+    validate_answered_call_inputs(Catalog({}), [shown(SHOWN_JSON)], {1: ToolInterruptAnswer(None)})
 
 
 def test_a_signed_input_that_is_no_json_is_refused():
     catalog = Catalog(collect_tools([tool_over(None)]))
     entry = LedgerEntry(1, "tool", "tool1", "{", tool_call_id="t", outcome=Waiting("i", '{"kind":"oauth"}', None, 1))
     with pytest.raises(CodeModeProtocolError, match="cannot be read"):
-        validate_answered_inputs(catalog, [entry], {1: ToolInterruptAnswer(None)})
+        validate_answered_call_inputs(catalog, [entry], {1: ToolInterruptAnswer(None)})

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codemode.execution.outcome_texts import describe_calls, may_have_changed_something
+from codemode.execution.outcome_texts import describe_calls, may_have_side_effects
 
 
 def call(name: str = "pay", status: str = "fulfilled", **more: Any) -> Any:
@@ -46,11 +46,11 @@ def test_what_never_began_and_questions_about_tools_are_no_calls():
 
 
 def test_only_what_must_not_be_repeated_counts_as_done():
-    assert may_have_changed_something([call()])
-    assert may_have_changed_something([call(status="unknown")])
+    assert may_have_side_effects([call()])
+    assert may_have_side_effects([call(status="unknown")])
     for status in ("rejected", "denied", "waiting"):
-        assert not may_have_changed_something([call(status=status)]), status
-    assert not may_have_changed_something([call(reads_only=True), call(status="unknown", is_started=False)])
+        assert not may_have_side_effects([call(status=status)]), status
+    assert not may_have_side_effects([call(reads_only=True), call(status="unknown", is_started=False)])
 
 
 def test_texts_are_shortened_before_calls_are_left_out():

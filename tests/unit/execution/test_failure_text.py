@@ -20,7 +20,7 @@ from codemode.errors import (
     CodeModeSyntaxError,
     CodeModeWorkerError,
 )
-from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_ended_program, failure_text
+from codemode.execution.outcome_texts import MAX_FAILURE_CHARACTERS, describe_stopped_program, failure_text
 from codemode.protocol.call_status import make_detached_call_error
 from codemode.protocol.ending_errors import make_syntax_error
 
@@ -97,13 +97,13 @@ def test_without_the_program_the_place_is_named_alone(js, line):
 
 def test_what_was_ended_from_outside_names_its_calls():
     error = failed(CodeModeError("x"), ("pay", "fulfilled", True), ("mail", "unknown", True))
-    assert describe_ended_program("this run was aborted: it is late", error).split("\n") == [
+    assert describe_stopped_program("this run was aborted: it is late", error).split("\n") == [
         "this run was aborted: it is late",
         "Already done, do not repeat: pay",
         "May or may not have happened, find out before repeating: mail",
     ]
-    assert describe_ended_program("gone", None) == "gone"
-    assert len(describe_ended_program("\x1b" * 5_000, error)) == 2_000
+    assert describe_stopped_program("gone", None) == "gone"
+    assert len(describe_stopped_program("\x1b" * 5_000, error)) == 2_000
 
 
 @each_row("cls", CLASSES)

@@ -18,8 +18,8 @@ from codemode.errors import CodeModeSerializationError
 from codemode.execution import program_state
 from codemode.execution.call_context import (
     BufferedStateBackend,
+    InMemoryStateBackend,
     MappingStateBackend,
-    TextStateBackend,
     resolve_state_option,
 )
 from codemode.execution.outcome import RunOutcome
@@ -47,7 +47,7 @@ def perform(state, name, *arguments, **more):
     return None if answer is None else json.loads(answer)
 
 
-@pytest.mark.parametrize("make", [dict, TextStateBackend, BufferedStateBackend], ids=["mapping", "texts", "late"])
+@pytest.mark.parametrize("make", [dict, InMemoryStateBackend, BufferedStateBackend], ids=["mapping", "texts", "late"])
 def test_what_one_writes_the_next_reads(make):
     made = make()
     place = resolve_state_option(made, None)
@@ -63,7 +63,7 @@ def test_what_one_writes_the_next_reads(make):
 
 
 def test_null_is_a_value_and_nothing_is_none():
-    state = ProgramState(TextStateBackend())
+    state = ProgramState(InMemoryStateBackend())
     perform(state, "set", "k", None)
     assert asyncio.run(perform_state_request(state, entry("get", "k"), POLICY)) == "null"
     assert asyncio.run(perform_state_request(state, entry("get", "other"), POLICY)) is None
@@ -81,19 +81,19 @@ def test_a_mapping_has_plain_json_that_no_program_shares():
 @each_row("name", ["get", "set", "delete"])
 def test_keys_that_a_store_may_not_take_are_refused(key, name):
     with pytest.raises(ToolError, match="a key has"):
-        perform(ProgramState(TextStateBackend()), name, key, *([1] if name == "set" else []))
+        perform(ProgramState(InMemoryStateBackend()), name, key, *([1] if name == "set" else []))
 
 
 @pytest.mark.parametrize("name", ["set", "delete"])
 def test_results_are_read_and_never_written(name):
-    place = TextStateBackend({"result:1": "[1]"})
+    place = InMemoryStateBackend({"result:1": "[1]"})
     with pytest.raises(ToolError, match="which programs only read"):
         perform(ProgramState(place), name, "result:1", *([2] if name == "set" else []))
     assert perform(ProgramState(place), "get", "result:1") == [1]
 
 
 def test_all_values_together_are_bounded_before_one_is_kept():
-    place = TextStateBackend({"before": json.dumps("x" * 400_000), "result:1": json.dumps("x" * 5_000_000)})
+    place = InMemoryStateBackend({"before": json.dumps("x" * 400_000), "result:1": json.dumps("x" * 5_000_000)})
     state = ProgramState(place)
     perform(state, "set", "a", "y" * 500_000)
     with pytest.raises(ToolError, match="of at most 1048576; delete some keys"):
@@ -105,7 +105,7 @@ def test_all_values_together_are_bounded_before_one_is_kept():
     perform(state, "set", "c", "y" * 400_000)
 
 
-class SlowPlace(TextStateBackend):
+class SlowPlace(InMemoryStateBackend):
     """Keeps what it is given once it is let, which others see only then."""
 
     def __init__(self, texts=None):
@@ -186,7 +186,7 @@ def test_content_is_refused_with_what_to_do():
 
     async def run():
         current_registry.set(contents)
-        state = ProgramState(TextStateBackend())
+        state = ProgramState(InMemoryStateBackend())
         await perform_state_request(state, entry("set", "a", quoted), POLICY)
         for value in (place, {"deep": [place]}, {"a": 1} | place):
             with pytest.raises(ToolError, match="cannot be kept in state"):
@@ -197,7 +197,7 @@ def test_content_is_refused_with_what_to_do():
 
 def test_keys_are_bounded(monkeypatch):
     monkeypatch.setattr(program_state, "MAX_STATE_KEYS", 2)
-    state = ProgramState(TextStateBackend({"result:7": "1"}))
+    state = ProgramState(InMemoryStateBackend({"result:7": "1"}))
     perform(state, "set", "a", 1)
     perform(state, "set", "b", 1)
     with pytest.raises(ToolError, match="2 keys already"):
@@ -208,25 +208,25 @@ def test_keys_are_bounded(monkeypatch):
 @each_row("text", ["[]", "{}", "null", '["a",1,2]', "[1,2]", "[null,1]"])
 def test_what_no_kernel_sends_ends_the_run(text):
     with pytest.raises(CodeModeProtocolError):
-        perform(ProgramState(TextStateBackend()), "set", text=text)
+        perform(ProgramState(InMemoryStateBackend()), "set", text=text)
 
 
 @pytest.mark.parametrize("name", ["clear", "__class__", ""])
 def test_requests_of_other_names_end_the_run(name):
     with pytest.raises(CodeModeProtocolError):
-        perform(ProgramState(TextStateBackend()), name, "a")
+        perform(ProgramState(InMemoryStateBackend()), name, "a")
 
 
 @given(st.text())
 def test_no_text_breaks_the_reader(text):
     with contextlib.suppress(CodeModeError):
-        perform(ProgramState(TextStateBackend()), "set", text=text)
+        perform(ProgramState(InMemoryStateBackend()), "set", text=text)
 
 
 def test_a_value_that_was_too_large_to_be_sent_is_refused():
     large = LedgerEntry(1, "state", "state.set", None, input_bytes=2_000_000)
     with pytest.raises(CodeModeSerializationError, match="2000000 bytes"):
-        asyncio.run(perform_state_request(ProgramState(TextStateBackend()), large, POLICY))
+        asyncio.run(perform_state_request(ProgramState(InMemoryStateBackend()), large, POLICY))
 
 
 def test_without_a_place_a_program_is_told_so():
@@ -235,7 +235,7 @@ def test_without_a_place_a_program_is_told_so():
 
 
 def test_requests_are_performed_in_the_order_in_which_they_were_made():
-    state = ProgramState(TextStateBackend())
+    state = ProgramState(InMemoryStateBackend())
 
     async def both():
         asked = [entry("set", "a", "x" * 100_000), entry("set", "a", 2), entry("get", "a"), entry("keys")]
@@ -262,7 +262,7 @@ def test_a_replay_writes_again_only_where_nothing_was_kept():
         entry("set", "refused", 1, outcome=Rejected("Error", "no", "CODE")),
         entry("set", text='["\\ud800",1]', outcome=Fulfilled(None)),
     ]
-    late, kept = BufferedStateBackend({"old": "1"}), TextStateBackend()
+    late, kept = BufferedStateBackend({"old": "1"}), InMemoryStateBackend()
     for place in (late, kept):
         state = ProgramState(place)
         for one in written:
@@ -273,7 +273,7 @@ def test_a_replay_writes_again_only_where_nothing_was_kept():
 
 def test_the_newest_results_are_kept(monkeypatch):
     monkeypatch.setattr(program_state, "MAX_RESULTS", 3)
-    place = TextStateBackend({"result:x": "1", "resulted": "2", "result:": "3"})
+    place = InMemoryStateBackend({"result:x": "1", "resulted": "2", "result:": "3"})
 
     async def keep():
         return [await save_large_result(place, [n]) for n in range(5)]
@@ -284,7 +284,7 @@ def test_the_newest_results_are_kept(monkeypatch):
 
 def test_results_are_bounded_together_and_alone(monkeypatch):
     monkeypatch.setattr(program_state, "MAX_RESULT_BYTES", 1000)
-    place = TextStateBackend()
+    place = InMemoryStateBackend()
 
     async def keep(*sizes):
         return [await save_large_result(place, "x" * size) for size in sizes]
@@ -295,12 +295,12 @@ def test_results_are_bounded_together_and_alone(monkeypatch):
 
 
 def test_a_result_that_comes_again_keeps_its_key():
-    place = TextStateBackend()
+    place = InMemoryStateBackend()
     assert [asyncio.run(save_large_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
 
 
 def test_a_place_that_fails_costs_the_key_alone(caplog):
-    class Broken(TextStateBackend):
+    class Broken(InMemoryStateBackend):
         async def set(self, key, value):
             raise OSError("the disk is gone")
 
@@ -313,7 +313,7 @@ def test_a_place_that_fails_costs_the_key_alone(caplog):
 
 def test_what_stands_for_a_place():
     assert isinstance(resolve_state_option({}, None), MappingStateBackend)
-    assert resolve_state_option(place := TextStateBackend(), None) is place
+    assert resolve_state_option(place := InMemoryStateBackend(), None) is place
     by_conversation = {"a": {}, "b": {}}
     made = resolve_state_option(by_conversation.get, "a")
     asyncio.run(made.set("k", "1"))

@@ -7,7 +7,7 @@ from codemode.execution.program_analysis import replace_imports
 from codemode.execution.program_library import (
     describe_tool_changes,
     find_saved_program_mentions,
-    hash_named_tools,
+    hash_mentioned_tools,
     may_mention_saved_programs,
 )
 from codemode.tools.catalog import Catalog
@@ -52,7 +52,7 @@ NAMED = {
 def test_tools_that_a_text_names():
     catalog = Catalog(collect_tools([Tool(name, execute=lambda: 1) for name in ("crm.get_order", "map")]))
     for text, names in NAMED.items():
-        assert sorted(hash_named_tools(text, catalog)) == names, text
+        assert sorted(hash_mentioned_tools(text, catalog)) == names, text
 
 
 def test_changes_are_named():
@@ -81,4 +81,4 @@ def test_hostile_texts_are_read_once():
         text = piece * (size // len(piece))
         find_saved_program_mentions(text)
         replace_imports(text)
-        hash_named_tools(text, Catalog(collect_tools([])))
+        hash_mentioned_tools(text, Catalog(collect_tools([])))

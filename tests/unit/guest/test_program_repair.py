@@ -88,7 +88,7 @@ def test_places_lead_back_to_the_character_they_come_from(text: str):
     decoded = current.replace_matches(program_repair.ENTITY, lambda match: "a")
     decoded = decoded.replace_matches(program_repair.ESCAPED_BREAK_OR_QUOTE, lambda match: "\n")
     assert decoded.text == f"{text}!"
-    rows = program_repair.map_locations(decoded.text, decoded.origins, source)
+    rows = program_repair.build_location_rows(decoded.text, decoded.origins, source)
     line, column = decoded.text.count("\n") + 1, len(decoded.text.split("\n")[-1].encode("utf-16-le")) // 2
     expected = (1, len(source.encode("utf-16-le")) // 2)
     found = (line, column) if rows is None else program_repair.to_source_location(line, column, rows)

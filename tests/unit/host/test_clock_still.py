@@ -31,7 +31,7 @@ def test_it_tells_how_late_it_has_rung_and_no_time_that_does_not_count(limit: in
     told, passed = Told(), list[float]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "get_running_loop", lambda: told)
-        measured = clock.StoppableTimer(limit, lambda: passed.append(measured.late_seconds), uncounted=told)
+        measured = clock.PausableTimer(limit, lambda: passed.append(measured.late_seconds), uncounted=told)
     measured.start()
     told.at += limit + late + hooks
     told.seconds += hooks
@@ -44,7 +44,7 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
     told = Told()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "get_running_loop", lambda: told)
-        measured = clock.StoppableTimer(1000, lambda: None, uncounted=told)
+        measured = clock.PausableTimer(1000, lambda: None, uncounted=told)
     assert measured.paused_seconds == 0
     measured.start()
     stood = 0

@@ -15,7 +15,7 @@ from forked_children import held_elsewhere, in_a_child
 from suite import each_row
 
 from codemode.host import forks, steps
-from codemode.host.forks import forkable_lock, forkable_rlock
+from codemode.host.forks import create_fork_safe_lock, create_fork_safe_rlock
 from codemode.host.imports import make_forks_wait_for_lock
 
 TREE = Path(__file__).parents[3]
@@ -83,11 +83,11 @@ def test_every_lock_is_free_in_a_forked_child_or_there_is_a_reason():
     found = {name: sorted(locks_in(ast.parse(text))) for name, text in naming.items()}
     known = {str((ROOT / name).resolve()): kinds for name, (kinds, _) in EXCEPTIONS.items()}
     assert {name: kinds for name, kinds in found.items() if kinds} == known, (
-        "forkable_lock() of codemode.host.forks, or of codemode.plugins, makes one that no fork leaves locked for ever"
+        "create_fork_safe_lock() of codemode.host.forks or codemode.plugins makes one that no fork leaves locked"
     )
 
 
-@pytest.mark.parametrize("make", [forkable_lock, forkable_rlock])
+@pytest.mark.parametrize("make", [create_fork_safe_lock, create_fork_safe_rlock])
 def test_what_another_thread_had_is_free_in_the_child_and_still_had_in_the_parent(make: Callable[[], Any]):
     lock = make()
 
@@ -104,7 +104,7 @@ def test_what_another_thread_had_is_free_in_the_child_and_still_had_in_the_paren
 
 
 def test_one_that_was_free_is_free():
-    lock, reentrant = forkable_lock(), forkable_rlock()
+    lock, reentrant = create_fork_safe_lock(), create_fork_safe_rlock()
 
     def use() -> None:
         with lock, reentrant, reentrant:
@@ -114,7 +114,7 @@ def test_one_that_was_free_is_free():
 
 
 def test_a_thread_that_forks_with_a_reentrant_one_has_it_in_the_child():
-    lock = forkable_rlock()
+    lock = create_fork_safe_rlock()
 
     def use() -> None:
         got: list[bool] = []
@@ -134,7 +134,7 @@ def test_a_thread_that_forks_with_a_reentrant_one_has_it_in_the_child():
 def test_what_begins_anew_finds_its_locks_free():
     class Begins:
         def __init__(self) -> None:
-            self.lock, self.begun = forkable_lock(), 0
+            self.lock, self.begun = create_fork_safe_lock(), 0
             forks.register_fork_reset(self)
 
         def after_fork(self) -> None:
@@ -153,8 +153,8 @@ def test_what_begins_anew_finds_its_locks_free():
 def test_no_lock_is_kept_from_ending():
     before = len(forks._locks), len(forks._reentrant_locks)
     for _ in range(100):
-        forkable_lock()
-        forkable_rlock()
+        create_fork_safe_lock()
+        create_fork_safe_rlock()
     gc.collect()
     assert (len(forks._locks), len(forks._reentrant_locks)) <= before
 
@@ -165,7 +165,7 @@ def test_a_fork_waits_for_what_is_loaded_and_not_for_ever(ends_in_time: bool):
 
     def host() -> None:
         lock, forking, forked, loaded = (
-            forkable_rlock(),
+            create_fork_safe_rlock(),
             threading.Event(),
             threading.Event(),
             threading.Event(),

@@ -8,7 +8,7 @@ from typing import Any
 
 from waiting import within
 
-from codemode.host.clock import StoppableTimer
+from codemode.host.clock import PausableTimer
 
 MINUTE = 60  # so that a machine that stands still for seconds moves no deadline by much
 
@@ -17,7 +17,7 @@ def test_a_deadline_rings_once_as_much_has_passed_as_it_was_set_for(passing_time
     async def told() -> list[str]:
         rung: list[str] = []
         running, still, later = (
-            StoppableTimer(seconds, lambda name=name: rung.append(name), uncounted=SimpleNamespace(seconds=0.0))
+            PausableTimer(seconds, lambda name=name: rung.append(name), uncounted=SimpleNamespace(seconds=0.0))
             for name, seconds in (("running", 60 * MINUTE), ("still", 60 * MINUTE), ("later", 120 * MINUTE))
         )
         for clock in (running, still, later):

@@ -126,7 +126,7 @@ def test_messages_and_their_values_belong_to_whoever_gets_them():
 def test_hidden_inputs_are_told_as_far_as_they_may_be_seen():
     async def scenario(events: InvocationReporter) -> None:
         call = events.report_call_start(CALL)
-        events.report_displayed_input(call, '{"cents":"*"}')
+        events.report_delayed_call_start(call, '{"cents":"*"}')
         events.report_call_end(call, Fulfilled("1"), None)
         refused = events.report_call_start(CALL._replace(id=2))
         events.report_call_end(refused, Rejected("E", "no", "C"), CodeModeToolError("no"))

@@ -151,9 +151,9 @@ def test_a_multipart_body_has_files_texts_and_json():
     found = operation("send", [], schema, media_type="multipart/form-data")
     world = World(spec_of({"/a": {"post": found}}))
     image = MediaContent(b"\x89PNG", "image/png", name='a"\r\nb/c.png')
-    from codemode.openapi.calls import create_request_without_server
+    from codemode.openapi.calls import create_relative_request
 
-    plain = create_request_without_server(
+    plain = create_relative_request(
         world.tools["send"].metadata["openapi"], {"file": image, "note": "n", "more": {"a": 1}}
     )
     assert plain.files == [

@@ -168,7 +168,7 @@ class Run:
                     self.invoked += [entry.id for entry in entries]
                     self._running |= {entry.id: entry for entry in entries}
                     self._timers |= {entry.id for entry in entries}
-                case events.StopTimer(request_id):
+                case events.CancelTimer(request_id):
                     self._timers.remove(request_id)
                     del self._running[request_id]
                 case events.ReportReplayedRequest(entry):

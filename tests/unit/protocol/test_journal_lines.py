@@ -18,9 +18,9 @@ from codemode.protocol.journal_entries import (
     JournalStep,
     decode_journal_lines,
     encode_journal_line,
-    make_issue_step,
     make_notification_count_step,
     make_outcome_step,
+    make_request_step,
     make_resume_step,
     make_snapshot_step,
     make_tool_start_step,
@@ -58,7 +58,7 @@ class Journaled(Run):
     def _news(self):
         new = self.ledger.entries[self.written :]
         self.written += len(new)
-        return [make_issue_step(entry) for entry in new]
+        return [make_request_step(entry) for entry in new]
 
 
 def by_name(seed):
@@ -101,7 +101,7 @@ def test_what_is_written_is_read_back(calls, seed):
             number, kind, "t", text, tool_call_id=f"{OUTER}:tool-{tools}" if kind == "tool" else None, location=place
         )
         ledger.entries.append(entry)
-        steps.append(make_issue_step(entry))
+        steps.append(make_request_step(entry))
         if how and kind == "tool":
             ledger.record_tool_start(number, value, is_approved=how == 1)
             steps.append(make_tool_start_step(number, value, is_approved=how == 1))
@@ -138,7 +138,10 @@ def test_a_timer_that_fired_and_was_cleared_meanwhile_was_not_handed_over():
     timer = LedgerEntry(1, "timer", "setTimeout", "5")
     fired = make_outcome_step(CallSettled(1, Fulfilled(None), 7))
     ledger = decode_journal_lines(
-        [encode_journal_line([make_issue_step(timer), fired]), encode_journal_line([make_undelivered_outcome_step(1)])],
+        [
+            encode_journal_line([make_request_step(timer), fired]),
+            encode_journal_line([make_undelivered_outcome_step(1)]),
+        ],
         OUTER,
     ).ledger
     assert ledger.entries == [timer._replace(is_withdrawn=True)]
@@ -157,23 +160,24 @@ DONE = make_outcome_step(CallSettled(1, Fulfilled("1"), 7))
         pytest.param(["{}\n"], id="no steps"),
         pytest.param(['[["z"]]\n'], id="no step"),
         pytest.param(['["i"]\n'], id="not an array"),
-        pytest.param([encode_journal_line([make_issue_step(CALL)]) + "x"], id="too long"),
-        pytest.param([encode_journal_line([make_issue_step(CALL)])[:-1]], id="too short"),
+        pytest.param([encode_journal_line([make_request_step(CALL)]) + "x"], id="too long"),
+        pytest.param([encode_journal_line([make_request_step(CALL)])[:-1]], id="too short"),
         pytest.param([encode_journal_line([DONE])], id="an outcome of nothing"),
-        pytest.param([encode_journal_line([make_issue_step(CALL), DONE, DONE])], id="two outcomes"),
+        pytest.param([encode_journal_line([make_request_step(CALL), DONE, DONE])], id="two outcomes"),
         pytest.param(
-            [encode_journal_line([make_issue_step(CALL), DONE, make_tool_start_step(1, None, is_approved=False)])],
+            [encode_journal_line([make_request_step(CALL), DONE, make_tool_start_step(1, None, is_approved=False)])],
             id="begun after its end",
         ),
         pytest.param(
             [encode_journal_line([make_tool_start_step(1, None, is_approved=True)])], id="begun before it was issued"
         ),
-        pytest.param([encode_journal_line([make_issue_step(CALL._replace(kind="other"))])], id="another kind"),
+        pytest.param([encode_journal_line([make_request_step(CALL._replace(kind="other"))])], id="another kind"),
         pytest.param(
-            [encode_journal_line([make_issue_step(CALL), make_undelivered_outcome_step(1)])], id="nothing to take back"
+            [encode_journal_line([make_request_step(CALL), make_undelivered_outcome_step(1)])],
+            id="nothing to take back",
         ),
         pytest.param(
-            [encode_journal_line([make_issue_step(CALL), DONE, make_undelivered_outcome_step(1)])],
+            [encode_journal_line([make_request_step(CALL), DONE, make_undelivered_outcome_step(1)])],
             id="a tool that was cleared",
         ),
         pytest.param([encode_journal_line([JournalStep(("i", "tool", "t", None, [1]), (None,))])], id="half a place"),

@@ -20,7 +20,13 @@ from codemode.errors import (
 from codemode.profile import OutputRules
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.events import CallerWaitExpired, ContinueRun, OutcomeQueued, SendMessage, SuspendProgram
+from codemode.protocol.events import (
+    CallerWaitExpired,
+    ContinueRequested,
+    ReportQueuedOutcome,
+    SendMessage,
+    SuspendProgram,
+)
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, ProgramProgress, Rejected
 from codemode.protocol.message_decoder import decode_message
 from codemode.protocol.messages import CallRequested, ConsoleWritten, OutputItemWritten, RequestWithdrawn, TurnEnded
@@ -57,7 +63,7 @@ def sent(effects: list[Any]) -> list[int]:
 
 def again(invocation: SuspendableInvocation, *received: Any) -> tuple[SuspendableInvocation, list[Any]]:
     """Go on in the place of one whose worker was given up; the effects of all that is received."""
-    new = invocation.hand_over_to_successor(50)
+    new = invocation.create_successor(50)
     effects = new.start("js", analysis_ms=None)
     for event in received:
         effects += new.receive(event)
@@ -122,10 +128,10 @@ def test_the_guests_clock_stands_while_it_is_idle_and_the_wait_while_only_a_pers
 
 def test_what_comes_at_rest_is_kept_and_handed_in_behind_one_another():
     invocation = started(call(1), call(2), call(3), TurnEnded(3), CallerWaitExpired())
-    assert invocation.receive(done(2)) == [OutcomeQueued(2)]
-    assert invocation.receive(done(1, Rejected("E", "no", "C"))) == [OutcomeQueued(1)]
+    assert invocation.receive(done(2)) == [ReportQueuedOutcome(2)]
+    assert invocation.receive(done(1, Rejected("E", "no", "C"))) == [ReportQueuedOutcome(1)]
     assert (invocation.ledger.deliveries, invocation.has_pending_deliveries) == ([2, 1], True)
-    effects = invocation.receive(ContinueRun(9))
+    effects = invocation.receive(ContinueRequested(9))
     assert (sent(effects), invocation.suspension_reason, invocation.has_pending_deliveries) == ([2, 1], None, False)
     for event in (TurnEnded(2), TurnEnded(1)):
         invocation.receive(event)
@@ -139,12 +145,12 @@ def test_what_waits_for_a_person_at_rest_interrupts_when_somebody_goes_on():
         False,
         False,
     )
-    assert invocation.receive(ContinueRun(9)) == [events.FinishInvocation(events.Interrupted())]
+    assert invocation.receive(ContinueRequested(9)) == [events.FinishInvocation(events.Interrupted())]
 
 
 def test_yields_are_answered_behind_what_came_meanwhile_at_the_time_of_going_on():
     invocation = started(yielded(1), call(2), yielded(3), TurnEnded(1), done(2))
-    assert sent(invocation.receive(ContinueRun(77))) == [2, 1, 3]
+    assert sent(invocation.receive(ContinueRequested(77))) == [2, 1, 3]
     assert [invocation.ledger[number].now_ms for number in (1, 3)] == [77, 77]
     assert [invocation.ledger[number].outcome for number in (1, 3)] == [Fulfilled(None)] * 2
 
@@ -156,14 +162,14 @@ def test_a_worker_that_speaks_or_ends_at_rest():
 
 
 def test_the_wait_is_over_once_for_each_time_that_somebody_goes_on():
-    invocation = started(call(1), call(2), TurnEnded(2), CallerWaitExpired(), done(1), ContinueRun(9))
+    invocation = started(call(1), call(2), TurnEnded(2), CallerWaitExpired(), done(1), ContinueRequested(9))
     invocation.receive(TurnEnded(1))
     assert invocation.suspension_reason is None
     assert invocation.receive(CallerWaitExpired()) == [SuspendProgram("pending_tools")]
 
 
 def test_going_on_with_what_does_not_rest_changes_nothing():
-    assert started(call(1), TurnEnded(1)).receive(ContinueRun(9)) == []
+    assert started(call(1), TurnEnded(1)).receive(ContinueRequested(9)) == []
 
 
 # --- on another worker ---
@@ -183,8 +189,8 @@ def test_its_replay_ends_where_the_guest_had_come_to():
     assert invocation.turn_count == 2
     new, _ = again(invocation, call(1), call(2))
     assert (new.is_replaying, new.turn_count) == (True, 2)
-    assert events.ReplayEnded() not in new.receive(TurnEnded(2))
-    assert events.ReplayEnded() in new.receive(TurnEnded(1))
+    assert events.ReportReplayEnd() not in new.receive(TurnEnded(2))
+    assert events.ReportReplayEnd() in new.receive(TurnEnded(1))
     assert not new.is_replaying
 
 
@@ -233,7 +239,7 @@ def test_a_host_error_that_came_before_a_replay_is_still_the_hosts_own():
 def test_a_timer_that_runs_meanwhile_can_be_withdrawn():
     invocation = started(timer(1), call(2), TurnEnded(1), CallerWaitExpired(), done(2))
     new, _ = again(invocation, timer(1), call(2), TurnEnded(1))
-    assert new.receive(RequestWithdrawn(1)) == [events.StopTimer(1)]
+    assert new.receive(RequestWithdrawn(1)) == [events.CancelTimer(1)]
 
 
 def test_a_program_that_goes_another_way_is_refused():
@@ -246,7 +252,7 @@ def test_a_program_that_goes_another_way_is_refused():
 def test_a_run_can_rest_in_the_middle_and_forgets_nothing():
     invocation = started(call(1), call(2), TurnEnded(2), done(1), call(3))
     invocation.suspend_now()
-    assert invocation.receive(done(2)) == [OutcomeQueued(2)]
+    assert invocation.receive(done(2)) == [ReportQueuedOutcome(2)]
     _, effects = again(invocation, call(1), call(2), TurnEnded(2), call(3), TurnEnded(2), TurnEnded(1))
     assert sent(effects) == [1, 2]
     assert [one.entry.id for one in effects if isinstance(one, events.PerformRequest)] == [3]
@@ -256,7 +262,7 @@ def test_a_run_that_rests_in_the_middle_of_a_replay_forgets_nothing_either():
     invocation = started(call(1), call(2), TurnEnded(2), done(1), TurnEnded(1), CallerWaitExpired())
     new, _ = again(invocation, call(1))
     new.suspend_now()
-    assert new.receive(done(2)) == [OutcomeQueued(2)]
+    assert new.receive(done(2)) == [ReportQueuedOutcome(2)]
     assert new.turn_count == 2
     last, effects = again(new, call(1), call(2), TurnEnded(2), TurnEnded(1), TurnEnded(0))
     assert sent(effects) == [1, 2]
@@ -338,7 +344,7 @@ def test_a_worker_yields_no_more_often_than_a_program_may():
 
 def test_how_far_it_has_come_goes_along():
     invocation = started(wrote("a"), yielded(1), TurnEnded(0))
-    new = invocation.hand_over_to_successor(9)
+    new = invocation.create_successor(9)
     assert invocation.ledger.progress == ProgramProgress(output_count=1, compute_ms=0, turn_count=1)
     assert new.turn_count == 1
 

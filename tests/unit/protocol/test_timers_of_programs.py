@@ -15,7 +15,7 @@ from codemode.errors import CodeModeBridgeLimitError, CodeModeDetachedBridgeRequ
 from codemode.protocol import events
 from codemode.protocol.call_status import summarize_calls
 from codemode.protocol.continuation import Continuation
-from codemode.protocol.events import Interrupted, PerformRequest, SendMessage, StartTimers, StopTimer
+from codemode.protocol.events import CancelTimer, Interrupted, PerformRequest, SendMessage, StartTimers
 from codemode.protocol.guest_output import MAX_TIMERS
 from codemode.protocol.invocation import Invocation
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, build_recovery_ledger
@@ -128,7 +128,7 @@ def test_the_clock_stands_still_again_when_the_last_timer_is_withdrawn(kind: Any
     settings = limited(TIMED, timeout_includes_tools=kind)
     invocation = timed(call(1), call(2), timer(3), TurnEnded(2), events.PersonAsked(1), done(2), settings=settings)
     effects = [*invocation.receive(RequestWithdrawn(3)), *invocation.receive(TurnEnded(1))]
-    assert effects == [StopTimer(3), events.PauseDeadlineClock()]
+    assert effects == [CancelTimer(3), events.PauseDeadlineClock()]
 
 
 # --- withdrawal ---
@@ -136,13 +136,13 @@ def test_the_clock_stands_still_again_when_the_last_timer_is_withdrawn(kind: Any
 
 def test_a_timer_that_is_withdrawn_in_its_own_turn_is_never_set():
     invocation = timed(call(1), timer(2), RequestWithdrawn(2))
-    assert not [effect for effect in invocation.receive(TurnEnded(1)) if isinstance(effect, StartTimers | StopTimer)]
+    assert not [effect for effect in invocation.receive(TurnEnded(1)) if isinstance(effect, StartTimers | CancelTimer)]
     assert invocation.ledger[2].is_withdrawn
 
 
 def test_a_withdrawn_timer_holds_back_nothing_and_is_never_delivered():
     invocation = timed(call(1), call(2), timer(3), TurnEnded(2), done(1, WAITING), done(2))
-    assert invocation.receive(RequestWithdrawn(3)) == [StopTimer(3)]
+    assert invocation.receive(RequestWithdrawn(3)) == [CancelTimer(3)]
     invocation.receive(TurnEnded(1))
     assert invocation.ending == Interrupted()
     invocation = timed(call(1), timer(2), TurnEnded(1), done(1), RequestWithdrawn(2))

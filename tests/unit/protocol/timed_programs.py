@@ -217,7 +217,7 @@ class TimedRun:
                     for entry in entries:
                         self.set_timers.append(entry.id)
                         self._due[entry.id] = self._now + int(entry.input_json or ""), entry
-                case events.StopTimer(request_id):
+                case events.CancelTimer(request_id):
                     del self._due[request_id]
                 case _:
                     pass

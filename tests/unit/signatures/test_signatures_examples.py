@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from plain_tool import PlainTool
 from suite import each_row
 
-from codemode.signatures.examples import create_call_example, create_sample_input, create_sample_value
+from codemode.signatures.examples import create_example_program, create_sample_input, create_sample_value
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 RESULT = {"type": "object", "properties": {"hits": {"type": "array"}, "count": {"type": "integer"}}}
@@ -130,22 +130,22 @@ BY_ID = {"type": "object", "properties": {"id": {"type": "string"}, "note": {"ty
 def test_one_call_depends_on_another() -> None:
     find = PlainTool("find", "", QUERY, ORDERS, annotations=READ_ONLY)
     price = PlainTool("get-price", "", BY_ID, {"type": "integer"}, annotations=READ_ONLY)
-    assert create_call_example([price, find]) == (
+    assert create_example_program([price, find]) == (
         'const found = await tools.find({ query: "text" });\n'
         'return await Promise.all(found.map((item) => tools["get-price"]({ id: item.id })));'
     )
     one = PlainTool("last", "", None, ORDERS["$defs"]["Order"], annotations=READ_ONLY)
-    assert create_call_example([price, one]).endswith('return await tools["get-price"]({ id: found.id });')
+    assert create_example_program([price, one]).endswith('return await tools["get-price"]({ id: found.id });')
 
 
 def test_a_read_only_tool_alone_is_called() -> None:
     tools = [PlainTool("delete", "", QUERY), PlainTool("do-it", "", QUERY, annotations=READ_ONLY)]
-    assert create_call_example(tools) == 'return await tools["do-it"]({ query: "text" });'
+    assert create_example_program(tools) == 'return await tools["do-it"]({ query: "text" });'
 
 
 @pytest.mark.parametrize("annotations", [{}, {"readOnlyHint": False}, {"destructiveHint": False}])
 def test_a_tool_that_is_not_read_only_is_never_called(annotations: dict[str, bool]) -> None:
-    example = create_call_example([PlainTool("refund", "", QUERY, annotations=annotations)])
+    example = create_example_program([PlainTool("refund", "", QUERY, annotations=annotations)])
     assert "refund" not in example
     assert "tools.firstTool" in example
 
@@ -157,15 +157,15 @@ def test_an_example_costs_at_most_sixty_tokens() -> None:
             PlainTool(t["name"], "", t["inputSchema"], t.get("outputSchema"), annotations=t.get("annotations") or {})
             for t in tools
         ]
-        assert len(create_call_example(known)) <= 240
+        assert len(create_example_program(known)) <= 240
 
 
 def test_a_prototype_key_stays_a_key() -> None:
     tool = PlainTool("t", "", None, None, ({"__proto__": {"a-b": [1, None]}},), READ_ONLY)
-    assert '{ ["__proto__"]: { "a-b": [1, null] } }' in create_call_example([tool])
+    assert '{ ["__proto__"]: { "a-b": [1, null] } }' in create_example_program([tool])
 
 
 def test_large_inputs_are_not_shown() -> None:
-    assert "see its declaration" in create_call_example(
+    assert "see its declaration" in create_example_program(
         [PlainTool("t", "", None, None, ({"a": "x" * 1000},), READ_ONLY)]
     )

@@ -14,7 +14,7 @@ from suite import each_row, rounds
 from tree_sitter import Language, Parser
 
 from codemode.signatures.declarations import declare_tools
-from codemode.signatures.examples import create_call_example, create_sample_value
+from codemode.signatures.examples import create_example_program, create_sample_value
 from codemode.surfaces.code_mode.description import describe_tools
 
 PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
@@ -100,7 +100,7 @@ def test_hostile_schema_gives_bounded_text(name: str) -> None:
     schema = HOSTILE[name]
     started = time.thread_time()
     text = declare_tools([PlainTool("it", "", schema, schema)])
-    create_call_example([PlainTool("it", "", schema, schema)])
+    create_example_program([PlainTool("it", "", schema, schema)])
     assert time.thread_time() - started < MAX_SECONDS
     assert len(text) < MAX_CHARACTERS
     assert parses(text)
@@ -163,7 +163,7 @@ def test_any_junk_gives_typescript_that_parses(name: str, description: str, take
     tools = [PlainTool(name, description, takes, gives), PlainTool("other", "", gives, takes)]
     text = declare_tools(tools)
     assert parses(text), text
-    assert parses(create_call_example(tools).replace("return ", "void "))
+    assert parses(create_example_program(tools).replace("return ", "void "))
 
 
 @_few
@@ -171,7 +171,7 @@ def test_any_junk_gives_typescript_that_parses(name: str, description: str, take
 def test_any_tools_give_the_same_prompt_twice(tools: list[PlainTool]) -> None:
     text = describe_tools(tools, max_characters=3000)
     assert text == describe_tools(tools, max_characters=3000)
-    assert tools == [] or parses(create_call_example(tools).replace("return ", "void "))
+    assert tools == [] or parses(create_example_program(tools).replace("return ", "void "))
     text.encode("utf-8")
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from suite import each_row
 
 from codemode.guest.analysis import analyse
-from codemode.source.checks import find_missing_result_fields
+from codemode.source.checks import find_result_field_problems
 
 SITE_PATHS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 STRIP_CORPUS = Path(__file__).parents[2] / "differential" / "strip_corpus"
@@ -50,7 +50,7 @@ TOOLS: dict[str, Any] = {
 def messages(source: str, tools: dict[str, Any] = TOOLS) -> list[str]:
     facts = _analyser(source, 60_000)["facts"]
     assert facts is not None, source
-    return [problem["message"] for problem in find_missing_result_fields(facts, list(tools), tools.get)]
+    return [problem["message"] for problem in find_result_field_problems(facts, list(tools), tools.get)]
 
 
 @each_row(
@@ -80,7 +80,7 @@ def test_a_field_that_no_result_has_is_told_of_with_the_nearest(source: str) -> 
 
 def test_it_is_told_of_where_it_stands() -> None:
     facts = _analyser("const it = await tools.item({});\n  return it.prise", 60_000)["facts"]
-    (problem,) = find_missing_result_fields(facts, list(TOOLS), TOOLS.get)
+    (problem,) = find_result_field_problems(facts, list(TOOLS), TOOLS.get)
     assert (problem["line"], problem["column"]) == (2, 13)
     (message,) = messages("(await tools.item({})).zzz")
     assert message == "tools.item: result.zzz does not exist (there is price, name, kind)"
@@ -318,5 +318,5 @@ def test_no_facts_and_no_schemas_break_it(value: Any) -> None:
     read = {"tool": "item", "name": "prise", "line": 1, "column": 1}
     reads = [value, [value], [read | {"tool": value}], [read | {"name": value}], [read | {"line": value}]]
     for facts in (value, *({"reads": one} for one in reads)):
-        json.dumps(find_missing_result_fields(facts, list(TOOLS), TOOLS.get))
-    json.dumps(find_missing_result_fields({"reads": [read] * 600}, ["item"], lambda _name: value))
+        json.dumps(find_result_field_problems(facts, list(TOOLS), TOOLS.get))
+    json.dumps(find_result_field_problems({"reads": [read] * 600}, ["item"], lambda _name: value))

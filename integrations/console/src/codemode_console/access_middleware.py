@@ -116,7 +116,7 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
 
     async def _authorize_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope = self._with_root_path(scope)
+        scope = self._add_root_paths(scope)
         receive = create_receive_with_body_timeout(receive, BODY_TIMEOUT_SECONDS, _body_timeout_problem)
         request = Request(scope, receive)
         try:
@@ -133,7 +133,7 @@ class AccessMiddleware:
             send = _wrap_send_with_cookie(send, self._format_set_cookie_header(request, cookie))
         await (self._app if response is None else response)(scope, receive, send)
 
-    def _with_root_path(self, scope: Scope) -> Scope:
+    def _add_root_paths(self, scope: Scope) -> Scope:
         """Return a copy of the scope with the public and the private root path."""
         public = str(scope.get("root_path", ""))
         if self._private_path is None:

@@ -185,8 +185,8 @@ def approval_console(
     Raises `ValueError` for invalid arguments.
     """
     _require_store(store)
-    settings = parse_console_options(options)
-    resumers = _parse_resumers(store, resume)
+    settings = to_console_options(options)
+    resumers = _normalize_resumers(store, resume)
     targets = validate_notice_targets(notify, base_url)
     app_options = {
         app: {"continuation": continuation}
@@ -220,7 +220,7 @@ def _require_store(store: Any) -> None:
         raise WrongTypeError(f"store must be an InterruptStore such as SqliteInterruptStore(path), got {store!r:.100}")
 
 
-def _parse_resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
+def _normalize_resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
     if resume is None:
         return []
     resumers: list[tuple[str | None, ResumeFunction]]
@@ -241,7 +241,7 @@ def _get_app_continuation_options(resumer: tuple[str | None, ResumeFunction]) ->
     return app, get_continuation_options(getattr(resume, "__self__", None))
 
 
-def parse_console_options(options: Any) -> ConsoleOptions:
+def to_console_options(options: Any) -> ConsoleOptions:
     """Return options from `ConsoleOptions` or a mapping. Raises `ValueError`."""
     if options is None or isinstance(options, ConsoleOptions):
         return options or ConsoleOptions()
@@ -286,7 +286,7 @@ def serve(
         token = new_token()
         auth = TokenAuth({token_hash(token): User("operator", ALL_TENANTS)})
         # Other host names reach this machine only through DNS rebinding.
-        settings = parse_console_options(options)
+        settings = to_console_options(options)
         private_path = settings.private_path or new_private_path()
         options = replace(settings, hosts=[*settings.hosts, "localhost"], private_path=private_path)
     console = approval_console(store, auth=auth, resume=resume, notify=notify, options=options, base_url=base_url)

@@ -109,7 +109,7 @@ class TokenAuth:
 
         ``may_decide`` is true by default. Raises `ValueError`.
         """
-        users: Any = json.loads(text, object_pairs_hook=_to_dict_without_duplicates)
+        users: Any = json.loads(text, object_pairs_hook=_reject_duplicate_keys)
         if not isinstance(users, dict):
             raise WrongTypeError("a file of tokens must be an object of users by the hashes of their tokens")
         return cls({key: _parse_user(value) for key, value in cast("dict[str, Any]", users).items()})
@@ -125,7 +125,7 @@ class TokenAuth:
         Subclasses may accept other tokens. Raises `Problem` where a token cannot be checked now.
         """
         user = self.find_by_token(token)
-        return None if user is None else (user, self.session_key(token))
+        return None if user is None else (user, self.compute_session_key(token))
 
     @property
     def has_one_user(self) -> bool:
@@ -136,7 +136,7 @@ class TokenAuth:
         """Return the user of a session key; None after the user was removed."""
         return self._users.get(key)
 
-    def session_key(self, token: str) -> str:
+    def compute_session_key(self, token: str) -> str:
         """Return the part of a token that its session stores."""
         return token_hash(token)
 
@@ -265,7 +265,7 @@ def _parse_user(value: Any) -> User:
     return User(fields["name"], tenants, fields.get("may_decide", True))
 
 
-def _to_dict_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a tokens file has a duplicate key")

@@ -109,12 +109,12 @@ def _read_signing_keys() -> tuple[bytes, ...] | None:
 
 def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> Any:
     """Return the ``resume`` of the tool in a file, by app if one is named."""
-    from codemode.cli.describe import create_code_mode_tool_over_file  # imports the execution packages
+    from codemode.cli.describe import create_code_mode_tool_from_file  # imports the execution packages
 
     continuation: dict[str, object] = {"guard": store.guard}
     if keys := _read_signing_keys():
         continuation["keys"] = keys
-    code_mode = create_code_mode_tool_over_file(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
+    code_mode = create_code_mode_tool_from_file(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
     return code_mode.resume if app is None else {app: code_mode.resume}
 
 

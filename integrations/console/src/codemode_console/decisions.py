@@ -18,7 +18,7 @@ from codemode.stores import InterruptStore, Record, StoredRequest
 
 from .bodies import FormItems, get_single_value
 from .errors import Problem
-from .forms import ABSENT, Form, FormResult, MalformedFormError, create_form, is_form_item, read_form
+from .forms import ABSENT, Form, FormResult, MalformedFormError, create_form, is_form_item_name, read_form
 from .forms.model import parse_control_name
 from .sessions import TOKEN_FIELD
 from .visible_text import format_time
@@ -84,7 +84,9 @@ class DecisionError(Exception):
 
 def parse_decision_form(items: FormItems) -> SubmittedDecision:
     """Parse a form. Raises `Problem` 400."""
-    unexpected_field = next((name for name, _ in items if name not in _FORM_FIELDS and not is_form_item(name)), None)
+    unexpected_field = next(
+        (name for name, _ in items if name not in _FORM_FIELDS and not is_form_item_name(name)), None
+    )
     if unexpected_field is not None:  # a misspelt field must not be ignored while the call is approved
         raise Problem(400, "This is not a form of a request", f"Unknown field {unexpected_field[:200]}.")
     decision, reason = (
@@ -152,10 +154,10 @@ def compute_call_version(record: Record, call: StoredRequest) -> str:
     """
     facts = [call.refusal, call.payload, call.input_schema, call.description, call.annotations]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=dict).encode()).hexdigest()
-    return f"{_find_version_that_first_asked(record, call)}-{digest[:32]}"
+    return f"{_find_first_version_with_call(record, call)}-{digest[:32]}"
 
 
-def _find_version_that_first_asked(record: Record, call: StoredRequest) -> int:
+def _find_first_version_with_call(record: Record, call: StoredRequest) -> int:
     first = record.version
     for version in reversed(record.versions):
         if call.interrupt_id not in version.interrupt_ids:
@@ -373,7 +375,7 @@ def compute_record_action_token_subject(record_id: str, fingerprint: str, state:
     return f"record {record_id} {fingerprint} {state}"
 
 
-def map_record_action_methods(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
+def get_record_action_methods(store: InterruptStore) -> dict[str, Callable[..., Awaitable[None]]]:
     """Return the store's methods by action."""
     return {"withdraw": store.withdraw, "close": store.close_lost, "run-again": store.run_again}
 

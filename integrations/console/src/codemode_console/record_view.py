@@ -73,7 +73,7 @@ def diff_values(before: Any, after: Any) -> list[DiffLine]:
     return lines
 
 
-def parse_audit_diff(entries: Iterable[Mapping[str, Any]]) -> list[DiffLine]:
+def create_audit_diff_lines(entries: Iterable[Mapping[str, Any]]) -> list[DiffLine]:
     """Return the diff of an audit line: path, from and to, or the beginnings of long values."""
     lines: list[DiffLine] = []
     for entry in entries:
@@ -436,7 +436,7 @@ def create_record_view(
         if request.state == "waiting"
     ]
     calls = () if view is None else view.calls
-    calls_after = _find_first_listed_call(page_query, len(calls))
+    calls_after = _compute_calls_offset(page_query, len(calls))
     listed_calls = calls[calls_after : calls_after + CALLS_PER_PAGE]
     unknown_outcomes = frozenset(
         request.tool_call_id
@@ -471,7 +471,7 @@ def format_card_anchor(number: int) -> str:
     return f"request-{number}"
 
 
-def _find_first_listed_call(page_query: RecordPageQuery, count: int) -> int:
+def _compute_calls_offset(page_query: RecordPageQuery, count: int) -> int:
     order = parse_call_order(page_query.expanded_value)
     after = page_query.calls_after if order is None else (order - 1) // CALLS_PER_PAGE * CALLS_PER_PAGE
     return after if 0 <= after < count else 0

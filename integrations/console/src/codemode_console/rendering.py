@@ -22,8 +22,8 @@ from .forms import ABSENT
 from .record_view import pair_changes
 from .sessions import ROOTS_KEY
 from .visible_text import (
-    create_age_element,
     create_expandable_excerpt,
+    create_relative_time_element,
     create_time_element,
     to_truncated_visible_json,
     to_visible_html,
@@ -45,7 +45,7 @@ def _create_environment() -> Environment:
     environment.filters["visible"] = lambda text: to_visible_html(str(text))  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
     environment.filters["json_text"] = to_visible_json
     environment.filters["time"] = create_time_element
-    environment.filters["age"] = create_age_element
+    environment.filters["age"] = create_relative_time_element
     environment.filters["headline"] = create_headline
     environment.filters["link_host"] = find_link_host
     environment.filters["change_pairs"] = cast("Any", pair_changes)

@@ -139,7 +139,7 @@ def _resolve_engine_line(
 def _highlight_lines(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Markup]]:
     pieces_by_line: list[list[Markup]] = [[] for _ in spans]
     number = 0
-    for style, start, end in _merge_styles(_iterate_styles(text)):
+    for style, start, end in _merge_styled_spans(_iterate_styled_spans(text)):
         offset = start
         while offset < end:
             while number + 1 < len(spans) and offset >= spans[number + 1][0]:
@@ -159,7 +159,7 @@ def create_lexer_deadline_check() -> Callable[[], bool]:
     return lambda: time.thread_time() > deadline
 
 
-def _iterate_styles(text: str) -> Iterator[tuple[str, int, int]]:
+def _iterate_styled_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield style, start and end of the program's parts; the rest is unstyled after the deadline."""
     offset, is_over_deadline = 0, create_lexer_deadline_check()
     for start, kind, piece in LEXER.get_tokens_unprocessed(text.translate(_TO_NEWLINES)):
@@ -170,7 +170,7 @@ def _iterate_styles(text: str) -> Iterator[tuple[str, int, int]]:
     yield "", offset, len(text)
 
 
-def _merge_styles(parts: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+def _merge_styled_spans(parts: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
     style, run_start, run_end = "", 0, 0
     for part_style, start, end in parts:
         if part_style != style:

@@ -195,12 +195,12 @@ def create_time_element(unix_ms: int) -> Markup:
     return _format_time_element(unix_ms, format_time(unix_ms), "")
 
 
-def create_age_element(unix_ms: int) -> Markup:
+def create_relative_time_element(unix_ms: int) -> Markup:
     """Return a relative time as HTML, with the exact time on hover."""
-    return _format_time_element(unix_ms, format_age(unix_ms, time.time_ns() // 1_000_000), "ago")
+    return _format_time_element(unix_ms, format_relative_time(unix_ms, time.time_ns() // 1_000_000), "ago")
 
 
-def format_age(unix_ms: int, now_ms: int) -> str:
+def format_relative_time(unix_ms: int, now_ms: int) -> str:
     """Return a relative time such as ``3 min ago`` or ``in 23 h``, rounded down."""
     seconds = abs(now_ms - unix_ms) // 1000
     if seconds < _UNIT_SECONDS["min"]:

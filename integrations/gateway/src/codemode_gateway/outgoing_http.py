@@ -47,7 +47,9 @@ async def send_following_redirects(
         await response.aclose()
         on_redirect(request.url, following.url)
         request = following
-    raise RefusedRedirectError(f"it redirects more than {MAX_REDIRECTS} times, last to {describe_url(request.url)}")
+    raise RefusedRedirectError(
+        f"it redirects more than {MAX_REDIRECTS} times, last to {format_url_without_secrets(request.url)}"
+    )
 
 
 def create_redirected_request(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
@@ -63,7 +65,7 @@ def create_redirected_request(request: httpx2.Request, response: httpx2.Response
         target = url.join(response.headers["location"])
     except httpx2.InvalidURL:
         raise RefusedRedirectError("it redirects to an invalid URL") from None
-    target_text = describe_url(target)
+    target_text = format_url_without_secrets(target)
     if not is_trusted_redirect(url, target) or (target.userinfo and target.userinfo != url.userinfo):
         raise RefusedRedirectError(_describe_refused_redirect(url, target, target_text))
     is_kept = (
@@ -94,14 +96,14 @@ def copy_request_to(request: httpx2.Request, target: httpx2.URL) -> httpx2.Reque
     )
 
 
-def describe_url(url: httpx2.URL) -> str:
+def format_url_without_secrets(url: httpx2.URL) -> str:
     """Return a URL shortened, without user information, query and fragment."""
     return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_URL_CHARACTERS]
 
 
 def _describe_refused_redirect(url: httpx2.URL, target: httpx2.URL, where: str) -> str:
     if url.host == target.host and url.scheme == "https" and target.scheme == "http":
-        secured = describe_url(target.copy_with(scheme="https", port=url.port))
+        secured = format_url_without_secrets(target.copy_with(scheme="https", port=url.port))
         return (
             f"it redirects from https to {where}: nothing is sent there. A proxy in front of it may not forward the"
             f" scheme https; try {secured} as url of the server's entry"

@@ -19,7 +19,7 @@ class PageURLError(ValueError):
     """A URL that must not be opened; the message says why."""
 
 
-def get_page_host(url: object) -> str:
+def require_safe_page_host(url: object) -> str:
     """Return the host that a browser opens for ``url``, in lower case and as punycode.
 
     Security: raises `PageURLError` if a reader and a browser could see different hosts: backslashes, user information,
@@ -49,7 +49,7 @@ def get_page_host(url: object) -> str:
 def is_safe_page_url(url: object) -> bool:
     """Return whether a person may be asked to open ``url``."""
     try:
-        get_page_host(url)
+        require_safe_page_host(url)
     except PageURLError:
         return False
     return True

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from codemode.host.forks import forkable_lock
+from codemode.host.forks import create_fork_safe_lock
 from codemode.host.threads import BackgroundThreads
 
 _HAS_OWNERS = hasattr(os, "getuid")
@@ -86,7 +86,7 @@ class PrivateDatabase:
     def __init__(self, path: Path | None, *statements: str) -> None:
         self._path = path
         self._statements = statements
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._memory = sqlite3.connect(":memory:", check_same_thread=False) if path is None else None
         if self._memory is not None:  # Python 3.13 and later warn about unclosed connections
             weakref.finalize(self, self._memory.close).atexit = False

@@ -42,9 +42,7 @@ class Kept:
             ("local", "mail", "send"),
             ("ana", "desk", "close"),
         ):
-            self.remembered.save_answer_given_outside_gateway(
-                user, "", ToolIdentity(server, tool, "as it was"), "always"
-            )
+            self.remembered.save_external_answer(user, "", ToolIdentity(server, tool, "as it was"), "always")
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
         """Run a subcommand of ``approvals``: its code, and what it has said."""

@@ -185,7 +185,7 @@ def test_our_keys_of_a_server_and_their_defaults_at_the_top():
     assert (a.approval, a.tool_approvals) == ("always", {"read_*": "never", "drop": "always"})
     assert (a.allow, a.deny) == (("read_*",), ("secret_*", "drop"))
     assert (a.timeout_ms, a.connect_timeout_ms, a.max_concurrency, a.idle_ms) == (5_000, 1_000, 3, 1_000)
-    assert (a.max_concurrency_per_program, a.calls_per_program) == (2, 2)
+    assert (a.max_concurrency_per_program, a.program_concurrency_limit) == (2, 2)
     assert (a.sharing, a.pin, a.approval_wait_ms) == ("session", "block", 0)
     assert (a.output_validation, c.output_validation) == ("strict", "warn")
     assert a.auth == {"clientId": "me", "scopes": ("a",)}

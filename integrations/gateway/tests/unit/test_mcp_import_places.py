@@ -10,7 +10,7 @@ import pytest
 from codemode_gateway import ConfigError, load_config
 from codemode_gateway.client_configs.importing import (
     ClientEnvironment,
-    ImportedServers,
+    ImportableServers,
     collect_importable_servers,
     list_client_files,
 )
@@ -24,7 +24,7 @@ ONE = {"command": "one"}
 
 def taken(
     tmp_path: Path, client: str, said: Any, folder: Path | None = None, project: Path | None = None
-) -> ImportedServers:
+) -> ImportableServers:
     machine = ClientEnvironment({"HOME": str(tmp_path)}, "linux", project)
     path = list_client_files(client, machine)[0].path
     path.parent.mkdir(parents=True, exist_ok=True)

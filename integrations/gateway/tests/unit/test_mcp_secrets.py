@@ -218,7 +218,7 @@ def test_logs_are_cleaned_whoever_listens(caplog: pytest.LogCaptureFixture):
         except ValueError:
             logging.getLogger(name).exception("at %s", "hunter2-hunter2", stack_info=True)
 
-    with secrets.keep_logs_redacted():
+    with secrets.redact_logs():
         for name in ("mcp.client.auth.some_late_module", "codemode.mcp", "httpx2", "client.of_the_sdk"):
             log(name)
     assert "hunter2" not in caplog.text
@@ -239,7 +239,7 @@ def test_a_filter_cleans_arguments_tracebacks_and_what_was_added(caplog: pytest.
 @pytest.mark.parametrize("turn", [list, reversed])
 def test_guards_of_logs_may_end_in_any_order(turn: Callable[[list[Any]], Iterable[Any]], caplog: Any):
     before = logging.getLogRecordFactory()
-    guards = [SecretRedactor([letter * 8]).keep_logs_redacted() for letter in "ab"]
+    guards = [SecretRedactor([letter * 8]).redact_logs() for letter in "ab"]
     try:
         for guard in guards:
             guard.__enter__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from codemode_gateway.page_urls import PageURLError, get_page_host, is_safe_page_url
+from codemode_gateway.page_urls import PageURLError, is_safe_page_url, require_safe_page_host
 
 SHOWN = {
     "https://accounts.example/o?next=https://evil.example/@x": "accounts.example",
@@ -52,7 +52,7 @@ REFUSED = [
 
 def test_page_host_names_the_host_as_a_browser_reads_it():
     for url, host in SHOWN.items():
-        assert get_page_host(url) == host, url
+        assert require_safe_page_host(url) == host, url
         assert is_safe_page_url(url), url
 
 
@@ -60,4 +60,4 @@ def test_ambiguous_urls_are_refused_with_a_reason():
     assert [url for url in REFUSED if is_safe_page_url(url)] == []
     for url in REFUSED:
         with pytest.raises(PageURLError, match="must"):
-            get_page_host(url)
+            require_safe_page_host(url)

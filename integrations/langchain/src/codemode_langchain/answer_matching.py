@@ -11,10 +11,10 @@ from typing import Any, Self, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from codemode.plugins import forkable_lock
+from codemode.plugins import create_fork_safe_lock
 
 from .approvals import Question
-from .checkpoints import clear_resume_value, clear_resume_value_async, save_result, save_result_async
+from .checkpoints import clear_resume_value, clear_resume_value_async, save_task_result, save_task_result_async
 from .langgraph_internals import NAMESPACE, SCRATCHPAD, NodeContext, get_node_context
 from .node_tasks import compute_digest
 
@@ -23,7 +23,7 @@ from .node_tasks import compute_digest
 # the second question. Here the value is used once, in its own run, for the interrupt that was pending at its start.
 
 _PLAIN_ANSWER_KEY = "plain"
-_lock = forkable_lock()
+_lock = create_fork_safe_lock()
 _taken_answers: weakref.WeakKeyDictionary[Any, set[str]] = (
     weakref.WeakKeyDictionary()
 )  # by the loop that was given them
@@ -62,7 +62,7 @@ def take_or_ask_and_save_answer(question: Question, node: RunnableConfig) -> dic
     if given_answer is not None and given_answer.loop is not None:
         clear_resume_value(given_answer.loop)
     answer = {"of": question.key, "answer": _ask_by_interrupt(config, question, given_answer)}
-    save_result(config, answer)
+    save_task_result(config, answer)
     return answer
 
 
@@ -73,7 +73,7 @@ async def take_or_ask_and_save_answer_async(question: Question, node: RunnableCo
     if given_answer is not None and given_answer.loop is not None:
         await clear_resume_value_async(given_answer.loop)
     answer = {"of": question.key, "answer": _ask_by_interrupt(config, question, given_answer)}
-    await save_result_async(config, answer)
+    await save_task_result_async(config, answer)
     return answer
 
 

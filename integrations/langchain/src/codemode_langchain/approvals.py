@@ -289,7 +289,7 @@ class ApprovalPolicy:
         return self._mode == "batched"
 
     @property
-    def asks_once_a_step(self) -> bool:
+    def asks_once_per_step(self) -> bool:
         """True if a review asks about all calls of a step at once, so that only one question may be pending."""
         return self._mode is None and self.is_batched
 

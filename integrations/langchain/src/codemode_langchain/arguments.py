@@ -117,7 +117,7 @@ class ArgumentsSchema:
         if not isinstance(tool_input, dict):
             return parse(tool_input, tool_call_id)
         all_arguments = cast("dict[str, Any]", tool_input)
-        model_arguments = self._injected.select_not_injected(all_arguments)
+        model_arguments = self._injected.exclude_injected(all_arguments)
         if self._model_schema is None:
             # Before the tool's code can change it in place.
             displayed_before = to_displayed_value(model_arguments) if self._parses_itself else model_arguments
@@ -161,7 +161,7 @@ class ArgumentsSchema:
         """Raise if the tool's parser changes or adds arguments, except defaults."""
         if not isinstance(result, dict):
             raise self._make_changed_input_error("its arguments are parsed to another type")
-        displayed_after = to_displayed_value(self._injected.select_not_injected(cast("dict[str, Any]", result)))
+        displayed_after = to_displayed_value(self._injected.exclude_injected(cast("dict[str, Any]", result)))
         self._require_same_arguments(displayed_before, displayed_after)
         self._require_same_arguments({key: displayed_after[key] for key in displayed_before}, displayed_before)
         for key in displayed_after.keys() - displayed_before.keys():
@@ -268,7 +268,7 @@ class InjectedArguments:
             schema.__name__, __base__=(schema, _PopulateByNameModel), __module__=schema.__module__, **missing
         )
 
-    def select_not_injected(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def exclude_injected(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments that are not injected."""
         return {name: value for name, value in values.items() if name not in self.names}
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from codemode.plugins import forkable_lock
+from codemode.plugins import create_fork_safe_lock
 
 from .langgraph_internals import (
     CHECKPOINTER,
@@ -73,15 +73,15 @@ def get_checkpoint_write_future(config: RunnableConfig) -> Any:
     return None if node is None else getattr(node.loop, "_put_checkpoint_fut", None)
 
 
-def save_result(config: RunnableConfig, result: Any) -> None:
+def save_task_result(config: RunnableConfig, result: Any) -> None:
     """Save the result of the current task immediately; LangGraph would do so in the background."""
     saver, task_id, checkpoint_config = _find_task_result_location(config)
     if saver is not None:
         saver.put_writes(checkpoint_config, [(RETURN, result)], task_id)
 
 
-async def save_result_async(config: RunnableConfig, result: Any) -> None:
-    """Do what `save_result` does without blocking."""
+async def save_task_result_async(config: RunnableConfig, result: Any) -> None:
+    """Do what `save_task_result` does without blocking."""
     saver, task_id, checkpoint_config = _find_task_result_location(config)
     if saver is not None:
         await saver.aput_writes(checkpoint_config, [(RETURN, result)], task_id)
@@ -312,7 +312,7 @@ class SegmentStartMarker:
         self._number = number
         self._is_journaled = is_journaled
         self._marker_id = f"{_JOURNALED_PREFIX if is_journaled else ''}{secrets.token_hex(8)}"
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._has_checkpoint = compute_node_id(config) is not None
         self._is_first_start: bool | None = None
         self._start_task: asyncio.Task[bool] | None = None
@@ -353,11 +353,11 @@ class SegmentStartMarker:
     def _save_marker(self) -> str:
         if (checkpoint_write := get_checkpoint_write_future(self._config)) is not None:
             wait([checkpoint_write])
-        save_result(ensure_config(), self._marker_id)
+        save_task_result(ensure_config(), self._marker_id)
         return self._marker_id
 
     async def _asave_marker(self) -> str:
         if (checkpoint_write := get_checkpoint_write_future(self._config)) is not None:
             await asyncio.wait([checkpoint_write])
-        await save_result_async(ensure_config(), self._marker_id)
+        await save_task_result_async(ensure_config(), self._marker_id)
         return self._marker_id

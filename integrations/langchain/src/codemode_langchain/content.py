@@ -137,7 +137,7 @@ HIDDEN_SECRET: Any = object()
 _JSON_TYPES = (str, bool, int, type(None))
 
 
-class _EnclosingListInput:
+class _EnclosingListSource:
     """The source of a value of which only the enclosing list is known."""
 
     def __init__(self, source: Any) -> None:
@@ -153,27 +153,27 @@ class _EnclosingListInput:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _ListItemInput:
+class _ListItemSource:
     """The source of a list item by position, and the enclosing list in case a validator moved it."""
 
     source: Any
-    surrounding_list: _EnclosingListInput
+    surrounding_list: _EnclosingListSource
 
 
-def _unwrap_raw_input(source: Any) -> Any:
-    return source.source if isinstance(source, _ListItemInput) else source
+def _unwrap_source(source: Any) -> Any:
+    return source.source if isinstance(source, _ListItemSource) else source
 
 
-def _wrap_part_input(source: Any, part: Any) -> Any:
+def _wrap_part_source(source: Any, part: Any) -> Any:
     """Return a part of a source, with the same enclosing list."""
-    return _ListItemInput(part, source.surrounding_list) if isinstance(source, _ListItemInput) else part
+    return _ListItemSource(part, source.surrounding_list) if isinstance(source, _ListItemSource) else part
 
 
 def _get_enclosing_list_or_no_input(source: Any) -> Any:
     """Return what is known of a value whose path has no source: the enclosing list, or `NO_SOURCE`."""
-    if isinstance(source, _ListItemInput):
+    if isinstance(source, _ListItemSource):
         return source.surrounding_list
-    return source if isinstance(source, _EnclosingListInput) else NO_SOURCE
+    return source if isinstance(source, _EnclosingListSource) else NO_SOURCE
 
 
 def to_displayed_value(value: Any, source: Any = NO_SOURCE) -> Any:
@@ -199,8 +199,8 @@ def to_displayed_value(value: Any, source: Any = NO_SOURCE) -> Any:
 
 
 def _to_displayed_secret(value: Any, source: Any) -> Any:
-    source = _unwrap_raw_input(source)
-    if isinstance(source, _EnclosingListInput):
+    source = _unwrap_source(source)
+    if isinstance(source, _EnclosingListSource):
         text = str(to_displayed_value(value.get_secret_value()))
         return text if text in source.scalar_texts else HIDDEN_SECRET
     # A validator may have replaced it with a host's secret, which must not be displayed.
@@ -224,7 +224,9 @@ def to_displayed_fields(model: BaseModel, names: Iterable[str], source: Any) -> 
 def _to_displayed_declared_fields(model: BaseModel, names: Iterable[str], source: Any) -> dict[str, Any]:
     fields = type(model).model_fields
     displayed = {
-        name: to_displayed_value(_materialize_and_read_field(model, name), find_field_input(source, name, fields[name]))
+        name: to_displayed_value(
+            _materialize_and_read_field(model, name), find_field_source(source, name, fields[name])
+        )
         for name in names
     }
     return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
@@ -251,13 +253,15 @@ def _to_displayed_model(model: BaseModel, source: Any) -> dict[str, Any]:
     return {**_to_displayed_mapping((model.model_extra or {}).items(), source), **displayed_fields}
 
 
-def find_field_input(source: Any, name: str, field: FieldInfo) -> Any:
+def find_field_source(source: Any, name: str, field: FieldInfo) -> Any:
     """Return the source of a model's field in a JSON object."""
-    source_value = _unwrap_raw_input(source)
+    source_value = _unwrap_source(source)
     if not isinstance(source_value, dict):
         return _get_enclosing_list_or_no_input(source)
     values = cast("dict[str, Any]", source_value)
-    matches = (_wrap_part_input(source, values[key]) for key in (*_list_input_keys(name, field), name) if key in values)
+    matches = (
+        _wrap_part_source(source, values[key]) for key in (*_list_input_keys(name, field), name) if key in values
+    )
     return next(matches, _get_enclosing_list_or_no_input(source))
 
 
@@ -269,7 +273,7 @@ def _list_input_keys(name: str, field: FieldInfo) -> list[str]:
 
 
 def _to_displayed_mapping(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
-    source_value = _unwrap_raw_input(source)
+    source_value = _unwrap_source(source)
     values = cast("dict[str, Any]", source_value) if isinstance(source_value, dict) else {}
     unplaced_source = _get_enclosing_list_or_no_input(source)
     displayed: dict[str, Any] = {}
@@ -278,7 +282,7 @@ def _to_displayed_mapping(items: Iterable[tuple[Any, Any]], source: Any) -> dict
         if name in displayed:
             raise _make_display_error(f"two keys are both written {name!r}")
         displayed[name] = to_displayed_value(
-            value, _wrap_part_input(source, values[name]) if name in values else unplaced_source
+            value, _wrap_part_source(source, values[name]) if name in values else unplaced_source
         )
     return {name: value for name, value in displayed.items() if value is not HIDDEN_SECRET}
 
@@ -298,7 +302,7 @@ def _to_displayed_container_or_leaf(value: Any, source: Any) -> Any:
         items = list(cast("Iterable[Any]", value))
         return [
             _to_displayed_list_item(item, item_source)
-            for item, item_source in zip(items, _make_item_inputs(source, len(items)), strict=True)
+            for item, item_source in zip(items, _make_item_sources(source, len(items)), strict=True)
         ]
     return _to_displayed_leaf(value, source)
 
@@ -307,16 +311,16 @@ def _sort_key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _make_item_inputs(source: Any, count: int) -> Iterable[Any]:
+def _make_item_sources(source: Any, count: int) -> Iterable[Any]:
     """Return the source of each of ``count`` items."""
-    source_value = _unwrap_raw_input(source)
+    source_value = _unwrap_source(source)
     if not isinstance(source_value, list):
         return [_get_enclosing_list_or_no_input(source)] * count
     source_items = cast("list[Any]", source_value)
     # A validator may drop, repeat or move items: a text anywhere in the program's list is no host secret.
-    surrounding = source.surrounding_list if isinstance(source, _ListItemInput) else _EnclosingListInput(source_items)
+    surrounding = source.surrounding_list if isinstance(source, _ListItemSource) else _EnclosingListSource(source_items)
     return (
-        [_ListItemInput(item, surrounding) for item in source_items]
+        [_ListItemSource(item, surrounding) for item in source_items]
         if len(source_items) == count
         else [surrounding] * count
     )
@@ -349,9 +353,9 @@ def _to_displayed_leaf(value: Any, source: Any) -> Any:
         return to_jsonable_python(value, inf_nan_mode="strings", serialize_unknown=False)
     except (PydanticSerializationError, TypeError, ValueError):
         # An object of an unknown class: its source describes it best.
-        source = _unwrap_raw_input(source)
+        source = _unwrap_source(source)
         return (
             f"<{type(value).__qualname__}>"
-            if source is NO_SOURCE or isinstance(source, _EnclosingListInput)
+            if source is NO_SOURCE or isinstance(source, _EnclosingListSource)
             else source
         )

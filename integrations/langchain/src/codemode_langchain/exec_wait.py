@@ -218,7 +218,7 @@ class ExecWaitSurface(Surface):
         tool_fields: dict[str, Any] = {"name": name, "description": core.description, "args_schema": core.input_schema}
         return cast("Any", ExecWaitTool)(self, caller, **tool_fields, metadata=core.metadata_of(arguments))
 
-    def list_rule_names(self) -> set[str]:
+    def list_valid_rule_names(self) -> set[str]:
         """Return the names and ids that approval rules may use, without those of MCP tools."""
         entries = self.exec_wait_tools.catalog.entries
         return {*(entry.id for entry in entries), *(entry.name for entry in entries)}
@@ -480,5 +480,5 @@ def create_exec_wait_tools(
     surface = ExecWaitSurface(
         convert_and_select_program_tools(tools, None, "ExecWaitMiddleware", str), rules, approvals
     )
-    approvals.require_rule_names_exist(surface.list_rule_names(), surface.may_have_tool)
+    approvals.require_rule_names_exist(surface.list_valid_rule_names(), surface.may_have_tool)
     return [*surface.build_tools()]

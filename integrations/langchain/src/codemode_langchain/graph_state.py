@@ -37,7 +37,7 @@ def merge_channel_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> d
     return {key: value for key, value in {**left, **right}.items() if value is not None}
 
 
-def take_newest_value(_left: Any, right: Any) -> Any:
+def keep_latest_value(_left: Any, right: Any) -> Any:
     """Reducer that keeps the latest value."""
     return right
 

@@ -16,7 +16,7 @@ from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededErr
 from langgraph.types import Command
 
 from codemode import CodeModeToolError, Interrupt, request_interrupt
-from codemode.plugins import forkable_lock
+from codemode.plugins import create_fork_safe_lock
 
 from .langgraph_internals import NodeContext
 
@@ -29,7 +29,7 @@ _RUN_COUNT_CHANNEL = "run_tool_call_count"
 _ALL_TOOLS_KEY = "__all__"
 
 Limit: TypeAlias = ToolCallLimitMiddleware[Any, Any]
-_lock = forkable_lock()
+_lock = create_fork_safe_lock()
 _step_calls: weakref.WeakKeyDictionary[Any, tuple[int, _StepCalls]] = weakref.WeakKeyDictionary()
 
 

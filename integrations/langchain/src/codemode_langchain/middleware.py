@@ -340,7 +340,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
             return []  # avoids creating a surface for the ids
         surface = cast("ExecWaitSurface", self._get_or_create_surface(program_tools))
         return self._approvals.describe_unmatched_rules(
-            {*valid_names, *surface.list_rule_names()}, surface.may_have_tool
+            {*valid_names, *surface.list_valid_rule_names()}, surface.may_have_tool
         )
 
     def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above

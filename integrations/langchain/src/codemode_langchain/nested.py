@@ -18,7 +18,7 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, ToolException
 
 from codemode import CodeModeToolError, ToolCallContext, request_interrupt
-from codemode.plugins import forkable_lock, protect_integers
+from codemode.plugins import create_fork_safe_lock, protect_integers
 
 from .answer_matching import NestedAnswers, compute_interrupt_id
 from .approvals import ToolCaller
@@ -229,7 +229,7 @@ class NestedCalls:
     can_ask: bool = True
     made_calls: dict[str, NestedCallEntry] = field(default_factory=dict[str, NestedCallEntry], init=False)
     _successor: NestedCalls | None = field(default=None, init=False)
-    _lock: threading.Lock = field(default_factory=forkable_lock, init=False)
+    _lock: threading.Lock = field(default_factory=create_fork_safe_lock, init=False)
 
     def run(self, tool: BaseTool, arguments: ValidatedArguments, context: ToolCallContext) -> Any:
         """Run one call; may block."""

@@ -77,12 +77,12 @@ class OuterCall(Protocol):
 _FAILED_MESSAGE = "a person says that this call failed"
 
 
-def is_about_uncertain_outcome(request: PendingRequest) -> bool:
+def is_about_unknown_outcome(request: PendingRequest) -> bool:
     """Return whether a request is about a call of unknown outcome."""
     return request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
 
 
-def make_question_about_uncertain_call(request: PendingRequest, call: OuterCall) -> Question:
+def make_unknown_outcome_question(request: PendingRequest, call: OuterCall) -> Question:
     """Return the question about a journaled call of unknown outcome."""
     name, has_value = call.get_display_name(request.tool_name), call.find_tool(request.tool_name) is not None
     input_value: Any = request.input
@@ -101,7 +101,7 @@ def make_question_about_uncertain_call(request: PendingRequest, call: OuterCall)
     )
 
 
-def make_question_about_lost_program(key: str, request: PendingRequest, call: OuterCall) -> Question:
+def make_lost_program_question(key: str, request: PendingRequest, call: OuterCall) -> Question:
     """Return the question about a program whose process ended without a journal."""
     arguments = dict(call.arguments)
     description = (
@@ -274,7 +274,7 @@ class OuterCallQuestions:
         ]
         # One question for all first calls: it is about the program.
         unknown_questions = [
-            make_question_about_lost_program(start_requests[0].interrupt_id, request, self._call)
+            make_lost_program_question(start_requests[0].interrupt_id, request, self._call)
             for request in start_requests
         ]
         other_requests = [request for request in interrupt.requests if request not in start_requests]
@@ -288,8 +288,8 @@ class OuterCallQuestions:
             name = self._display_names.get(request.tool_call_id) or self._call.get_display_name(request.tool_name)
             tool = self._call.find_tool(request.tool_name) or self._call.find_tool(name)
             return [self._approvals.make_question(request, tool, name, self._caller)]
-        if is_about_uncertain_outcome(request):
-            return [make_question_about_uncertain_call(request, self._call)]
+        if is_about_unknown_outcome(request):
+            return [make_unknown_outcome_question(request, self._call)]
         asked_fields = self._asked.get(request.tool_call_id)
         if asked_fields is None:
             return [Question(key=request.interrupt_id, request=request, value=dict(request.payload))]
@@ -337,7 +337,7 @@ class OuterCallQuestions:
         for question in questions:
             if question.request.is_approval:
                 resolutions_by_id[question.request.interrupt_id] = to_resolution(self._answers[question.key])
-            elif is_about_uncertain_outcome(question.request):
+            elif is_about_unknown_outcome(question.request):
                 resolutions_by_id[question.request.interrupt_id] = to_outcome_resolution(self._answers[question.key])
             else:
                 # The tool gets the answer through LangGraph; the core gets only its digest.
@@ -368,7 +368,7 @@ class OuterCallQuestions:
             if question.request.is_approval:
                 if answer["type"] == "respond":
                     responses[call_id] = answer["message"]
-            elif asked_fields is not None and not is_about_uncertain_outcome(question.request):
+            elif asked_fields is not None and not is_about_unknown_outcome(question.request):
                 batches.setdefault(call_id, []).append(
                     InterruptAnswer(
                         value=answer,
@@ -389,7 +389,7 @@ class OuterCallQuestions:
         inner_requests = (
             request.request
             for request in questions
-            if not request.request.is_approval and not is_about_uncertain_outcome(request.request)
+            if not request.request.is_approval and not is_about_unknown_outcome(request.request)
         )
         return frozenset(request.tool_call_id for request in inner_requests if request.tool_call_id in self._asked)
 

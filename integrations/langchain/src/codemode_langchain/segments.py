@@ -193,7 +193,7 @@ class SegmentRunner:
                 if not self._claim_asking_turn(work_item):
                     clear_interrupt(self.config)
                     raise_interrupts([])  # LangGraph runs this call again after the other answer
-                result = _collect_results(
+                result = _collect_question_results(
                     work_item,
                     [future.result for future in self._start_question_tasks(work_item, take_or_ask_and_save_answer)],
                 )
@@ -228,7 +228,7 @@ class SegmentRunner:
                 results = await asyncio.gather(
                     *self._start_question_tasks(work_item, take_or_ask_and_save_answer_async), return_exceptions=True
                 )
-                result = _collect_results(work_item, [partial(_raise_or_return, item) for item in results])
+                result = _collect_question_results(work_item, [partial(_raise_or_return, item) for item in results])
             else:
                 result = await self._start_segment_task(
                     work_item, to_coroutine_function(partial(self._arun_segment, work_item))
@@ -394,7 +394,7 @@ class SegmentRunner:
         return start_task(self.config, number, function, self.call.name)
 
     def _claim_asking_turn(self, work_item: QuestionsToAsk) -> bool:
-        if not work_item.questions or not self.approvals.asks_once_a_step:
+        if not work_item.questions or not self.approvals.asks_once_per_step:
             return True
         return claim_asking_turn(self.config, self.tool_call_id, work_item.questions)
 
@@ -485,7 +485,7 @@ class SegmentRunner:
         return self._make_record(segment, {"failure": make_failure_fields(error, self.call.program)})
 
 
-def _collect_results(work_item: QuestionsToAsk, results: Sequence[Callable[[], Any]]) -> CollectedAnswers:
+def _collect_question_results(work_item: QuestionsToAsk, results: Sequence[Callable[[], Any]]) -> CollectedAnswers:
     answers: dict[str, Any] = {}
     waiting: dict[str, tuple[Any, ...]] = {}
     for question, result in zip(work_item.questions, results, strict=True):

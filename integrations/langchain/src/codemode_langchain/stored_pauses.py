@@ -120,7 +120,7 @@ def _parse_actions(displayed: Any) -> list[tuple[dict[str, Any], tuple[str, ...]
         exact_value = restore_integers(value) if "bigIntegers" in value else value
         actions, configs = exact_value["action_requests"], exact_value["review_configs"]
         reviews = [(str(item["action_name"]), tuple(item["allowed_decisions"])) for item in configs]
-        allowed_by_action = _match_decisions([str(item["name"]) for item in actions], reviews)
+        allowed_by_action = _match_allowed_decisions([str(item["name"]) for item in actions], reviews)
         actions_with_decisions = [
             (dict(item), allowed_decisions) for item, allowed_decisions in zip(actions, allowed_by_action, strict=True)
         ]
@@ -135,7 +135,7 @@ def _parse_actions(displayed: Any) -> list[tuple[dict[str, Any], tuple[str, ...]
     )
 
 
-def _match_decisions(names: list[str], reviews: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, ...]]:
+def _match_allowed_decisions(names: list[str], reviews: list[tuple[str, tuple[str, ...]]]) -> list[tuple[str, ...]]:
     """Return the allowed decisions of each call: by position, else those that all reviews of its name allow.
 
     Raises `KeyError` for a call without a review.
@@ -194,7 +194,7 @@ def _to_resume_answer(request: StoredRequest, part: ReviewedActionReference, ans
         else _to_decision(request, answer)
     )
     if decision["type"] not in part.allowed_decisions:
-        raise _make_refused_error(
+        raise _make_invalid_decision_error(
             f"this call can be answered with {', '.join(part.allowed_decisions)} alone, not with {decision['type']}"
         )
     return decision
@@ -218,11 +218,11 @@ def _to_outcome_decision(answer: Mapping[str, Any]) -> dict[str, Any]:
     if "value" not in answer:
         return {"type": "approve"}
     if not isinstance(answer["value"], str):
-        raise _make_refused_error("the result of this call must be text")
+        raise _make_invalid_decision_error("the result of this call must be text")
     return {"type": "respond", "message": answer["value"]}
 
 
-def _make_refused_error(reason: str) -> CodeModeProtocolError:
+def _make_invalid_decision_error(reason: str) -> CodeModeProtocolError:
     return CodeModeProtocolError(reason, details={"origin": "decision"})
 
 
@@ -283,7 +283,7 @@ class StoredPauses:
         Without a thread in ``config`` the run gets a new one. ``tenant``: the record's tenant, unless `stored_pauses`
         set it. ``labels`` are added to the record. Raises as the graph does, and `StoreUnavailableError`.
         """
-        record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread_id(config)
+        record_tenant, thread_config = self._records.resolve_tenant(tenant), _ensure_thread_id(config)
         output = await self._graph.ainvoke(input, thread_config, **settings)
         return await self._store_pause_if_waiting(
             output, thread_config, await self._graph.aget_state(thread_config), record_tenant, labels
@@ -299,7 +299,7 @@ class StoredPauses:
         **settings: Any,
     ) -> StoredRun:
         """Do what `ainvoke` does outside an event loop, with ``graph.invoke``."""
-        record_tenant, thread_config = self._records.resolve_tenant(tenant), _with_thread_id(config)
+        record_tenant, thread_config = self._records.resolve_tenant(tenant), _ensure_thread_id(config)
         output = self._graph.invoke(input, thread_config, **settings)
         return asyncio.run(
             self._store_pause_if_waiting(
@@ -490,7 +490,7 @@ def _return_state(values: Any) -> Any:
     return values
 
 
-def _with_thread_id(config: Any) -> dict[str, Any]:
+def _ensure_thread_id(config: Any) -> dict[str, Any]:
     config_fields = dict(config or {})
     configurable = dict(config_fields.get("configurable") or {})
     configurable.setdefault("thread_id", str(uuid.uuid4()))

@@ -29,7 +29,7 @@ from langgraph.types import Command
 
 from codemode import CodeModeToolError
 from codemode import Tool as ProgramTool
-from codemode.plugins import PreparedTool, forkable_lock
+from codemode.plugins import PreparedTool, create_fork_safe_lock
 
 from .approvals import ApprovalPolicy, ApprovalRules, InterruptMode, ToolCaller
 from .conversion import OutputCapture, convert_tool, get_annotations, make_tool_call
@@ -100,7 +100,7 @@ def find_agent_tools(own: object) -> list[Any] | None:
 
     None if unknown.
     """
-    frame = _find_agent_frame(own)
+    frame = _find_create_agent_frame(own)
     if frame is None:
         return None
     agent_tools: Any = frame.f_locals.get("tools")
@@ -144,11 +144,11 @@ def find_agent_middleware(own: object) -> Sequence[Any]:
 
     Found in the innermost frame whose ``middleware`` contains ``own``: `create_agent`, even if it is wrapped.
     """
-    frame = _find_agent_frame(own)
+    frame = _find_create_agent_frame(own)
     return () if frame is None else tuple(frame.f_locals["middleware"])
 
 
-def _find_agent_frame(own: object) -> FrameType | None:
+def _find_create_agent_frame(own: object) -> FrameType | None:
     frame = inspect.currentframe()
     while frame is not None:
         middleware: Any = frame.f_locals.get("middleware")
@@ -228,8 +228,8 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         self._rule_names = RuleNameChecker(self._describe_unmatched_rules)
         self._surfaces = SurfaceCache(self._make_surface)
         self._prepared_tools: OrderedDict[int, tuple[BaseTool, PreparedTool]] = OrderedDict()
-        self._lock = forkable_lock()
-        self._inspection_lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
+        self._inspection_lock = create_fork_safe_lock()
         # By the agent's tool node. Nothing else is kept: tools may refer to the agent, which would never be freed.
         self._limits: weakref.WeakKeyDictionary[Any, list[Limit]] = weakref.WeakKeyDictionary()
         # Registered with the agent; each call replaces them by tools over the agent's tools.

@@ -24,7 +24,7 @@ from codemode.plugins import (
     Listing,
     ToolSelection,
     configure_agent_options,
-    forkable_lock,
+    create_fork_safe_lock,
     select_tools_with_callable_names,
 )
 from codemode.stores import StoreLike
@@ -148,11 +148,11 @@ class SurfaceTool(BaseTool):
         return CodeModeTool.fill_program_field(tool_input, self.args)
 
     def _run_outer_call(self, call: OuterCall) -> Any:
-        self._reject_async_tools(call)
+        self._reject_async_only_tools(call)
         segments = self._make_runner(call)
         return self._outcome_to_result(segments.run(), segments.config)
 
-    def _reject_async_tools(self, call: OuterCall) -> None:
+    def _reject_async_only_tools(self, call: OuterCall) -> None:
         """Raise `CodeModeToolError` for a program that calls an async-only tool in a blocking call."""
         program = call.program or str(call.arguments.get("tool", ""))
         tools = (
@@ -329,8 +329,8 @@ class SurfaceCache:
     def __init__(self, make: Callable[[Sequence[BaseTool]], Surface]) -> None:
         self._make = make
         self._surfaces: OrderedDict[Key, Surface] = OrderedDict()
-        self._lock = forkable_lock()
-        self._make_lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
+        self._make_lock = create_fork_safe_lock()
 
     def __contains__(self, key: Key) -> bool:
         return key in self._surfaces

@@ -19,12 +19,12 @@ from langchain_core.tools import BaseTool
 from typing_extensions import TypedDict
 
 from codemode import Tool as ProgramTool
-from codemode.plugins import ToolSelection, forkable_lock
+from codemode.plugins import ToolSelection, create_fork_safe_lock
 from codemode.types import InvalidConfigError
 
 from .approvals import ReviewRule
 from .conversion import get_annotations
-from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, merge_channel_values, take_newest_value
+from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, keep_latest_value, merge_channel_values
 
 _MAX_REMEMBERED_STEPS = 256
 
@@ -47,7 +47,7 @@ class CodeModeState(AgentState[Any]):
     code_mode_shown: NotRequired[Annotated[StepToolNames, PrivateStateAttr]]
     code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merge_channel_values]]
     code_mode_calls: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merge_channel_values]]
-    code_mode_end: NotRequired[Annotated[str | None, PrivateStateAttr, take_newest_value]]
+    code_mode_end: NotRequired[Annotated[str | None, PrivateStateAttr, keep_latest_value]]
 
 
 class StepToolRecorder:
@@ -55,7 +55,7 @@ class StepToolRecorder:
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, dict[str, BaseTool]] = OrderedDict()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def record_step(
         self, program_tools: Sequence[BaseTool], direct_tools: Sequence[Any], registered_names: Collection[str]
@@ -174,10 +174,10 @@ def collect_review_rules(
     direct_calls = _DirectTools(frozenset(direct_names), settings.is_callable_name)
     for index, item in enumerate(middleware):
         if isinstance(item, HumanInTheLoopMiddleware):
-            rules |= _collect_rules_of_review(item, direct_calls, settings, is_before=index < surface_index)
+            rules |= _collect_rules_from_review(item, direct_calls, settings, is_before=index < surface_index)
             continue
         for review in () if item is own else _find_nested_review_middleware(item):
-            rules |= _collect_rules_of_review(review, direct_calls, settings, is_before=index < surface_index)
+            rules |= _collect_rules_from_review(review, direct_calls, settings, is_before=index < surface_index)
         if isinstance(item, ToolCallLimitMiddleware):
             if not settings.counts_calls:
                 _reject_limit_on_program_tools(item, direct_calls, settings)
@@ -186,7 +186,7 @@ def collect_review_rules(
     return rules
 
 
-def _collect_rules_of_review(
+def _collect_rules_from_review(
     review: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings, *, is_before: bool
 ) -> dict[str, ReviewRule]:
     gated_names = direct_calls.find_program_only_names(review.interrupt_on)
@@ -249,7 +249,7 @@ def _require_listed_after_surface(
 ) -> None:
     for name, loss in _WRAPPING_MIDDLEWARE.items():
         if isinstance(middleware, getattr(built_in, name, ())) and (
-            missed_names := direct_calls.find_program_only_names(_get_configured_names(middleware))
+            missed_names := direct_calls.find_program_only_names(_get_configured_tool_names(middleware))
         ):
             raise ValueError(
                 f"{name} is listed before {settings.middleware_name}, where it never sees calls of"
@@ -257,7 +257,7 @@ def _require_listed_after_surface(
             )
 
 
-def _get_configured_names(middleware: Any) -> Iterable[str]:
+def _get_configured_tool_names(middleware: Any) -> Iterable[str]:
     configured_tools = getattr(
         getattr(middleware, "config", None), "tools", ()
     )  # as configured, before conversion to tools
@@ -453,7 +453,7 @@ class AgentToolSelection(ToolSelection):
         """The names in ``keep`` that programs cannot call, regardless of which tool has the name."""
         if self.tools is None:
             return self.keep.names
-        return self.keep.names - self.tools.names if self.tools.is_by_name else frozenset()
+        return self.keep.names - self.tools.names if self.tools.selects_only_by_name else frozenset()
 
     def find_tool_routes(self, tool: BaseTool) -> Any:
         """Return where a tool is called; tools without a callable name only directly."""

@@ -18,7 +18,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 
 from codemode import ToolCallContext
-from codemode.plugins import forkable_lock
+from codemode.plugins import create_fork_safe_lock
 
 from .approvals import DirectToolCaller
 from .arguments import ValidatedArguments
@@ -32,7 +32,7 @@ from .node_tasks import start_in_dedicated_thread
 EndProgram = Callable[[], Awaitable[Any]]
 RunBlocking = Callable[[Any], Any]
 _log = logging.getLogger("codemode.tools")
-_lock = forkable_lock()
+_lock = create_fork_safe_lock()
 _graph_runs: weakref.WeakKeyDictionary[Any, GraphRun] = weakref.WeakKeyDictionary()
 
 
@@ -124,7 +124,7 @@ class ExecProgram:
         self._calls: NestedCalls | None = None
         self._home_loop: asyncio.AbstractEventLoop | None = None
         self._is_in_use = False
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     @property
     def config(self) -> RunnableConfig:
@@ -195,7 +195,7 @@ class WaitingPrograms:
 
     def __init__(self) -> None:
         self._programs: OrderedDict[str, WaitingProgram] = OrderedDict()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def add(self, run_id: str, surface: Any, scope: str, program: ExecProgram, seconds: float) -> None:
         """Add a program that waits for at most ``seconds``."""

@@ -118,7 +118,7 @@ class _ModelToolsBuilder:
         model_tools: list[Tool] = []
         program_tools: list[FunctionTool] = []
         for tool in tools:
-            availability = self._get_tool_availability(tool)
+            availability = self._find_tool_routes(tool)
             if availability.in_programs and isinstance(tool, FunctionTool):
                 program_tools.append(tool)
             if availability.directly:
@@ -139,7 +139,7 @@ class _ModelToolsBuilder:
             raise UserError(f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval")
         return tool
 
-    def _get_tool_availability(self, tool: Tool) -> Any:
+    def _find_tool_routes(self, tool: Tool) -> Any:
         if not isinstance(tool, FunctionTool) or _is_direct_only(tool):
             return ToolSelection.ONLY_DIRECTLY
         return self._selection.find_routes(tool.name, None, tool)

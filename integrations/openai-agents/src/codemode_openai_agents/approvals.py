@@ -166,7 +166,7 @@ def can_edit_input(item: ToolApprovalItem) -> bool:
 EDIT_ID_PREFIX = "fc_codemode_"
 
 
-def new_edit_id() -> str:
+def create_edit_id() -> str:
     """Return an unguessable id for a pending call: a model or tool must not forge the message of an edit."""
     return f"{EDIT_ID_PREFIX}{secrets.token_hex(16)}"
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from codemode import MediaContent
-from codemode.plugins import replace_content, run_bounded
+from codemode.plugins import replace_content, run_off_loop_if_large
 
 _UNKNOWN_MIME_TYPE = "application/octet-stream"
 _CONTENT_TYPES = ("image", "file")  # a tuple: a tool's "type" may be unhashable
@@ -180,4 +180,6 @@ async def make_function_call_async(
     name: str, call_id: str, arguments: Any, serialize_content: Callable[[MediaContent], Any] = describe_content
 ) -> ResponseFunctionToolCall:
     """Return a call as `make_function_call` does; large arguments are serialized in a thread."""
-    return await run_bounded(arguments, lambda: make_function_call(name, call_id, arguments, serialize_content))
+    return await run_off_loop_if_large(
+        arguments, lambda: make_function_call(name, call_id, arguments, serialize_content)
+    )

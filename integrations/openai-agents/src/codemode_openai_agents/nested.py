@@ -22,7 +22,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
 from codemode import CodeModeError, CodeModeToolError, ToolCallContext
-from codemode.plugins import run_bounded
+from codemode.plugins import run_off_loop_if_large
 
 from . import approvals, sdk_internals
 from .content import from_media_content, make_function_call_async, to_program_value
@@ -56,7 +56,9 @@ class NestedCalls:
                 raise
             if shows_data:
                 span.span_data.output = output
-        return await run_bounded(output, lambda: to_program_value(output, parses_json=sdk_internals.is_mcp_tool(tool)))
+        return await run_off_loop_if_large(
+            output, lambda: to_program_value(output, parses_json=sdk_internals.is_mcp_tool(tool))
+        )
 
     def _make_tool_context(self, call: ResponseFunctionToolCall) -> ToolContext[Any]:
         outer = self.context
@@ -96,7 +98,7 @@ class NestedCalls:
     async def _invoke_tool(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         try:
             if tool.name not in self._raising_tools:
-                self._raising_tools[tool.name] = sdk_internals.copy_with_raised_errors(tool)
+                self._raising_tools[tool.name] = sdk_internals.make_raising_copy(tool)
             output = await sdk_internals.invoke_tool(self._raising_tools[tool.name], context, arguments)
         except ToolTimeoutError as error:
             if tool.timeout_behavior == "raise_exception":

@@ -40,9 +40,9 @@ from openai.types.responses import (
 )
 
 from codemode import Interrupt, PendingRequest
-from codemode.plugins import run_bounded
+from codemode.plugins import run_off_loop_if_large
 
-from .approvals import AGENT_PAUSE_KIND, format_agent_namespace, iterate_agent_tool_names, new_edit_id
+from .approvals import AGENT_PAUSE_KIND, create_edit_id, format_agent_namespace, iterate_agent_tool_names
 from .content import make_function_call_async
 from .sdk_internals import get_tool_agent
 
@@ -129,7 +129,7 @@ class ProgramModel(Model):
                 raise UserError("The run state lacks the continuation of a paused codeMode call.")
             paused = await active.program.start()
         else:
-            continuation = await run_bounded(continuation_text, lambda: json.loads(continuation_text))
+            continuation = await run_off_loop_if_large(continuation_text, lambda: json.loads(continuation_text))
             paused = await active.program.resume(continuation, partial(_read_decisions, items, active))
         output = _create_final_message() if paused is None else await _create_pause_items(paused)
         return ModelResponse(output=cast("Any", output), usage=Usage(), response_id=None)
@@ -154,11 +154,11 @@ class ProgramAgent(Agent[Any]):
     def add_approval_tools(self, tools: Iterable[FunctionTool]) -> None:
         """Add tools whose calls may need approval."""
         for tool in tools:
-            self.add_approval_tool_name(tool.name)
+            self.add_approval_tool(tool.name)
             if get_tool_agent(tool) is not None:
                 self.agent_tools[tool.name] = tool
 
-    def add_approval_tool_name(self, name: str) -> None:
+    def add_approval_tool(self, name: str) -> None:
         """Add a callable that is no tool of the SDK, by name."""
         self.approval_tools.setdefault(name, _create_approval_tool(name))
 
@@ -194,7 +194,7 @@ async def _skip_execution(_context: Any, _arguments: str) -> str:
 
 async def _create_pause_items(interrupt: Interrupt) -> list[Any]:
     continuation = interrupt.continuation
-    text = await run_bounded(continuation, lambda: json.dumps(continuation))
+    text = await run_off_loop_if_large(continuation, lambda: json.dumps(continuation))
     continuation_item = ResponseReasoningItem(
         id=f"{_CONTINUATION_ID_PREFIX}{interrupt.requests[0].interrupt_id}",
         summary=[],
@@ -204,7 +204,7 @@ async def _create_pause_items(interrupt: Interrupt) -> list[Any]:
     calls = await _create_pending_calls(interrupt)
     return [
         continuation_item,
-        *(call if call.id else call.model_copy(update={"id": new_edit_id()}) for call in calls),
+        *(call if call.id else call.model_copy(update={"id": create_edit_id()}) for call in calls),
     ]
 
 

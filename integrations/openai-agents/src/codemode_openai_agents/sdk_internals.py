@@ -52,7 +52,7 @@ def load_sdk_functions() -> _SdkFunctions:
     return _SdkFunctions(**found)
 
 
-def copy_with_raised_errors(tool: FunctionTool) -> FunctionTool:
+def make_raising_copy(tool: FunctionTool) -> FunctionTool:
     """Return a copy of a tool that raises errors and timeouts instead of returning a text for the model."""
     copied = load_sdk_functions().set_formatter(copy.copy(tool), None)
     copied.timeout_behavior = "raise_exception"

@@ -128,7 +128,7 @@ def make_agent_tool(agent: ProgramAgent, description: str) -> FunctionTool:
     return agent.as_tool(
         TOOL_NAME,
         description,
-        custom_output_extractor=_extract_empty_output,
+        custom_output_extractor=_return_empty_output,
         max_turns=_MAX_PAUSES,
         hooks=ContextCapturingHooks(),
         failure_error_function=None,
@@ -155,7 +155,7 @@ class ProgramFunctionTool:
         self._agent = agent
         agent.add_approval_tools(self._tools.values())
         if config.library is not None and config.library.model_saves:
-            agent.add_approval_tool_name(SAVE_TOOL_NAME)
+            agent.add_approval_tool(SAVE_TOOL_NAME)
         self._call_data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
         self.tool = make_agent_tool(agent, self._core.description)
         self._invoke_agent = self.tool.on_invoke_tool
@@ -263,5 +263,5 @@ def _parse_program(arguments: str) -> str | None:
     return js if isinstance(js, str) and len(fields) == 1 else None
 
 
-async def _extract_empty_output(_result: Any) -> str:
+async def _return_empty_output(_result: Any) -> str:
     return ""

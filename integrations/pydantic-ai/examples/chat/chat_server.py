@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode_pydantic_ai import CodeMode
-from codemode_pydantic_ai.ui import PausedPrograms
+from codemode_pydantic_ai.ui import PausedProgramsMixin
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool, ToolApproved
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import DeltaToolCall, FunctionModel
@@ -38,7 +38,7 @@ return done.map((one) => one.value ?? one.reason.message);
 LateOrders = Callable[[], Awaitable[list[dict[str, Any]]]]
 
 
-class Chat(PausedPrograms, VercelAIAdapter[Any, Any]):
+class Chat(PausedProgramsMixin, VercelAIAdapter[Any, Any]):
     """The adapter, which knows of paused programs."""
 
 

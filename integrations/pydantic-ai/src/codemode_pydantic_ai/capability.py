@@ -117,7 +117,7 @@ class CodeMode(SurfaceCapability[AgentDepsT]):
         self.options = self._surface.settings
 
     @property
-    def _program_tools(self) -> ProgramToolSelector | None:
+    def _program_tool_selector(self) -> ProgramToolSelector | None:
         return self.tools
 
 

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 import codemode
 from codemode import CallContext, CodeModeOptions, CodeModeTool, Interrupt, ProgramLibrary, WorkerPool
 from codemode import create_code_mode_tool as create_core_tool
-from codemode.plugins import Listing, OpenedContinuation, forkable_lock
+from codemode.plugins import Listing, OpenedContinuation, create_fork_safe_lock
 from codemode.stores import StoreLike, open_store
 
 from .content import from_media_content
@@ -118,12 +118,12 @@ class _CodeModeCall:
         return arguments["js"]
 
     async def start(self, arguments: dict[str, Any], ctx: RunContext[Any], call: CallContext) -> Any:  # noqa: ARG002
-        return await self._code_mode.execute(arguments, self._with_state(call))
+        return await self._code_mode.execute(arguments, self._add_state_backend(call))
 
     async def resume(self, interrupt: Interrupt, answers: Mapping[str, Any], call: CallContext) -> Any:
-        return await self._code_mode.resume(interrupt, call=self._with_state(call), resolutions=answers)
+        return await self._code_mode.resume(interrupt, call=self._add_state_backend(call), resolutions=answers)
 
-    def _with_state(self, call: CallContext) -> CallContext:
+    def _add_state_backend(self, call: CallContext) -> CallContext:
         calls: NestedCalls = call.context
         if self._states is None:
             return call
@@ -156,7 +156,7 @@ class _LatestCodeModeTools:
 
     def __init__(self) -> None:
         self._steps: OrderedDict[str, tuple[int, ToolsetTool[Any]]] = OrderedDict()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def put(self, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> None:
         if ctx.run_id is not None:

@@ -71,7 +71,7 @@ def restore_media(arguments: Any) -> Any:
     return restore_content(arguments, from_media_content) if isinstance(arguments, Mapping) else arguments
 
 
-def replace_media_with_media_content(output: Any) -> Any:
+def replace_media(output: Any) -> Any:
     """Replace the images, audio and files of an output with `MediaContent`."""
     return replace_content(output, to_media_content)
 
@@ -172,12 +172,12 @@ def to_displayed_arguments(validated: Mapping[str, Any], flattened_name: str | N
     ``flattened_name``: the parameter whose fields are the input. Fields that a model excludes or hides when it is
     serialised are included: approvers must see everything that runs.
     """
-    displayed = json.loads(json.dumps(to_plain_arguments(validated), sort_keys=True))
+    displayed = json.loads(json.dumps(to_plain_arguments_with_secrets(validated), sort_keys=True))
     flattened_value = displayed.get(flattened_name) if flattened_name is not None and len(displayed) == 1 else None
     return cast("dict[str, Any]", flattened_value) if isinstance(flattened_value, dict) else displayed
 
 
-def to_plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def to_plain_arguments_with_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as plain values, including excluded and secret fields."""
     return {name: _to_plain_value(value) for name, value in arguments.items()}
 

@@ -17,9 +17,9 @@ from typing import Any
 from pydantic_ai import RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
-from codemode.plugins import TextStateBackend, forkable_lock
+from codemode.plugins import InMemoryStateBackend, create_fork_safe_lock
 
-_current_backend: ContextVar[TextStateBackend | None] = ContextVar("codemode_pydantic_ai_state", default=None)
+_current_backend: ContextVar[InMemoryStateBackend | None] = ContextVar("codemode_pydantic_ai_state", default=None)
 MAX_CONVERSATIONS = 1024
 MAX_TOTAL_BYTES = 64 << 20
 _MAX_SEARCHED_CALLS = 64
@@ -28,7 +28,7 @@ _MAX_SEARCHED_CHARACTERS = 1 << 20
 
 @dataclass(eq=False)
 class _ConversationEntry:
-    backend: TextStateBackend = field(default_factory=TextStateBackend)
+    backend: InMemoryStateBackend = field(default_factory=InMemoryStateBackend)
     call_digests: set[bytes] = field(default_factory=set[bytes])
 
 
@@ -45,9 +45,9 @@ class ConversationStates:
         self._entry_by_digest: dict[
             bytes, _ConversationEntry | None
         ] = {}  # None: several conversations have made this call
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
-    def __call__(self, _conversation_id: str | None) -> TextStateBackend | None:
+    def __call__(self, _conversation_id: str | None) -> InMemoryStateBackend | None:
         """Return the state backend of the current call; None where calls pass their own."""
         return _current_backend.get()
 
@@ -60,7 +60,7 @@ class ConversationStates:
         finally:
             _current_backend.reset(token)
 
-    def get_or_create_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> TextStateBackend:
+    def get_or_create_backend(self, ctx: RunContext[Any], run_entries: dict[int, Any]) -> InMemoryStateBackend:
         """Return the state backend of a call's conversation, a new one for an unknown conversation.
 
         ``run_entries`` caches those of the agent's run.

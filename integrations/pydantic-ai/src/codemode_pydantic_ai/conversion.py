@@ -24,7 +24,7 @@ from codemode.plugins import (
     InferredOutput,
     PreparedTool,
     ValidatedInput,
-    forkable_lock,
+    create_fork_safe_lock,
 )
 
 from .content import replace_media_schemas
@@ -99,12 +99,12 @@ def close_output_schema(
     except TypeError:  # no weak references to this callable
         return declared_schema
     is_same = cached.declared_schema == declared_schema and all(
-        cls is not None and _has_no_subclasses(cls) for cls in _list_live_classes(cached)
+        cls is not None and _has_no_subclasses(cls) for cls in _dereference_classes(cached)
     )
     return cached.closed_schema if is_same else declared_schema
 
 
-def find_return_type_that_excludes_fields(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
+def find_excluding_return_type(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
     """Return a function's return type if its JSON excludes fields, else None."""
     if function is None or not (
         isinstance(declared_schema, dict) and ("properties" in declared_schema or "$defs" in declared_schema)
@@ -132,13 +132,13 @@ class OutputSchema(FrameworkSchema):
             return compiled_schema
         typed_schema: Any = compile_schema(InferredOutput(self._return_type))
         return (
-            _ExcludedFieldsDroppingSchema(compiled_schema, typed_schema)
+            _FieldDroppingSchema(compiled_schema, typed_schema)
             if hasattr(typed_schema, "drop_excluded_fields")
             else compiled_schema
         )
 
 
-class _ExcludedFieldsDroppingSchema:
+class _FieldDroppingSchema:
     def __init__(self, compiled_schema: CompiledSchema, typed_schema: Any) -> None:
         self._compiled_schema = compiled_schema
         self._typed_schema = typed_schema
@@ -155,7 +155,7 @@ class _ExcludedFieldsDroppingSchema:
         return self._typed_schema.drop_excluded_fields(value), []
 
 
-def _list_live_classes(cached: _ClosedSchema) -> list[type | None]:
+def _dereference_classes(cached: _ClosedSchema) -> list[type | None]:
     return [reference() for reference in cached.closed_classes]
 
 
@@ -232,7 +232,7 @@ class CompiledToolCache(Generic[CompiledT]):
     def __init__(self, make: Callable[[Mapping[str, Tool], CompiledT | None], CompiledT]) -> None:
         self._make = make
         self._cache: OrderedDict[str, CompiledT] = OrderedDict()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     async def get_or_compile(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
         """Return the compiled object for these tools."""
@@ -242,8 +242,7 @@ class CompiledToolCache(Generic[CompiledT]):
 
     def _get_or_compile_blocking(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
         outputs = {
-            name: (_find_output_schema(tool), _find_tool_return_type_that_excludes_fields(tool))
-            for name, tool in tools.items()
+            name: (_find_output_schema(tool), _find_excluding_tool_return_type(tool)) for name, tool in tools.items()
         }
         description_key = [[name, *outputs[name], *_make_definition_key(tool.tool_def)] for name, tool in tools.items()]
         key = json.dumps(description_key, sort_keys=True, default=str)
@@ -325,8 +324,8 @@ async def _execute_nested_call(name: str, arguments: Any, context: ToolCallConte
     return await context.context.call(name, arguments, context)
 
 
-def _find_tool_return_type_that_excludes_fields(tool: ToolsetTool[Any]) -> Any:
-    return find_return_type_that_excludes_fields(tool.tool_def.return_schema, get_function(tool))
+def _find_excluding_tool_return_type(tool: ToolsetTool[Any]) -> Any:
+    return find_excluding_return_type(tool.tool_def.return_schema, get_function(tool))
 
 
 def _find_output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:

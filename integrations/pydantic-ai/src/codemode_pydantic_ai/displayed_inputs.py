@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_core import from_json, to_json
 
 from codemode import CodeModeToolError
-from codemode.plugins import copy_json, is_same_json, read_again, restore_integers, run_bounded
+from codemode.plugins import buffer_iterators, copy_json, is_same_json, restore_integers, run_off_loop_if_large
 
 from .content import restore_media, to_displayed_arguments
 from .error_mapping import format_error
@@ -59,7 +59,7 @@ class CallInput:
         cls, arguments: dict[str, Any], displayed: dict[str, Any] | None = None, metadata: dict[str, Any] | None = None
     ) -> CallInput:
         """Copy the program's arguments: a tool may change them before it asks for approval."""
-        return cls(arguments, await run_bounded(arguments, lambda: to_json(arguments)), displayed, metadata)
+        return cls(arguments, await run_off_loop_if_large(arguments, lambda: to_json(arguments)), displayed, metadata)
 
     @property
     def tool_metadata(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class NestedToolManager(ToolManager[Any]):
             return call
         displayed = await self.get_or_make_displayed_input(call)
         # A copy: a handler may redact it without changing what runs.
-        return replace(call, args=await run_bounded(displayed, lambda: copy_json(displayed)))
+        return replace(call, args=await run_off_loop_if_large(displayed, lambda: copy_json(displayed)))
 
     async def get_or_make_displayed_input(self, call: ToolCallPart) -> dict[str, Any]:
         """Return the input of a call in flight as an approver sees it: validated, as plain JSON."""
@@ -183,10 +183,10 @@ class NestedToolManager(ToolManager[Any]):
             assert call_input.validated is not None  # noqa: S101 - only a valid call can wait
             call_input.displayed = await _make_displayed_input(call_input.validated)
             if call_input.has_started:
-                call_input.displayed = await self._restore_changed_input(call, call_input)
+                call_input.displayed = await self._recompute_displayed_input(call, call_input)
         return call_input.displayed
 
-    async def _restore_changed_input(self, call: ToolCallPart, call_input: CallInput) -> dict[str, Any]:
+    async def _recompute_displayed_input(self, call: ToolCallPart, call_input: CallInput) -> dict[str, Any]:
         settings = {"wrap_validation_errors": False}
         unvalidated = call_input.unvalidated_input
         # Defaults that differ each time are those that rule and tool saw; the rest are the program's arguments.
@@ -206,7 +206,7 @@ class NestedToolManager(ToolManager[Any]):
                 validated, call_input.displayed
             ):
                 return validated
-        raise _not_run_error(call, "validated again, its input differs from the displayed one")
+        raise _make_not_run_error(call, "validated again, its input differs from the displayed one")
 
     async def _validate_edited_input(
         self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
@@ -245,7 +245,7 @@ class NestedToolManager(ToolManager[Any]):
     ) -> ValidatedToolCall[Any] | Exception:
         try:
             validated = await self._validate(replace(call, args=arguments), **settings)
-            return replace(validated, validated_args=read_again(validated.validated_args))
+            return replace(validated, validated_args=buffer_iterators(validated.validated_args))
         except (ValidationError, ModelRetry, ToolFailed) as error:
             return error
 
@@ -284,7 +284,7 @@ async def _make_displayed_input(validated: ValidatedToolCall[Any]) -> dict[str, 
 
 async def _make_displayed_arguments(arguments: dict[str, Any], tool: ToolsetTool[Any]) -> dict[str, Any]:
     flattened_name = find_flattened_parameter(tool)
-    return await run_bounded(arguments, lambda: to_displayed_arguments(arguments, flattened_name))
+    return await run_off_loop_if_large(arguments, lambda: to_displayed_arguments(arguments, flattened_name))
 
 
 async def _validates_to_displayed_input(validated: ValidatedToolCall[Any], displayed: dict[str, Any] | None) -> bool:
@@ -292,7 +292,7 @@ async def _validates_to_displayed_input(validated: ValidatedToolCall[Any], displ
 
 
 async def _is_same_json(arguments: dict[str, Any], displayed: dict[str, Any] | None) -> bool:
-    return await run_bounded(arguments, lambda: is_same_json(arguments, displayed))
+    return await run_off_loop_if_large(arguments, lambda: is_same_json(arguments, displayed))
 
 
 async def require_displayed_input(
@@ -306,9 +306,9 @@ async def require_displayed_input(
         await _make_displayed_arguments(arguments, tool), call_input.displayed
     ):
         reason = "a hook changed its input after it was displayed. Change inputs in after_tool_validate"
-        raise _not_run_error(call, reason)
+        raise _make_not_run_error(call, reason)
 
 
-def _not_run_error(call: ToolCallPart, reason: str) -> CodeModeToolError:
+def _make_not_run_error(call: ToolCallPart, reason: str) -> CodeModeToolError:
     details = {"tool_name": call.tool_name, "tool_call_id": call.tool_call_id}
     return CodeModeToolError(f"The call of {call.tool_name!r} does not run: {reason}.", details=details)

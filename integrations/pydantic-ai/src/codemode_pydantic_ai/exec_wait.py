@@ -35,7 +35,7 @@ from codemode import (
     WorkerPool,
     create_exec_wait_tools,
 )
-from codemode.plugins import OpenedContinuation, PreparedTool, run_bounded
+from codemode.plugins import OpenedContinuation, PreparedTool, run_off_loop_if_large
 
 from .content import split_media
 from .conversation_state import ConversationStates
@@ -128,7 +128,9 @@ def _adapt_server_tool(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
             # A server's result may be large: convert it off the event loop.
             if not isinstance(answer, ToolResult):
                 return answer
-            return await run_bounded((answer.content, answer.structured_content), lambda: _tool_result_to_dict(answer))
+            return await run_off_loop_if_large(
+                (answer.content, answer.structured_content), lambda: _tool_result_to_dict(answer)
+            )
 
         called_tool = Tool[Any].from_schema(run, tool_id, tool.description or None, dict(_ANY_OBJECT))
         arguments = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}

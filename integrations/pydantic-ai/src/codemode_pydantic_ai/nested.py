@@ -28,11 +28,11 @@ from codemode import (
     WorkerPool,
     request_interrupt,
 )
-from codemode.plugins import replace_content, run_bounded
+from codemode.plugins import replace_content, run_off_loop_if_large
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 from .call_scheduling import CallReservation, SharedCallState
-from .content import ResultAttachments, replace_media_with_media_content
+from .content import ResultAttachments, replace_media
 from .displayed_inputs import CallInput, NestedToolManager, require_displayed_input
 from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
 
@@ -51,7 +51,7 @@ def require_outside_workflow() -> None:
     pydantic-ai's Temporal plugin ends the workflow for this error; for others Temporal retries forever.
     """
     try:
-        WorkerPool.refuse_in_workflow()
+        WorkerPool.require_outside_temporal_workflow()
     except RuntimeError:
         raise UserError(
             "An agent that runs programs cannot run inside a Temporal workflow function, which is replayed and may"
@@ -480,13 +480,13 @@ class NestedCalls:
                 if isinstance(output, GeneratorType)
                 else output
             )
-            value = replace_media_with_media_content(value)
+            value = replace_media(value)
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
             except ValueError:  # not serializable in part: the core converts the rest
                 return value
 
-        return await run_bounded(output, convert_output)
+        return await run_off_loop_if_large(output, convert_output)
 
     async def _call_through_manager(self, call: ToolCallPart, context: ToolCallContext, **options: Any) -> Any:
         """Run a call; the program's time stops while an inline handler decides about it."""

@@ -153,7 +153,7 @@ class OuterCall:
         self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
     ) -> Any:
         ctx = self._ctx
-        response_time_ms = _get_response_time_ms(ctx.messages)
+        response_time_ms = _get_response_timestamp_ms(ctx.messages)
         call = CallContext(
             tool_call_id=self._id or None,
             messages=ctx.messages,
@@ -178,7 +178,7 @@ class OuterCall:
         return recovery if recovery.requests else await self._resume_program(recovery, {}, call)
 
 
-def _get_response_time_ms(messages: Iterable[ModelMessage]) -> int | None:
+def _get_response_timestamp_ms(messages: Iterable[ModelMessage]) -> int | None:
     """Return when the model made its calls: the only time that a durable engine records."""
     times = [message.timestamp for message in messages if isinstance(message, ModelResponse)]
     return max(int(times[-1].timestamp() * 1000), 1) if times else None

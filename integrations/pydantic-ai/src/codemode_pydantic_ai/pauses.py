@@ -22,9 +22,9 @@ from pydantic_ai.messages import RetryPromptPart as LegacyRetry  # pyright: igno
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 
 from codemode import CodeModeProtocolError, Interrupt, PendingRequest
-from codemode.plugins import OpenedContinuation, forkable_lock
+from codemode.plugins import OpenedContinuation, create_fork_safe_lock
 
-from .content import to_plain_arguments
+from .content import to_plain_arguments_with_secrets
 from .framework_internals import mark_as_questions
 from .nested import CALL_KIND, TOOL_NAME_KEY
 from .surfaces import Surface
@@ -225,7 +225,7 @@ def _answer_to_json(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
             return {"approved": True}
         return {
             "approved": True,
-            "args": to_plain_arguments(cast("Any", edited_arguments))
+            "args": to_plain_arguments_with_secrets(cast("Any", edited_arguments))
             if isinstance(edited_arguments, Mapping)
             else edited_arguments,
         }
@@ -307,7 +307,7 @@ class PauseCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._entries: OrderedDict[str, tuple[Mapping[str, Any], int]] = OrderedDict()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def put(self, pause: Pause) -> None:
         """Store a pause under each of its pending calls."""
@@ -342,7 +342,7 @@ def add_pauses_to_history(messages: list[ModelMessage], pauses: Iterable[Pause])
     waiting_parts = [call for pause in pauses for call in list_waiting_calls(pause.interrupt)]
     messages[index] = replace(
         response,
-        parts=[*_parts_without_waiting_calls(response), *waiting_parts],
+        parts=[*_list_parts_without_waiting_calls(response), *waiting_parts],
         metadata={**(response.metadata or {}), METADATA_KEY: continuations},
     )
 
@@ -397,7 +397,7 @@ def _require_continuations(title: str, response: ModelResponse, current_ids: Col
 
 def remove_pauses_from_history(messages: list[ModelMessage]) -> None:
     """Restore the model's view of the history in place: no pending nested calls, no continuations."""
-    messages[:] = list(_without_waiting_calls(messages))
+    messages[:] = list(_iter_messages_without_pauses(messages))
 
 
 def _find_returned_call_ids(messages: Iterable[ModelMessage]) -> set[str]:
@@ -481,11 +481,11 @@ def _is_waiting_call_of(part: ModelResponsePart, outer_id: str) -> bool:
     return isinstance(part, ToolCallPart) and Interrupt.find_outer_id(part.tool_call_id) == outer_id
 
 
-def _without_waiting_calls(messages: list[ModelMessage]) -> Iterator[ModelMessage]:
+def _iter_messages_without_pauses(messages: list[ModelMessage]) -> Iterator[ModelMessage]:
     for message in messages:
         if isinstance(message, ModelResponse):
             metadata = {key: value for key, value in (message.metadata or {}).items() if key != METADATA_KEY}
-            parts = _parts_without_waiting_calls(message)
+            parts = _list_parts_without_waiting_calls(message)
             if len(parts) == len(message.parts) and METADATA_KEY not in (message.metadata or {}):
                 yield message
             elif parts:
@@ -502,7 +502,7 @@ def _without_waiting_calls(messages: list[ModelMessage]) -> Iterator[ModelMessag
                 yield replace(message, parts=parts_to_keep)
 
 
-def _parts_without_waiting_calls(response: ModelResponse) -> list[ModelResponsePart]:
+def _list_parts_without_waiting_calls(response: ModelResponse) -> list[ModelResponsePart]:
     return [
         part
         for part in response.parts

@@ -76,7 +76,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         return self._surface
 
     @property
-    def _program_tools(self) -> ProgramToolSelector | None:
+    def _program_tool_selector(self) -> ProgramToolSelector | None:
         """The tools that programs call; None means all except those in ``keep``."""
         return None
 
@@ -110,7 +110,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
             self.keep,
             self.max_retries,
             self.pool,
-            self._program_tools,
+            self._program_tool_selector,
             surface=self._active_surface,
             run_state=self._run,
             covers_all_agent_tools=True,
@@ -156,7 +156,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         """Emit pending nested calls and their results as events of their own."""
         async for event in stream:
             if self._surface is not None and isinstance(event, DeferredToolRequestsEvent):
-                for pause_event in await self._take_pause_events(event, ctx):
+                for pause_event in await self._make_pause_events(event, ctx):
                     yield pause_event
                 continue
             if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed_call_ids:
@@ -211,7 +211,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         results.approvals[pause.outer_call_id] = ToolApproved()
         results.metadata[pause.outer_call_id] = pause.make_resume_metadata(answers)
 
-    async def _take_pause_events(
+    async def _make_pause_events(
         self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
         requests, pauses = await expand_pauses(event.requests, self._active_surface, ctx)

@@ -13,11 +13,11 @@ from pydantic_ai.ui import UIAdapter
 from codemode import Interrupt
 
 
-class PausedPrograms(UIAdapter[Any, Any, Any, Any, Any]):
+class PausedProgramsMixin(UIAdapter[Any, Any, Any, Any, Any]):
     """Adapter mixin that keeps the codeMode call when a client answers its nested calls.
 
-    ``class Chat(PausedPrograms, VercelAIAdapter): ...``. Any adapter can resume a paused program; without this mixin it
-    warns that a client-side history ends with an unanswered call.
+    ``class Chat(PausedProgramsMixin, VercelAIAdapter): ...``. Any adapter can resume a paused program; without
+    this mixin it warns that a client-side history ends with an unanswered call.
     """
 
     def sanitize_messages(

@@ -32,7 +32,7 @@ class WalkListeners:
             return collector.build_facts()
         names, named_calls = self.name_listeners
         text = code()
-        places = names.find_names(text, self.stripper.skipped_nodes)
+        places = names.find_name_offsets(text, self.stripper.skipped_nodes)
         uses: dict[str, list[int]] = {} if places is None else places
         collector.add_tools_and_require_uses(uses.get("tools", ()), uses.get("require", ()))
         return {

@@ -101,7 +101,7 @@ def _blank_gap(piece: bytes, gap: BlankedGap) -> str:
 def _separate_statements(data: bytes, gaps: list[BlankedGap]) -> None:
     """Puts a `;` first in each gap around which two statements would otherwise become one."""
     before, position = NO_TOKEN, 0
-    for gap, after in zip(gaps, _find_next_tokens(data, gaps), strict=True):
+    for gap, after in zip(gaps, _find_following_bytes(data, gaps), strict=True):
         between = data[position : gap.start].rstrip(WHITE_SPACE)
         before = between[-1] if between else before
         if after in gap.hazards and before not in (NO_TOKEN, ord(";")) and not gap.first:
@@ -111,7 +111,7 @@ def _separate_statements(data: bytes, gaps: list[BlankedGap]) -> None:
         position = gap.end
 
 
-def _find_next_tokens(data: bytes, gaps: list[BlankedGap]) -> list[int]:
+def _find_following_bytes(data: bytes, gaps: list[BlankedGap]) -> list[int]:
     """For each gap the first byte behind it that is neither white space nor in another gap."""
     tokens: list[int] = []
     after, position = NO_TOKEN, len(data)

@@ -115,7 +115,7 @@ def _find_first_use(tree: Tree, name: bytes, offsets: list[int], tries: list[tup
             continue
         if node.type != "identifier" or node.byte_range != (at, at + len(name)):
             return None
-        read_field = _find_read_role(node)
+        read_field = _find_read_field(node)
         if read_field is None:
             return None
         if first is None and not any(start <= at < end for start, end in tries):
@@ -123,7 +123,7 @@ def _find_first_use(tree: Tree, name: bytes, offsets: list[int], tries: list[tup
     return first
 
 
-def _find_read_role(node: Node) -> str | None:
+def _find_read_field(node: Node) -> str | None:
     """As which field a name is only read; None where it may be declared, assigned or asked for."""
     parent = node.parent
     field = None if parent is None else READING_PARENTS.get(parent.type)

@@ -48,7 +48,7 @@ class ModuleAnalyser:
 
     def analyse(self, text: str, parse: Parse, *, is_warm_up: bool) -> Result:
         """Analyse a module; the result is that of `analyse.load_analyser`."""
-        evaluated_text = _normalize_line_breaks(text)
+        evaluated_text = _to_evaluated_text(text)
         data = evaluated_text.encode()
         parsed_text, tree = self._modules["module_reparsing"].parse_module(data, parse)
         if tree is None:
@@ -168,7 +168,7 @@ class _WalkedModule:
             or listeners.import_calls.may_have_namespace_calls(self._namespaces)
         )
         self._blanked_code = (
-            parts["source_positions"].normalize_blanks(parts["edits"].blank_gaps_to_bytes(data, self.gaps))
+            parts["source_positions"].normalize_whitespace(parts["edits"].blank_gaps_to_bytes(data, self.gaps))
             if is_read
             else b""
         )
@@ -238,7 +238,7 @@ class _WalkedModule:
         text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
         placed = partial(self._modules["source_positions"].add_locations, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls
-        excluded_names = self._listeners.module_collector.exported_names | calls.list_words_of_unread_nodes(
+        excluded_names = self._listeners.module_collector.exported_names | calls.collect_words_of_skipped_nodes(
             self._blanked_code, stripper.skipped_nodes
         )
         facts: dict[str, Any] = {
@@ -287,7 +287,7 @@ class _WalkedModule:
         return [load for load in loads if id(load.gap) in outermost_ids]
 
 
-def _normalize_line_breaks(text: str) -> str:
+def _to_evaluated_text(text: str) -> str:
     """A text in which each line break that the engine counts is one of two, and which need not stand first."""
     if "\r" in text:
         text = LONE_CARRIAGE_RETURN.sub("\n", text)

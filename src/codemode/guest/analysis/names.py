@@ -67,7 +67,7 @@ class NameCollector:
         """The loops, each ``{"kind", "at"}``, the kind as in `for-await`."""
         return self._loops
 
-    def find_names(self, code: bytes, unread: list[Node]) -> dict[str, list[int]] | None:
+    def find_name_offsets(self, code: bytes, unread: list[Node]) -> dict[str, list[int]] | None:
         """The places of each name in ``code``, escapes decoded; None: not certain, or too many.
 
         ``code`` is the text with types and comments blank; ``unread`` are nodes whose words are names unless they are

@@ -110,15 +110,15 @@ class ParseAmbiguityFinder:
                 yield node.start_byte
                 break
         for node in self._text_nodes:
-            if node.type == "regex" and not self._is_regex(code, node):
+            if node.type == "regex" and not self._is_unambiguous_regex(code, node):
                 yield node.start_byte
                 break
         for node in methods:
-            if not self._is_object_method(code, node):
+            if not self._is_unambiguous_method(code, node):
                 yield node.start_byte
                 break
 
-    def _is_object_method(self, code: bytes, method: Node) -> bool:
+    def _is_unambiguous_method(self, code: bytes, method: Node) -> bool:
         """Return whether a method is real: the grammar reads alternating calls and blocks as an object."""
         holder = method.parent
         for _ in range(MAX_PARENTS):
@@ -137,7 +137,7 @@ class ParseAmbiguityFinder:
             holder = pair.parent
         return False
 
-    def _is_regex(self, code: bytes, node: Node) -> bool:
+    def _is_unambiguous_regex(self, code: bytes, node: Node) -> bool:
         if REGEX.fullmatch(code, node.start_byte, node.end_byte) is None:
             return False
         before = _get_text_before(code, node.start_byte)

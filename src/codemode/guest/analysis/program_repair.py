@@ -149,11 +149,11 @@ def is_json(text: str) -> bool:
 def _find_language_line(text: str) -> re.Match[str] | None:
     """A first line that is the name of a language alone, as a fence leaves it, where the program has no such name."""
     match = LANGUAGE_LINE.match(text)
-    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _list_words(text[match.end() :])
+    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _find_words(text[match.end() :])
     return None if is_used else match
 
 
-def _list_words(text: str) -> set[str]:
+def _find_words(text: str) -> set[str]:
     return set(re.findall(r"[\w$]+", text))
 
 
@@ -280,7 +280,7 @@ def repair_program(text: str, has_no_error: Parses, node_at: NodeAt) -> ProgramR
     return ProgramRepair(mapped_text.text, notes, mapped_text.origins) if notes else None
 
 
-def map_locations(text: str, origins: list[int] | range, source: str) -> list[list[int]] | None:
+def build_location_rows(text: str, origins: list[int] | range, source: str) -> list[list[int]] | None:
     """Return where lines of ``text`` come from: ``[line, column, line in source, column in source]`` in order.
 
     A row holds for its line from its column to that of the next row. None where all is where it was, and where there
@@ -303,7 +303,7 @@ def map_locations(text: str, origins: list[int] | range, source: str) -> list[li
 
 def restore_locations(analysis: dict[str, Any], repair: ProgramRepair, source: str) -> dict[str, Any]:
     """Return what was found of a repaired program with its places in the ``source``, and with what was done."""
-    rows = map_locations(repair.text, repair.origins, source)
+    rows = build_location_rows(repair.text, repair.origins, source)
     if rows is not None:
         _restore_locations_in(analysis, rows)
     facts = analysis.get("facts")

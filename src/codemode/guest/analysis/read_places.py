@@ -94,7 +94,7 @@ class ErrorLocationCorrector:
         reported_offset = _to_byte_offset(data, line, column)
         if reported_offset is None or (kinds := _to_failing_node_kinds(message)) is None:
             return None
-        search = _FailedReadSearch(data, reported_offset, *kinds)
+        search = _FailingNodeSearch(data, reported_offset, *kinds)
         names = (*FUNCTIONS, *READS, *ITERATING_NODES, *DESTRUCTURING_NODES)
         handlers = self._parse.map_handlers_by_symbol(self._symbols, [dict.fromkeys(names, search.visit_node)])
         self._parse.walk_tree(tree, handlers)
@@ -112,7 +112,7 @@ def _to_failing_node_kinds(message: str) -> tuple[tuple[str, ...], str] | None:
     return None if read is None else (READS, read[1])
 
 
-class _FailedReadSearch:
+class _FailingNodeSearch:
     def __init__(self, data: bytes, reported_offset: int, kinds: tuple[str, ...], name: str) -> None:
         self._data, self._reported_offset, self._kinds, self._name = data, reported_offset, kinds, name.encode()
         self._functions: list[Function] = []
@@ -145,7 +145,7 @@ class _FailedReadSearch:
         fitting = [
             (start, at)
             for start, at, function in self._candidates
-            if self._reported_offset <= start and self._may_fail_in_function(function, innermost)
+            if self._reported_offset <= start and self._may_contain_reported_location(function, innermost)
         ]
         if not fitting:
             return None
@@ -155,7 +155,7 @@ class _FailedReadSearch:
         )
         return None if is_near else at
 
-    def _may_fail_in_function(self, function: Function | None, innermost: Function | None) -> bool:
+    def _may_contain_reported_location(self, function: Function | None, innermost: Function | None) -> bool:
         """Tell whether the engine's place may be of this function: in it, or on its first line and before its body."""
         if self._reported_offset == NO_OFFSET:
             return function is not None and function[3]

@@ -55,7 +55,7 @@ def normalize_line_breaks(data: bytes) -> bytes:
     return data.replace(b"\r\n", b" \n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
-def normalize_blanks(data: bytes) -> bytes:
+def normalize_whitespace(data: bytes) -> bytes:
     """The same, and the most usual of the blanks beyond ASCII are spaces."""
     if data.isascii():
         return data

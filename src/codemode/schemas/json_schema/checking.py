@@ -123,7 +123,7 @@ def _truncate_rule(rule: Any, values_left: Iterator[int]) -> Any:
     return rule
 
 
-class JsonSchemaDraft(Protocol):
+class DialectProtocol(Protocol):
     """One draft of JSON Schema."""
 
     contains_evaluates: bool
@@ -151,7 +151,7 @@ class SchemaNode:
 
     __slots__ = ("dialect", "is_nullable", "resolver", "rules", "schema")
 
-    def __init__(self, schema: Any, resolver: Any, dialect: JsonSchemaDraft) -> None:
+    def __init__(self, schema: Any, resolver: Any, dialect: DialectProtocol) -> None:
         self.schema = schema
         self.resolver = resolver
         self.dialect = dialect

@@ -11,7 +11,7 @@ from ...cached_property import cached_property
 from ...data.narrowing import is_array, is_mapping, is_object, list_or_empty, mapping_or_empty
 from ..compiled import get_json_type_name
 from . import keywords
-from .checking import CheckProtocol, JsonSchemaDraft, KeywordFunction, Path, SchemaNode, ValidationFailure
+from .checking import CheckProtocol, DialectProtocol, KeywordFunction, Path, SchemaNode, ValidationFailure
 
 if TYPE_CHECKING:
     from referencing import Specification
@@ -123,7 +123,7 @@ def _analyze_branch_failures(
         return _BranchFailures(failures, _OTHER_TYPE_DISTANCE, {})
     tags, matched_properties = _collect_tags_and_properties(check, check.get_or_create_node(schema, node), value)
     present = {key: choices for key, choices in tags.items() if key in value}
-    wrong_tags = {key: choices for key, choices in present.items() if not _contains_equal(value[key], choices)}
+    wrong_tags = {key: choices for key, choices in present.items() if not _is_equal_to_any(value[key], choices)}
     # A constant identifies a branch better than a list of values, and tags better than the number of failures.
     constants = [len(choices) == 1 for choices in wrong_tags.values()]
     fitting = [len(choices) == 1 for key, choices in present.items() if key not in wrong_tags]
@@ -179,7 +179,7 @@ def _collect_tags_and_properties(
     return tags, properties
 
 
-def _contains_equal(value: Any, choices: list[Any]) -> bool:
+def _is_equal_to_any(value: Any, choices: list[Any]) -> bool:
     return any(isinstance(value, bool) == isinstance(choice, bool) and value == choice for choice in choices)
 
 
@@ -228,7 +228,7 @@ def _list_type_names(rule: Any) -> Iterable[Any]:
 def _deduplicate_values(items: list[Any]) -> list[Any]:
     unique: list[Any] = []
     for item in items:
-        if not _contains_equal(item, unique):
+        if not _is_equal_to_any(item, unique):
             unique.append(item)
     return unique[:MAX_CHOICES]
 
@@ -478,7 +478,7 @@ def get_declared_draft(schema: Any) -> str | None:
     return _DRAFT_BY_NAME.get(uri.rstrip("#").partition("://")[2]) if isinstance(uri, str) else None
 
 
-def select_dialect(schema: Any, inherited: JsonSchemaDraft | None) -> JsonSchemaDraft:
+def select_dialect(schema: Any, inherited: DialectProtocol | None) -> DialectProtocol:
     """Return the dialect that a schema names, else the inherited one, else 2020-12."""
     draft = get_declared_draft(schema)
     return (inherited or _get_dialect(DEFAULT_DRAFT)) if draft is None else _get_dialect(draft)

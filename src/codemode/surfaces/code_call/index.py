@@ -14,7 +14,7 @@ from ...data.json_shape import estimate_json_length
 from ...data.json_values import CachedJsonObject, count_utf8_bytes, encode_json
 from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
-from ...host.forks import forkable_lock, register_fork_reset
+from ...host.forks import create_fork_safe_lock, register_fork_reset
 from ...options.checked_fields import WrongTypeError
 from ...source.rules import list_requested_definitions
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
@@ -294,7 +294,7 @@ class ToolChangeListeners:
     """Functions to notify of tool changes, in order. Exceptions that they raise are logged."""
 
     def __init__(self) -> None:
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._listeners: dict[object, Listener] = {}
         self._pending_changes: deque[dict[str, Any]] = deque()
         self._is_notifying = False

@@ -13,11 +13,11 @@ from ...errors import CodeModeToolError, Resumable
 from ...execution.call_context import CallContext, OuterCallSettings, call_context_or_empty
 from ...execution.optional_parts import import_and_require_optional_parts
 from ...execution.starting import (
+    add_saved_programs_to_catalog,
     attach_library,
     get_pool_and_import_execution,
     import_execution_module,
     resume_with_answers,
-    with_saved_programs,
 )
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
@@ -30,7 +30,7 @@ from .names import META_TOOLS, format_meta_tool_name, parse_meta_tool_name
 from .options import MAX_LISTED, CodeCallOptions, DirectCallOptions
 from .registered_tool import RegisteredTool
 from .requests import MetaToolInputReader, find_script, parse_execute_input, parse_invoke_input, parse_off_loop_if_large
-from .result import create_profile, to_result_or_raise_host_error
+from .result import create_surface_settings, to_result_or_raise_host_error
 
 if TYPE_CHECKING:
     from ...errors import CodeModeError
@@ -76,7 +76,7 @@ def parse_describe_input(meta_tool: str, value: Any, options: CodeCallOptions) -
     reader = MetaToolInputReader(meta_tool, value, _DESCRIBE_FIELDS)
     tools, tool_names = reader.read_strings("tools"), reader.read_strings("toolNames")
     max_definitions = reader.read_clamped_integer("max", options.max_definitions, MAX_LISTED)
-    reader.record_if_missing("tools", "toolNames")
+    reader.add_problem_if_missing("tools", "toolNames")
     reader.raise_if_problems()
     return tuple(dict.fromkeys((*(tools or ()), *(tool_names or ())))), max_definitions
 
@@ -148,7 +148,7 @@ def parse_search_input(meta_tool: str, value: Any, options: CodeCallOptions) -> 
     reader = MetaToolInputReader(meta_tool, value, _SEARCH_FIELDS)
     filters = reader.read_nested("filter", _FILTERS)
     query, queries = reader.read_string("query"), reader.read_strings("queries")
-    reader.record_if_missing("query", "queries")
+    reader.add_problem_if_missing("query", "queries")
     if queries is not None and not 0 < len(queries) <= _MAX_QUERIES:
         reader.add_problem("queries", f"must be 1 to {_MAX_QUERIES} queries")
     sources = {
@@ -293,7 +293,7 @@ def create_catalog_query_recorder(
     )
 
 
-async def report_wrong_input(
+async def report_invalid_input(
     options: CodeCallOptions,
     profile: SurfaceSettings,
     script: str | None,
@@ -333,7 +333,7 @@ class MetaTools(SyncMethodsMixin):
         import_and_require_optional_parts(settings)
         require_open_pool(pool)
         self._pool = pool
-        self._profile = create_profile(self.options)
+        self._profile = create_surface_settings(self.options)
         self._settings = settings.with_parts(execution_policy=settings.execution_policy.with_options_reset(*_VM_LIMITS))
         self._new_run_settings = self._settings.with_default_limits(self._profile.limits)
         self._max_model_characters = settings.model_output.max_model_characters
@@ -409,12 +409,12 @@ class MetaTools(SyncMethodsMixin):
                 self._format_meta_tool_name("execute"), input, script_context, catalog
             )
         except CodeModeToolError as error:
-            await report_wrong_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
+            await report_invalid_input(self.options, self._profile, find_script(input), outer.call.tool_call_id, error)
             raise
         pool = await get_pool_and_import_execution(self._pool, self._settings)
         run = import_execution_module()
         rules = self._profile.static_rules
-        catalog = with_saved_programs(catalog, self.library, script, outer.call, pool, rules)
+        catalog = add_saved_programs_to_catalog(catalog, self.library, script, outer.call, pool, rules)
         execution = run.Execution(
             self._profile, catalog, self._new_run_settings, outer, pool, invocation_data=script_data
         )
@@ -434,7 +434,7 @@ class MetaTools(SyncMethodsMixin):
         try:
             name, text = await parse_invoke_input(self._format_meta_tool_name("invoke"), input)
         except CodeModeToolError as error:
-            await report_wrong_input(self.options, self._profile, None, outer.call.tool_call_id, error)
+            await report_invalid_input(self.options, self._profile, None, outer.call.tool_call_id, error)
             raise
         pool = await get_pool_and_import_execution(self._pool, self._settings)
         run = import_execution_module()
@@ -460,7 +460,7 @@ class MetaTools(SyncMethodsMixin):
         `CodeModeProtocolError` for an interrupt or answers that cannot be used.
         """
         outer = self._create_outer_call(call)
-        catalog = with_saved_programs(self._tools.catalog, self.library, None, outer.call, self._pool)
+        catalog = add_saved_programs_to_catalog(self._tools.catalog, self.library, None, outer.call, self._pool)
         outcome = resume_with_answers(
             self._profile, interrupt, resolution, resolutions, catalog, self._settings, outer, self._pool
         )

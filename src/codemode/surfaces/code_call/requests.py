@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeGuard, TypeVar, cast
 
-from ...data.json_shape import estimate_json_length, run_bounded
+from ...data.json_shape import estimate_json_length, run_off_loop_if_large
 from ...data.json_values import NOT_GIVEN, CachedJsonObject, decode_json, encode_json
 from ...data.narrowing import is_mapping, is_object, is_sequence
 from ...errors import CodeModeSerializationError, CodeModeToolError
@@ -25,7 +25,7 @@ _MAX_REPORTED_PROBLEMS = 8
 
 def parse_off_loop_if_large(value: Any, read: Callable[[], ValueT]) -> Awaitable[ValueT]:
     """Call ``read`` on an input: at once if it is small, else in a thread."""
-    return run_bounded(value, read)
+    return run_off_loop_if_large(value, read)
 
 
 class MetaToolInputReader:
@@ -95,7 +95,7 @@ class MetaToolInputReader:
         """Record that a field is invalid."""
         self._problems.append({"path": format_path((*self._path, key) if key else self._path), "message": message})
 
-    def record_if_missing(self, key: str, *aliases: str) -> None:
+    def add_problem_if_missing(self, key: str, *aliases: str) -> None:
         """Record a missing field if neither it nor an alias is present."""
         if self._is_object and all(self._fields.get(field) is None for field in (key, *aliases)):
             self.add_problem(key, "is required")
@@ -199,7 +199,7 @@ async def parse_execute_input(
     other_fields = (
         [value for key, value in tool_input.items() if key != "script"] if _has_few_fields(tool_input) else tool_input
     )
-    return await run_bounded((script_context, other_fields), parse_request)
+    return await run_off_loop_if_large((script_context, other_fields), parse_request)
 
 
 def find_script(value: Any) -> str:
@@ -214,7 +214,7 @@ async def parse_invoke_input(meta_tool: str, value: Any) -> tuple[str, str | Non
 
     Raises `CodeModeToolError` for invalid input.
     """
-    return await run_bounded(value, partial(_parse_invoke_request, meta_tool, value))
+    return await run_off_loop_if_large(value, partial(_parse_invoke_request, meta_tool, value))
 
 
 def _has_few_fields(value: Any) -> TypeGuard[Mapping[str, Any]]:
@@ -224,7 +224,7 @@ def _has_few_fields(value: Any) -> TypeGuard[Mapping[str, Any]]:
 def _parse_execute_request(meta_tool: str, value: Any, script_context: Mapping[str, Any] | None) -> ExecuteRequest:
     host_context = _parse_host_context(script_context)
     reader = MetaToolInputReader(meta_tool, value, ("script", "allowedTools", "context"))
-    reader.record_if_missing("script")
+    reader.add_problem_if_missing("script")
     script, context = reader.read_string("script"), reader.read_mapping("context")
     request = ExecuteRequest(
         script or "", reader.read_strings("allowedTools"), _merge_context(reader, context, host_context)
@@ -235,7 +235,7 @@ def _parse_execute_request(meta_tool: str, value: Any, script_context: Mapping[s
 
 def _parse_invoke_request(meta_tool: str, tool_input: Any) -> tuple[str, str | None]:
     reader = MetaToolInputReader(meta_tool, tool_input, ("tool", "input"))
-    reader.record_if_missing("tool")
+    reader.add_problem_if_missing("tool")
     name, value, text = reader.read_string("tool"), reader.read_raw("input"), None
     try:
         text = None if value is NOT_GIVEN else encode_json(value, what="it")

@@ -24,7 +24,7 @@ from ...execution.outcome_texts import (
     CODE_CALL_WORDING,
     describe_calls,
     describe_missing_result,
-    drop_last_failed_call,
+    exclude_last_failed_call,
     find_nearest_error_kind,
     format_phrase_message,
 )
@@ -76,7 +76,7 @@ _SIDECAR_OPTIONS: Mapping[str, str] = {
 _VM_OPTIONS = {*PRESETS["secure"], "check_tools"}
 
 
-def create_profile(options: CodeCallOptions) -> SurfaceSettings:
+def create_surface_settings(options: CodeCallOptions) -> SurfaceSettings:
     """Return the profile of a tool set with these options."""
     rules = {
         **{name: getattr(options.vm, name) for name in _VM_OPTIONS},
@@ -84,7 +84,7 @@ def create_profile(options: CodeCallOptions) -> SurfaceSettings:
         "max_source_bytes": _compute_max_source_bytes(options),
         "sidecar": _build_sidecar_parameters(options.sidecar),
     }
-    return _build_profile(rules, options.names)
+    return _build_surface_settings(rules, options.names)
 
 
 def _compute_max_source_bytes(options: CodeCallOptions) -> int:
@@ -99,17 +99,17 @@ def _build_sidecar_parameters(sidecar: SidecarOptions) -> dict[str, Any] | None:
     return {name: getattr(sidecar, name) for name in _SIDECAR_OPTIONS.values()} if sidecar.enabled else None
 
 
-def _restore_profile(parameters: Mapping[str, Any], names: str) -> SurfaceSettings:
+def _restore_surface_settings(parameters: Mapping[str, Any], names: str) -> SurfaceSettings:
     unknown = parameters.keys() - _DEFAULT_RULES.keys()
     if unknown:
         raise ValueError(f"unknown parameters: {', '.join(sorted(unknown))}")
     rules = {**_DEFAULT_RULES, **parameters}
     VmOptions(**{name: value for name, value in rules.items() if name in _VM_OPTIONS})  # validates them
     SidecarOptions.of(rules["sidecar"])
-    return _build_profile(rules, names)
+    return _build_surface_settings(rules, names)
 
 
-def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
+def _build_surface_settings(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
     disabled_builtins, disabled_globals = tuple(rules["disabled_builtins"]), tuple(rules["disabled_globals"])
     has_console = rules["allow_console"] and "console" not in disabled_globals
     if not has_console and "console" not in disabled_globals:
@@ -149,14 +149,14 @@ def _build_profile(rules: Mapping[str, Any], names: str) -> SurfaceSettings:
             tool_call='callTool("{name}", input)',
         ),
         host_errors=HostErrorRules(codes=TOOL_ERROR_CODES, detail=rules["tool_errors"], in_spans=False),
-        sidecar=_build_sidecar_rules(rules["sidecar"]),
+        sidecar=_build_large_string_rules(rules["sidecar"]),
         shows_run_details=True,
         parameters={
             name: _to_list_if_sequence(value)
             for name, value in rules.items()
             if _to_list_if_sequence(value) != _to_list_if_sequence(_DEFAULT_RULES[name])
         },
-        restored=partial(_restore_profile, names=names),
+        restored=partial(_restore_surface_settings, names=names),
     )
 
 
@@ -165,7 +165,7 @@ def _compute_max_output_bytes(sidecar: Mapping[str, Any] | None) -> int:
     return ExecutionPolicy.max_tool_output_bytes + (0 if sidecar is None else sidecar["max_total_size"])
 
 
-def _build_sidecar_rules(sidecar: Mapping[str, Any] | None) -> LargeStringRules | None:
+def _build_large_string_rules(sidecar: Mapping[str, Any] | None) -> LargeStringRules | None:
     return (
         None
         if sidecar is None
@@ -233,7 +233,7 @@ def _describe_earlier_calls(error: CodeModeError) -> list[str]:
     last_call = mapping_or_empty(error.details.get("call"))
     is_late = error.code == CALL_TIMEOUT
     return describe_calls(
-        drop_last_failed_call(error.calls, string_or_empty(last_call.get("toolName")), is_late=is_late)
+        exclude_last_failed_call(error.calls, string_or_empty(last_call.get("toolName")), is_late=is_late)
     )
 
 

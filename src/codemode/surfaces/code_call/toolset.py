@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...cached_property import cached_property
 from ...execution.call_context import RICH_VALUES_RULE, CallContext
 from ...execution.starting import append_library_description, attach_library
-from ...host.forks import forkable_lock
+from ...host.forks import create_fork_safe_lock
 from ...host.sync import run_sync
 from ...host.threads import run_in_single_use_thread
 from ...stores.durability import StoreLike
@@ -202,7 +202,7 @@ class CodeCallToolset(MetaTools):
     ) -> None:
         super().__init__(tools, options, pool, store, library)
         self._listeners = ToolChangeListeners()
-        self._update_lock = forkable_lock()
+        self._update_lock = create_fork_safe_lock()
 
     def __repr__(self) -> str:
         return f"<CodeCallToolset over {len(self._tools.indexed)} tools>"
@@ -272,7 +272,7 @@ class CodeCallToolset(MetaTools):
         copied = copy(self)
         copied.__dict__.pop("_cached_tools", None)
         copied.__dict__.update(overrides)
-        copied._update_lock = forkable_lock()  # noqa: SLF001 - a copy of this object
+        copied._update_lock = create_fork_safe_lock()  # noqa: SLF001 - a copy of this object
         attach_library(copied.library, overrides["_tools"].catalog, ())
         return copied
 

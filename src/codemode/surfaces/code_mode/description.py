@@ -11,10 +11,10 @@ from ...signatures.declarations import (
     declare_tools,
     extract_first_sentence,
     find_tool_description,
-    format_documented_name,
+    format_name_with_jsdoc,
 )
 from ...signatures.described_tool import DescribedTool, may_need_approval
-from ...signatures.examples import create_call_example
+from ...signatures.examples import create_example_program
 from ...signatures.literals import fence_typescript, to_comment_line
 
 _OPENING = """\
@@ -100,9 +100,9 @@ def describe_tools(
 
 def _describe_tools_in_full(tools: Sequence[DescribedTool], rules: str, max_characters: int) -> str | None:
     # Skip reading hundreds of schemas if names and comments alone exceed the limit.
-    if sum(len(format_documented_name(tool)) for tool in tools) > max_characters:
+    if sum(len(format_name_with_jsdoc(tool)) for tool in tools) > max_characters:
         return None
-    declarations, example = fence_typescript(declare_tools(tools)), fence_typescript(create_call_example(tools))
+    declarations, example = fence_typescript(declare_tools(tools)), fence_typescript(create_example_program(tools))
     full = f"{rules}\n\n{declarations}\n\nExample:\n{example}"
     return full if len(full) <= max_characters else None
 

@@ -10,7 +10,7 @@ from ...data.exact_integers import POINTERS_KEY, protect_integers
 from ...data.json_values import decode_json
 from ...data.narrowing import is_array, is_mapping, list_or_empty, mapping_or_empty
 from ...errors import CodeModeProtocolError, Resumable
-from ...execution.pauses import to_interrupt_verifying_json
+from ...execution.pauses import ensure_interrupt
 from ...interrupts.approval import is_decision
 from ...interrupts.interrupt import INTERRUPT_TYPE, Interrupt, PendingRequest, is_same_json
 from ...options.checked_fields import require_nonempty_string_or_none, require_sequence
@@ -42,7 +42,7 @@ def to_approval_messages(
     `CodeModeProtocolError` for JSON that is not signed with the keys of ``options``, because a program can return any
     JSON.
     """
-    paused = to_interrupt_verifying_json(interrupt, options, conversation_id)
+    paused = ensure_interrupt(interrupt, options, conversation_id)
     parts = [part for request in paused.requests if request.is_approval for part in _build_request_parts(request)]
     return [{"role": "assistant", "content": parts}] if parts else []
 
@@ -137,7 +137,7 @@ def get_interrupt(
     for candidate in map(_decode_interrupt_text, _iter_interrupt_candidates(result)):
         if isinstance(candidate, Interrupt | Mapping):
             try:
-                return to_interrupt_verifying_json(candidate, settings, conversation_id)
+                return ensure_interrupt(candidate, settings, conversation_id)
             except CodeModeProtocolError:
                 continue
     return None
@@ -164,7 +164,8 @@ def replace_interrupt_result(
         return {**part, "output": output}
 
     changed = [
-        _map_message_parts(message, replace_part) if _has_parts(message, "tool") else message for message in messages
+        _map_message_parts(message, replace_part) if _has_role_and_parts(message, "tool") else message
+        for message in messages
     ]
     if len(replaced) != 1:
         raise CodeModeProtocolError(
@@ -218,7 +219,7 @@ def _decode_interrupt_text(candidate: Any) -> Any:
 
 def _iter_parts_last_first(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
     for message in messages:
-        if _has_parts(message, role):
+        if _has_role_and_parts(message, role):
             yield from filter(is_mapping, reversed(message["content"]))
 
 
@@ -226,5 +227,5 @@ def _map_message_parts(message: Any, transform: Callable[[Any], Any]) -> dict[st
     return {**message, "content": [transform(part) for part in message["content"]]}
 
 
-def _has_parts(message: Any, role: str) -> bool:
+def _has_role_and_parts(message: Any, role: str) -> bool:
     return is_mapping(message) and message.get("role") == role and is_array(message.get("content"))

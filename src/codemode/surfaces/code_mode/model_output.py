@@ -12,7 +12,7 @@ from ...data.json_values import decode_json, encode_canonical_json, encode_json
 from ...data.rich_values import tagged_to_plain_json, to_tagged_json
 from ...errors import CodeModeProtocolError
 from ...execution.large_results import describe_too_large_result, escape_and_shorten_console, is_longer_than
-from ...host.forks import forkable_lock, register_fork_reset
+from ...host.forks import create_fork_safe_lock, register_fork_reset
 from ...options.parts import ModelOutput
 from ...records import record
 from ...trace.failures import log_tool_failure
@@ -61,7 +61,7 @@ class ModelOutputFormatter:
         self._runs: deque[_CompletedRun] = deque()
         self._retained_bytes = 0
         self._evicted_results: OrderedDict[tuple[str, type, Any], None] = OrderedDict()  # results of evicted runs
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         register_fork_reset(self)
 
     def after_fork(self) -> None:

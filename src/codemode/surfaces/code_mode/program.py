@@ -11,10 +11,10 @@ from ...data.json_values import NOT_GIVEN
 from ...errors import Resumable
 from ...execution.call_context import CallContext, OuterCallSettings, call_context_or_empty
 from ...execution.optional_parts import are_optional_parts_imported, import_and_require_optional_parts
-from ...execution.resume import read_answers_by_id, resume_program
+from ...execution.resume import normalize_answers_by_id, resume_program
 from ...execution.starting import get_pool_and_import_execution, import_execution_module, start_pool
 from ...host.imports import importing
-from ...host.sync import refuse_in_workflow, run_sync
+from ...host.sync import require_outside_temporal_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
@@ -53,7 +53,7 @@ def run_code_mode_sync(
 ) -> Any:
     """Call `run_code_mode` from sync code."""
     runner, context = _CodeModeProgramRunner(tools, options, pool), call_context_or_empty(call)
-    runner.require_installed_extras()
+    runner.import_optional_parts()
     start_pool(runner.pool)
     return unwrap_outcome(run_sync(runner.run(js, context)))
 
@@ -76,17 +76,17 @@ class _CodeModeProgramRunner:
             kind for tool in collected.values() for kind in tool.schema_kinds
         } - _loaded_schema_kinds
 
-    def require_installed_extras(self) -> None:
+    def import_optional_parts(self) -> None:
         """Raise `ValueError` for options that need an extra that is not installed."""
         with importing:
             import_and_require_optional_parts(self._options)
 
     async def run(self, js: str, call: CallContext) -> RunOutcome:
-        refuse_in_workflow()
+        require_outside_temporal_workflow()
         if are_optional_parts_imported(self._options):
             import_and_require_optional_parts(self._options)
         else:
-            await self.pool.run_in_start_thread(self.require_installed_extras)
+            await self.pool.run_in_start_thread(self.import_optional_parts)
         await get_pool_and_import_execution(self.pool, self._options)
         if self._unloaded_schema_kinds:
             await self.pool.run_in_start_thread(self._import_schema_compilers)
@@ -126,7 +126,7 @@ async def continue_interrupt(
     """
     catalog = Catalog(collect_tools(tools))
     outer = OuterCallSettings(call=call_context_or_empty(call))
-    answers = partial(read_answers_by_id, resolution=resolution, resolutions=resolutions)
+    answers = partial(normalize_answers_by_id, resolution=resolution, resolutions=resolutions)
     return unwrap_outcome(await resume_program(CODE_MODE, interrupt, answers, catalog, options, outer, pool))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
-from ...data.json_shape import run_bounded
+from ...data.json_shape import run_off_loop_if_large
 from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import CodeModeToolError, Resumable
@@ -23,12 +23,12 @@ from ...execution.call_context import (
 from ...execution.large_results import is_longer_than
 from ...execution.optional_parts import describe_fetch, import_and_require_optional_parts
 from ...execution.starting import (
+    add_saved_programs_to_catalog,
     append_library_description,
     attach_library,
     get_pool_and_import_execution,
     import_execution_module,
     resume_with_answers,
-    with_saved_programs,
 )
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.threads import run_check
@@ -142,7 +142,7 @@ class CodeModeTool(SyncMethodsMixin):
         run = import_execution_module()
         catalog: ToolCatalog[PreparedTool] = self.catalog
         if self.library is not None:
-            catalog = with_saved_programs(self.catalog, self.library, js, call_context_or_empty(call), pool)
+            catalog = add_saved_programs_to_catalog(self.catalog, self.library, js, call_context_or_empty(call), pool)
         execution = run.Execution(CODE_MODE, catalog, self.options, outer, pool)
         return await self._remember_run_and_unwrap_outcome(await execution.start(js), state_location, js)
 
@@ -160,7 +160,7 @@ class CodeModeTool(SyncMethodsMixin):
         which stay those of the paused call.
         """
         outer, state_location = self._create_outer_call_and_state_backend(call := call_context_or_empty(call))
-        catalog = with_saved_programs(self.catalog, self.library, None, call, self._pool)
+        catalog = add_saved_programs_to_catalog(self.catalog, self.library, None, call, self._pool)
         outcome = await resume_with_answers(
             CODE_MODE, interrupt, resolution, resolutions, catalog, self.options, outer, self._pool
         )
@@ -236,7 +236,7 @@ class CodeModeTool(SyncMethodsMixin):
             return outcome.value
         replacement_text = await self._save_large_result_and_build_replacement_text(plain_outcome, state_location, js)
         if not is_plain:
-            outcome = await run_bounded(outcome.value, partial(with_media_and_python_values, outcome))
+            outcome = await run_off_loop_if_large(outcome.value, partial(with_media_and_python_values, outcome))
         details: Any = {"replacement_text": replacement_text, "json_bytes": size, "is_plain": is_plain}
         details["as_json"] = plain_outcome.value if is_rich and is_plain else None
         self._output_formatter.remember_run(outcome.outer_tool_call_id, outcome.value, outcome.trace, **details)

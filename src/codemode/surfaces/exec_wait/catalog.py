@@ -16,7 +16,7 @@ from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeError, CodeModeIllegalAccessError, CodeModeProtocolError, CodeModeToolError
 from ...execution.call_context import CallContext, OuterCallSettings, make_state_backend
 from ...execution.pauses import make_exec_wait_binding
-from ...execution.starting import with_saved_programs
+from ...execution.starting import add_saved_programs_to_catalog
 from ...options.parts import CodeModeOptions
 from ...profile import SurfaceSettings
 from ...tools.prepared import PreparedTool
@@ -157,9 +157,11 @@ class CatalogView:
 
     def _find_undefined_name_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         from ...protocol.ending_errors import make_syntax_error  # late: creating the tools runs no program
-        from ...source.checks import find_undefined_names
+        from ...source.checks import find_undefined_name_problems
 
-        name_problems = find_undefined_names(facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL)
+        name_problems = find_undefined_name_problems(
+            facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL
+        )
         return make_syntax_error(name_problems) if name_problems else None
 
     def _collect_globals(self) -> frozenset[str]:
@@ -384,7 +386,9 @@ class ExecCatalog:
 
     @cached_property
     def _ids_by_name_json(self) -> str:
-        safe_names = [(name, entry.id) for entry in self._entries.values() if (name := entry.safe_name) is not None]
+        safe_names = [
+            (name, entry.id) for entry in self._entries.values() if (name := entry.javascript_name) is not None
+        ]
         counts = Counter(name for name, _ in safe_names)
         return encode_json(
             {name: entry for name, entry in safe_names if counts[name] == 1}, what="the names of the catalog"
@@ -425,7 +429,7 @@ class ExecCatalog:
         if invocation_data is self.invocation_data:
             return
         if invocation_data is not None and invocation_data.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
-            raise _catalog_changed_error("the catalog has changed")
+            raise _create_catalog_changed_error("the catalog has changed")
         if all(server.is_listed for server in self.servers):
             self.require_same_servers(invocation_data)
 
@@ -437,9 +441,9 @@ class ExecCatalog:
         missing = [server.name for server in self.servers if not server.is_listed]
         if missing:  # it may be available later
             raise ServerUnavailableError(f"the server MCP.{missing[0]} cannot be listed now")
-        raise _catalog_changed_error("the tools of the servers have changed")
+        raise _create_catalog_changed_error("the tools of the servers have changed")
 
-    def build_program_texts_early(self) -> None:
+    def precompute_program_texts(self) -> None:
         """Build the cached texts for programs now, so that the first program does not block the event loop."""
         _ = self.invocation_data, self.entries_text_and_omitted_count, self.ids_by_name_json
 
@@ -455,7 +459,7 @@ class ExecCatalog:
         return dict(Counter(entry.source for entry in self._entries.values()))
 
 
-def _catalog_changed_error(what: str) -> CodeModeProtocolError:
+def _create_catalog_changed_error(what: str) -> CodeModeProtocolError:
     details = {"origin": "continuation", "not_resumable": True}
     return CodeModeProtocolError(f"{what} since this program started", details=details)
 
@@ -488,7 +492,7 @@ class ExecWaitContext:
         """Return the catalog as a program and its saved programs see it; saved programs can read all texts."""
         searched_code = f"{code}\ntools[name]; ALL_TOOLS; MCP" if self.library is not None and "saved" in code else code
         view = self.catalog.get_program_view(searched_code, scopes)
-        return cast("CatalogView", with_saved_programs(view, self.library, code, call, pool))
+        return cast("CatalogView", add_saved_programs_to_catalog(view, self.library, code, call, pool))
 
     async def create_namespace_scopes(self, context: Any) -> NamespaceScopes | None:
         """Return the namespaces for a program with this context. Raises `InvalidConfigError`."""

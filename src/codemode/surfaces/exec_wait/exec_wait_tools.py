@@ -17,8 +17,8 @@ from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
 from ...execution.starting import append_library_description, attach_library
-from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
-from ...host.sync import has_running_loop, refuse_in_workflow, run_sync
+from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
+from ...host.sync import has_running_loop, require_outside_temporal_workflow, run_sync
 from ...options.parts import CodeModeOptions
 from ...stores.durability import StoreLike, add_store_to_options, open_store
 from ...tools.collecting import collect_unprepared_tools
@@ -40,7 +40,7 @@ from .options import (
     ExecWaitOptions,
     InvalidConfigError,
     ToolKindMetadata,
-    create_profile,
+    create_surface_settings,
 )
 from .program_run import RunInfo, create_usage_counts
 from .program_runner import ProgramRunner
@@ -133,7 +133,7 @@ class BackgroundLoop:
     """An event loop in a thread, started on first use. It ends with its owner or the process."""
 
     def __init__(self) -> None:
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         register_fork_reset(self)
@@ -148,7 +148,7 @@ class BackgroundLoop:
         import asyncio
 
         try:
-            refuse_in_workflow()
+            require_outside_temporal_workflow()
             if self._thread is threading.current_thread():
                 raise RuntimeError("execute_sync was called on the event loop that it needs: await execute")
             loop = self._get_or_start_loop()
@@ -248,10 +248,10 @@ class ExecWaitTools:
         self.store = storage.store
         self._counts = create_usage_counts(self.settings.telemetry, (EXEC, WAIT))
         self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
-        self.catalog.build_program_texts_early()
+        self.catalog.precompute_program_texts()
         self._counts.record_catalog_size(self.catalog.tool_counts_by_source)
         stored_runs = storage.create_stored_runs(self.options, self)
-        profile = create_profile(self.options)
+        profile = create_surface_settings(self.options)
         names = [entry.name for entry in self.catalog.entries] + [entry.name for entry in self.catalog.servers]
         self.library = attach_library(library, self.catalog.get_program_view(""), names)
         shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored_runs, namespaces

@@ -18,12 +18,12 @@ from ...data.json_shape import estimate_json_length
 from ...data.narrowing import mapping_or_empty
 from ...data.similar_names import find_nearest_names, format_suggestion
 from ...errors import CodeModeToolError
-from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
-from ...host.threads import run_check_in_dedicated_thread
-from ...schemas.patterns import dropping_nonlinear_patterns
+from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
+from ...host.threads import run_cpu_bound_in_dedicated_thread
+from ...schemas.patterns import drop_nonlinear_patterns
 from ...signatures.declarations import (
     create_call_types_and_aliases,
-    create_tool_doc,
+    create_tool_jsdoc,
     extract_first_sentence,
     find_tool_description,
 )
@@ -71,7 +71,7 @@ class SingleFlight:
 
     def __init__(self, work: Callable[..., Awaitable[None]]) -> None:
         self._work = work
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._flight: _SharedWork | None = None
         register_fork_reset(self)
 
@@ -383,7 +383,7 @@ class McpServer:
                     left_out.add_list_note(f"it has more than {MAX_TOOLS} tools; only the first are used")
                 lookups = await create_resource_and_prompt_tools(self._session, self._build_tool_id, self._settings)
             build_listing = partial(self._build_listing, tools, lookups, left_out.notes)
-            listing = await run_check_in_dedicated_thread(build_listing)  # schemas of servers are untrusted
+            listing = await run_cpu_bound_in_dedicated_thread(build_listing)  # schemas of servers are untrusted
         except Exception as error:  # noqa: BLE001 - host code; the next listing may succeed
             self._failure = describe_server_error(error)
             if isinstance(error, TimeoutError):
@@ -404,7 +404,7 @@ class McpServer:
         tools_by_name: dict[str, McpTool] = {}
         definitions: dict[str, Any] = {}
         left_out = OmittedEntries()
-        with dropping_nonlinear_patterns():
+        with drop_nonlinear_patterns():
             for position, definition in enumerate(tools, 1):
                 name = read_tool_name(definition)
                 if name is None:
@@ -471,7 +471,7 @@ def list_declaration_files(servers: Sequence[McpServer], prefix: Any) -> dict[st
     """Return ``{files: [{path}]}`` for paths with a prefix. Raises `CodeModeToolError`."""
     if prefix is None:
         prefix = ""
-    _require_path(prefix, "API.list(prefix)")
+    _require_valid_path(prefix, "API.list(prefix)")
     paths = [INDEX_PATH, *(_build_declaration_path(server) for server in servers)]
     start = f"{DECLARATIONS_ROOT}/" if prefix == DECLARATIONS_ROOT else prefix
     return {"files": [{"path": path} for path in paths if path.startswith(start)]}
@@ -479,7 +479,7 @@ def list_declaration_files(servers: Sequence[McpServer], prefix: Any) -> dict[st
 
 def read_declaration_file(servers: Sequence[McpServer], path: Any) -> dict[str, str]:
     """Return ``{content}`` of a file. Raises `CodeModeToolError`."""
-    _require_path(path, "API.read(path)")
+    _require_valid_path(path, "API.read(path)")
     if path == INDEX_PATH:
         return {"content": _format_index(servers)}
     for server in servers:
@@ -519,7 +519,7 @@ def declare_mcp_server(server: McpServer, tools: Sequence[McpToolWithIdentifiers
     fitting_tools, other_tools = _split_by_size([rename_tool(tool.tool, tool.names[0]) for tool in tools])
     calls, aliases = create_call_types_and_aliases(fitting_tools)
     members = [
-        f"{format_jsdoc(create_tool_doc(tool))}{tool.name}{call};"
+        f"{format_jsdoc(create_tool_jsdoc(tool))}{tool.name}{call};"
         for tool, call in zip(fitting_tools, calls, strict=True)
     ]
     members += [f"// {tool.name}: see $api({tool.name!r})" for tool in other_tools]
@@ -556,7 +556,7 @@ def _build_declaration_path(server: McpServer) -> str:
     return f"{DECLARATIONS_ROOT}/{server.name}{_DECLARATION_SUFFIX}"
 
 
-def _require_path(path: Any, usage: str) -> None:
+def _require_valid_path(path: Any, usage: str) -> None:
     if not isinstance(path, str):
         raise CodeModeToolError(f"{usage} takes a string")
     if "\\" in path or path.startswith("/") or any(part in (".", "..") for part in path.split("/")):

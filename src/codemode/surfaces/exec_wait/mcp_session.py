@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from ...data.json_shape import run_bounded
+from ...data.json_shape import run_off_loop_if_large
 from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty, string_or_empty
 from ...errors import CodeModeError, CodeModeToolError
@@ -166,11 +166,11 @@ def _build_tool_result(result: Any, content: Any) -> ToolResult:
     if content is None and (isinstance(result, str | int | float) or is_sequence(result)):
         content = result
     if is_sequence(content):
-        content = [_LazyBlock(block) if is_content_block(block) else block for block in content]
+        content = [_LazyContentBlock(block) if is_content_block(block) else block for block in content]
     return parse_server_result({**raw, "content": content, "isError": read_field(result, "is_error", "isError")})
 
 
-class _LazyBlock:
+class _LazyContentBlock:
     """A content block that is converted when read, off the event loop."""
 
     def __init__(self, block: Any) -> None:
@@ -188,12 +188,12 @@ async def select_fields_without_binary(answer: Any, names: Iterable[str]) -> dic
         fields = to_plain_json(answer)
         return {name: _strip_binary_items(fields[name]) for name in names if is_mapping(fields) and name in fields}
 
-    return await run_bounded(answer, select)
+    return await run_off_loop_if_large(answer, select)
 
 
 async def to_plain_items(items: list[Any]) -> list[Any]:
     """Return list items as plain JSON; large lists are converted in a thread."""
-    return await run_bounded(items, lambda: [to_plain_json(item) for item in items])
+    return await run_off_loop_if_large(items, lambda: [to_plain_json(item) for item in items])
 
 
 def _strip_binary_items(value: Any) -> Any:

@@ -15,7 +15,7 @@ from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_sequence, list_or_empty
 from ...errors import CodeModeError, CodeModeToolError
 from ...host.cancellation import FAILURES
-from ...host.forks import forkable_lock, register_fork_reset
+from ...host.forks import create_fork_safe_lock, register_fork_reset
 from ...schemas.compiled import ValidatedInput
 from ...tools.prepared import PreparedTool, create_tool_failed_error
 from ...trace.failures import log_failure
@@ -134,7 +134,7 @@ class NamespaceRegistry:
 
     def __init__(self) -> None:
         self._registered: dict[str, tuple[str, Namespace]] = {}
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self.version = 0
         register_fork_reset(self)
 
@@ -288,7 +288,9 @@ class _ScopeEncoder:
     def encode_value(self, value: Any, path: tuple[str, ...]) -> dict[str, Any]:
         self._remaining_nodes -= 1
         if self._remaining_nodes < 0 or len(path) > MAX_SCOPE_DEPTH:
-            raise self._scope_error(path, f"more than {MAX_SCOPE_NODES} values, or deeper than {MAX_SCOPE_DEPTH}")
+            raise self._create_scope_error(
+                path, f"more than {MAX_SCOPE_NODES} values, or deeper than {MAX_SCOPE_DEPTH}"
+            )
         if isinstance(value, NamespaceTool):
             return self._encode_and_register_call(value, path)
         if is_mapping(value):
@@ -306,17 +308,17 @@ class _ScopeEncoder:
                 )
             }
         if isinstance(value, float) and not math.isfinite(value):
-            raise self._scope_error(path, f"{value}, which is not JSON")
+            raise self._create_scope_error(path, f"{value}, which is not JSON")
         if value is None or isinstance(value, str | bool | int | float):
             return {"value": value}
         problem = "a function other than a namespace_tool" if callable(value) else f"a {type(value).__name__}"
-        raise self._scope_error(path, problem)
+        raise self._create_scope_error(path, problem)
 
     def _encode_children_without_cycle(
         self, value: Any, path: tuple[str, ...], write_children: Callable[[], Any]
     ) -> Any:
         if id(value) in self._ancestor_ids:
-            raise self._scope_error(path, "a cycle")
+            raise self._create_scope_error(path, "a cycle")
         self._ancestor_ids.append(id(value))
         try:
             return write_children()
@@ -325,21 +327,21 @@ class _ScopeEncoder:
 
     def _encode_member(self, value: Any, path: tuple[str, ...], key: Any) -> dict[str, Any]:
         if not isinstance(key, str) or key in _FORBIDDEN_KEYS or PATH_SEPARATOR in key:
-            raise self._scope_error(path, f"the key {key!r}")
+            raise self._create_scope_error(path, f"the key {key!r}")
         return self.encode_value(value, (*path, key))
 
     def _encode_and_register_call(self, mark: NamespaceTool, path: tuple[str, ...]) -> dict[str, Any]:
         if path and path[-1] in _CALLED_BY_LANGUAGE:
-            raise self._scope_error(
+            raise self._create_scope_error(
                 path, "a call under this name, which JavaScript calls implicitly: choose another name"
             )
         entry = self._visible.tools.get(mark.name)
         if entry is None:
-            raise self._scope_error(path, f"a call of {mark.name!r}, which is not in required_tools")
+            raise self._create_scope_error(path, f"a call of {mark.name!r}, which is not in required_tools")
         name = f"{CALL_PREFIX}{self._visible.namespace.id}:{PATH_SEPARATOR.join(path)}"
         self._tools[name] = ScopedTool(entry, mark.input_mapper)
         return {"path": name}
 
-    def _scope_error(self, path: tuple[str, ...], problem: str) -> InvalidConfigError:
+    def _create_scope_error(self, path: tuple[str, ...], problem: str) -> InvalidConfigError:
         scope_path = PATH_SEPARATOR.join((self._visible.namespace.id, *path))
         return InvalidConfigError(f"namespaces.{scope_path}: a scope cannot contain {problem}")

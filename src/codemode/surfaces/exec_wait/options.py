@@ -113,7 +113,7 @@ class ExecWaitOptions(OptionGroup):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Convert options, a mapping in either spelling, or None for the defaults."""
-        return cls._call_with_config_errors(lambda: super(ExecWaitOptions, cls).of(value))
+        return cls._call_translating_errors(lambda: super(ExecWaitOptions, cls).of(value))
 
     @classmethod
     def from_config(cls, config: Any, agent: Any = None) -> ExecWaitOptions:
@@ -129,7 +129,7 @@ class ExecWaitOptions(OptionGroup):
         return options if own is None else _parse_config(own).with_fallback(options)
 
     @classmethod
-    def _call_with_config_errors(cls, make: Callable[[], Self]) -> Self:
+    def _call_translating_errors(cls, make: Callable[[], Self]) -> Self:
         try:
             return make()
         except InvalidConfigError:
@@ -230,7 +230,7 @@ PAIR_LIMITS = (
 _MAX_CATALOG_REQUESTS = 256
 
 
-def create_profile(options: ExecWaitOptions) -> SurfaceSettings:
+def create_surface_settings(options: ExecWaitOptions) -> SurfaceSettings:
     """Return the profile for these options; a suspended program stores its parameters."""
     parameters = {
         "timeout_ms": options.timeout_ms,
@@ -240,10 +240,10 @@ def create_profile(options: ExecWaitOptions) -> SurfaceSettings:
         "max_tool_calls": options.max_tool_calls,
         "host_error_detail": options.host_error_detail,
     }
-    return _build_profile(parameters)
+    return _build_surface_settings(parameters)
 
 
-def _build_profile(parameters: Mapping[str, Any]) -> SurfaceSettings:
+def _build_surface_settings(parameters: Mapping[str, Any]) -> SurfaceSettings:
     options = ExecWaitOptions(**parameters)
     max_output_bytes = options.max_output_bytes
     return SurfaceSettings(
@@ -268,5 +268,5 @@ def _build_profile(parameters: Mapping[str, Any]) -> SurfaceSettings:
         at_deadline="rest",
         shows_run_details=True,
         parameters=dict(parameters),
-        restored=_build_profile,
+        restored=_build_surface_settings,
     )

@@ -29,7 +29,7 @@ from ...execution.outcome_texts import (
     describe_waiting_run,
     failure_text,
 )
-from ...execution.starting import get_pool_and_import_execution, import_resume_module, with_saved_programs
+from ...execution.starting import add_saved_programs_to_catalog, get_pool_and_import_execution, import_resume_module
 from ...interrupts.interrupt import Interrupt
 from ...stores.errors import AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError
 from ...trace.failures import log_failure
@@ -96,11 +96,17 @@ class StoredRunResumer:
         pool = await get_pool_and_import_execution(context.pool, context.settings)
         resume_module = await pool.run_in_start_thread(import_resume_module)
         answers_to = partial(
-            resume_module.read_answers_by_id, **{"resolution": resume_module.NOT_GIVEN, "resolutions": None, **answers}
+            resume_module.normalize_answers_by_id,
+            **{"resolution": resume_module.NOT_GIVEN, "resolutions": None, **answers},
         )
         needs_answers = bool(answers.get("resolutions")) or "resolution" in answers
         view = context.catalog.get_program_view("", await context.create_namespace_scopes(outer.call.context))
-        arguments = with_saved_programs(view, context.library, None, outer.call, pool), context.settings, outer, pool
+        arguments = (
+            add_saved_programs_to_catalog(view, context.library, None, outer.call, pool),
+            context.settings,
+            outer,
+            pool,
+        )
         return await resume_module.resume_program(
             context.profile, paused, answers_to, *arguments, needs_answers=needs_answers
         )
@@ -173,7 +179,7 @@ class ProgramResumer:
         except StoreUnavailableError as error:
             return self._result_factory.build_host_failure_result(error)
         try:
-            with run.allowing_start_cancellation():
+            with run.cancellable_start():
                 outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and failed_for_lack_of_worker(outcome):
@@ -198,7 +204,9 @@ class ProgramResumer:
         try:
             interrupt = Interrupt.from_value(paused)
             resume_module = import_resume_module()
-            resolutions = resume_module.read_answers_by_id(interrupt, answers["resolution"], answers["resolutions"])
+            resolutions = resume_module.normalize_answers_by_id(
+                interrupt, answers["resolution"], answers["resolutions"]
+            )
             lease = await stored.record_answers_and_claim(interrupt, resolutions, run.scope)
         except (AlreadyDecidedError, RecordExpiredError, RecordWithdrawnError, StoreUnavailableError):
             self._runs.end_and_abort_program(run)
@@ -241,7 +249,7 @@ class ProgramResumer:
             self._context.create_outer_call_and_bind_state(call, run), takes_output=False, keeps_output=True
         )
         try:
-            with run.allowing_start_cancellation():
+            with run.cancellable_start():
                 outcome = await self._stored_programs.resume_from_last_recovery(paused, answers, outer)
             outcome, items_written = await self._run_to_end(run, outcome)
             if run.is_released or _failed_for_host_reasons(outcome):
@@ -333,15 +341,15 @@ class RemoteRunWaiter:
         self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext
     ) -> Any:
         try:
-            with run.allowing_start_cancellation():
-                return await self._continue_claimed(stored, run, lease, call)
+            with run.cancellable_start():
+                return await self._continue_claimed_run(stored, run, lease, call)
         except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
             if run.state != RUNNING:  # its result was delivered
                 raise
             if run.execution is not None and run.execution.is_suspended:
-                self._runs.return_to_suspended(run)
+                self._runs.restore_suspension(run)
                 raise
             run.lease = None  # when it expires, another process can resume from journal and guard
             self._runs.forget(run)
@@ -358,7 +366,7 @@ class RemoteRunWaiter:
             if run.lease is None:
                 run.cancel_lease_renewal()
 
-    async def _continue_claimed(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
+    async def _continue_claimed_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease, call: CallContext) -> Any:
         outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
         outcome = await self._stored_programs.resume_from_last_recovery(
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer

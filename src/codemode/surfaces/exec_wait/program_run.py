@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...data.narrowing import mapping_or_empty
-from ...host.forks import forkable_lock
+from ...host.forks import create_fork_safe_lock
 from ...options.parts import Telemetry
 from .options import InvalidConfigError
 
@@ -60,7 +60,7 @@ class UsageCounts:
     def __init__(self, visible: tuple[str, ...] = (), record: MetricRecorder | None = None) -> None:
         self._counts: Counter[str] = Counter()
         self._caps: Counter[str] = Counter()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._record_metric = record
         self._called_tools: Counter[str] = Counter()
         self._catalog: Mapping[str, int] = {}
@@ -97,7 +97,7 @@ class UsageCounts:
                 self._record_metric("exec_wait.tool_calls", count, {"gen_ai.tool.name": name})
             _log.debug("%s: called %s", shorten_run_id(run), name)
 
-    def count_limit(self, code: str) -> None:
+    def count_exceeded_limit(self, code: str) -> None:
         """Count a limit that ended a program."""
         with self._lock:
             self._caps[code] += 1
@@ -211,7 +211,7 @@ class RunAbortedBeforeStartError(Exception):
     """The run was aborted before its program started."""
 
 
-def new_run_id() -> str:
+def create_run_id() -> str:
     """Return an unguessable id: with 128 random bits, lookup times reveal nothing about other ids."""
     return f"{RUN_PREFIX}{os.urandom(16).hex()}"
 
@@ -222,7 +222,7 @@ class ProgramRun:
 
     scope: str
     code: str
-    run_id: str = field(default_factory=new_run_id)
+    run_id: str = field(default_factory=create_run_id)
     state: str = RUNNING
     reason: str | None = None
     execution: SuspendedRun | None = None
@@ -283,7 +283,7 @@ class ProgramRun:
         except RuntimeError:  # closed meanwhile
             return
 
-    def allowing_start_cancellation(self) -> CancellableStart:
+    def cancellable_start(self) -> CancellableStart:
         """Return a context in which `cancel_start` cancels the current task. Raises `RunAbortedBeforeStartError`."""
         return CancellableStart(self)
 

@@ -22,8 +22,8 @@ from ...execution.outcome_texts import (
     INVALID_INPUT,
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_EXPIRED,
-    describe_aborted,
-    describe_ended_program,
+    describe_aborted_run,
+    describe_stopped_program,
     describe_waiting_run,
 )
 from ...execution.starting import get_pool_and_import_execution, import_suspendable_module
@@ -38,9 +38,9 @@ from .results import (
     ExecRequest,
     InvalidInputError,
     RecordedResults,
+    create_run_not_found_error,
     parse_exec_input,
     parse_wait_input,
-    run_not_found_error,
 )
 from .run_registry import NoCapacityError, RunRegistry, drop_worker
 from .run_settler import RunOutcomeApplier
@@ -116,7 +116,7 @@ class ProgramRunner:
             return self._result_factory.build_no_capacity_result(no_capacity)
         run.counts["exec"], run.language = 1, request.language
         try:
-            with run.allowing_start_cancellation():
+            with run.cancellable_start():
                 return await self._start_program(run, call)
         except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
@@ -179,7 +179,7 @@ class ProgramRunner:
         if undelivered is not None:
             return undelivered
         try:
-            if self._stored is not None and await self._is_remote_after_releasing_lost_run(self._stored, run_id, scope):
+            if self._stored is not None and await self._release_if_not_held_here(self._stored, run_id, scope):
                 return await self._remote_runs.wait_or_claim_and_continue(self._stored, run_id, call)
             run = self._take_run(run_id, scope)
         except InvalidInputError as refused:
@@ -203,7 +203,7 @@ class ProgramRunner:
                 self._suspend_or_end_after_cancellation(run, execution)
             raise
         except (CodeModeConcurrencyError, CodeModeWorkerError) as error:
-            self.runs.return_to_suspended(run)  # still suspended, nothing is lost
+            self.runs.restore_suspension(run)  # still suspended, nothing is lost
             return self._result_factory.build_failure_and_count_limit(describe_waiting_run(error), RUNTIME_UNAVAILABLE)
         except CodeModeError as error:
             self.runs.end(run, FAILED)
@@ -218,7 +218,7 @@ class ProgramRunner:
 
     def _suspend_or_end_after_cancellation(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if execution.is_suspended:
-            self.runs.return_to_suspended(run)
+            self.runs.restore_suspension(run)
             return
         run.call_on_loop(run.cancel_lease_renewal)
         if run.lease is not None:  # other processes can continue it when its lease expires
@@ -229,7 +229,7 @@ class ProgramRunner:
             run.run_id, self._result_factory.build_failure_and_count_limit(RESULT_LOST, INTERNAL_ERROR)
         )
 
-    async def _is_remote_after_releasing_lost_run(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
+    async def _release_if_not_held_here(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
         """Return True if a run must be continued from the store; release and forget one that was lost here.
 
         That is a run of another process, one whose event loop has ended, and one that lost its lease while suspended.
@@ -250,15 +250,15 @@ class ProgramRunner:
         """Return a run, reserved for this caller. Raises `InvalidInputError`."""
         run = self.runs.find(run_id)
         if run is None or run.scope != scope:
-            raise run_not_found_error(run_id)
+            raise create_run_not_found_error(run_id)
         if run.execution is not None and run.execution.is_event_loop_closed and self.runs.end_orphaned(run):
             raise InvalidInputError("wait: the event loop of this run was closed, which ended its calls", ABORTED)
-        if self.runs.try_take(run):
+        if self.runs.try_claim(run):
             return run
         if run.state == EXPIRED:
             raise InvalidInputError(f"wait: {run.end_message or self._build_expired_text(None)}", SNAPSHOT_EXPIRED)
         if run.state == RUN_ABORTED:
-            raise InvalidInputError(f"wait: {run.end_message or describe_aborted(None, None)}", ABORTED)
+            raise InvalidInputError(f"wait: {run.end_message or describe_aborted_run(None, None)}", ABORTED)
         if run.is_active:
             raise InvalidInputError("wait: another wait has this run; call wait again when it returns")
         raise InvalidInputError("wait: this run has ended, and its result was returned")
@@ -278,7 +278,7 @@ class ProgramRunner:
 
     def _build_expired_text(self, error: CodeModeError | None) -> str:
         ttl = self._options.snapshot_ttl_seconds
-        return describe_ended_program(f"this run has expired: it waited for more than {ttl} s", error)
+        return describe_stopped_program(f"this run has expired: it waited for more than {ttl} s", error)
 
     async def abort(self, scope: str, run_id: str | None, reason: str, *, only_in_flight: bool = False) -> int:
         """Abort the runs of a scope, or one of them; return how many."""
@@ -299,25 +299,25 @@ class ProgramRunner:
         text = string_or_empty(reason) or "the run was aborted"
         # A store may be host code: raise its error only after all runs have ended.
         errors = await asyncio.gather(
-            *(self._abort_one(run, text, releases_records) for run in runs), return_exceptions=True
+            *(self._abort_run(run, text, releases_records) for run in runs), return_exceptions=True
         )
         for error in errors:
             if error is not None:
                 raise error
         return len(runs)
 
-    async def _abort_one(self, run: ProgramRun, reason: str, releases_records: bool) -> None:
+    async def _abort_run(self, run: ProgramRun, reason: str, releases_records: bool) -> None:
         if run.is_parked:
             self.runs.end_parked_by_id(run.run_id, RUN_ABORTED)
             if self._stored is not None:
                 await self._stored.withdraw(run.run_id, reason)
             return
         run.abort_reason, run.is_released = reason, releases_records and self._stored is not None
-        execution, run.end_message = run.execution, describe_aborted(reason, None)
+        execution, run.end_message = run.execution, describe_aborted_run(reason, None)
         run.call_on_loop(run.cancel_start)
         self.runs.end(run, RUN_ABORTED)
         error = None if execution is None else await self._stop_execution(run, execution, reason)
-        self.runs.set_end_message(run, describe_aborted(reason, error))
+        self.runs.set_end_message(run, describe_aborted_run(reason, error))
         await self._settler.store_result_or_release_lease(
             run, self._result_factory.build_abort_result(run, error=error)
         )

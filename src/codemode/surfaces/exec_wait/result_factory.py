@@ -19,7 +19,7 @@ from ...execution.outcome_texts import (
     RUNTIME_UNAVAILABLE,
     SHELL_COMMAND_TEXT,
     STORE_UNAVAILABLE,
-    describe_aborted,
+    describe_aborted_run,
     describe_missing_result,
     describe_waiting_run,
     failure_text,
@@ -116,7 +116,7 @@ class ResultFactory:
         """Return a failed result; count the limit if a limit was exceeded."""
         result_telemetry = self.count_calls_and_build_telemetry() if telemetry is None else telemetry
         if code in LIMIT_CODES:
-            self._counts.count_limit(code)
+            self._counts.count_exceeded_limit(code)
             result_telemetry["cap"] = code
         return build_failed_result(message, code, result_telemetry, output)
 
@@ -128,7 +128,9 @@ class ResultFactory:
         error: CodeModeError | None = None,
     ) -> dict[str, Any]:
         """Return the result of an aborted run."""
-        return self.build_failure_and_count_limit(describe_aborted(run.abort_reason, error), ABORTED, output, telemetry)
+        return self.build_failure_and_count_limit(
+            describe_aborted_run(run.abort_reason, error), ABORTED, output, telemetry
+        )
 
     def build_no_capacity_result(self, error: NoCapacityError) -> dict[str, Any]:
         """Return the result of a program beyond the limit of waiting runs."""

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...data.json_shape import UNLIMITED, run_bounded
+from ...data.json_shape import UNLIMITED, run_off_loop_if_large
 from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_object
 from ...execution.call_context import CallContext
 from ...execution.large_results import count_json_characters, describe_too_large_result
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import monotonic_seconds
-from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
 from ...options.parts import MAX_SOURCE_BYTES, MIN_MODEL_CHARACTERS
 from ...source.program_input import rename_program_field
 from .options import LANGUAGES, ExecWaitOptions, choose_default_language
@@ -65,9 +65,7 @@ def parse_exec_input(
     """
     if not (is_mapping(tool_input) and "command" in tool_input):
         tool_input = rename_program_field(tool_input, "code")
-    checked_fields = _refuse_unexpected_fields(
-        tool_input, ("code", "command", "language"), "exec takes {code, language?}"
-    )
+    checked_fields = _require_known_fields(tool_input, ("code", "command", "language"), "exec takes {code, language?}")
     code, command = checked_fields.get("code"), checked_fields.get("command")
     for name, value in (("code", code), ("command", command)):
         if value is not None and not isinstance(value, str):
@@ -96,7 +94,7 @@ def parse_exec_input(
 
 def parse_wait_input(value: Any) -> str:
     """Return the id of the run to continue. Raises `InvalidInputError`."""
-    checked_fields = _refuse_unexpected_fields(value, ("runId", "run_id"), "wait takes {runId}")
+    checked_fields = _require_known_fields(value, ("runId", "run_id"), "wait takes {runId}")
     run_id, other = checked_fields.get("runId"), checked_fields.get("run_id")
     if not all(run_id_value is None or isinstance(run_id_value, str) for run_id_value in (run_id, other)) or not (
         run_id or other
@@ -107,7 +105,7 @@ def parse_wait_input(value: Any) -> str:
     return str(run_id or other)
 
 
-def run_not_found_error(run_id: str) -> InvalidInputError:
+def create_run_not_found_error(run_id: str) -> InvalidInputError:
     """Return the error for an id without a run."""
     shown = run_id[:_MAX_QUOTED_CHARACTERS]
     if RUN_ID.fullmatch(run_id) is None and _FOREIGN_ID.fullmatch(run_id.strip()):
@@ -118,7 +116,7 @@ def run_not_found_error(run_id: str) -> InvalidInputError:
     return InvalidInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-def _refuse_unexpected_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
+def _require_known_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(value):
         raise InvalidInputError(f"{usage}, an object")
     unknown: list[Any] = [
@@ -213,7 +211,7 @@ class RecordedResults:
     def __init__(self, seconds: int) -> None:
         self._retention_seconds = seconds
         self._calls: OrderedDict[_CallKey, _RecordedCall] = OrderedDict()
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         register_fork_reset(self)
 
     def after_fork(self) -> None:
@@ -233,7 +231,7 @@ class RecordedResults:
 
         ``on_undelivered`` receives the result when the caller was cancelled.
         """
-        if not call.conversation_id or not call.tool_call_id or (digest := _digest_input(value)) is None:
+        if not call.conversation_id or not call.tool_call_id or (digest := _compute_input_digest(value)) is None:
             return await work()
         return await self._run_or_wait((call.conversation_id, tool, call.tool_call_id), digest, work, on_undelivered)
 
@@ -242,7 +240,7 @@ class RecordedResults:
     ) -> Any:
         """Return the recorded result of this JSON value in this scope, or run the work."""
         try:
-            digest = _digest_input(get_value())
+            digest = _compute_input_digest(get_value())
         except Exception:  # noqa: BLE001 - parsing reports what is not JSON
             digest = None
         if digest is None:
@@ -321,10 +319,10 @@ async def _copy_result(result: Any) -> Any:
     """Return a copy for the caller, made in a thread if it is large."""
     if not is_object(result):
         return result
-    return await run_bounded(result, partial(copy.deepcopy, result))
+    return await run_off_loop_if_large(result, partial(copy.deepcopy, result))
 
 
-def _digest_input(value: Any) -> str | None:
+def _compute_input_digest(value: Any) -> str | None:
     """Return a digest of an input, or None if it is not JSON."""
     try:
         text = encode_json(value, max_bytes=_MAX_INPUT_BYTES, what="the input")

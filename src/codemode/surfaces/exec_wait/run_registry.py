@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...host.clock import monotonic_seconds, now_ms
-from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
 from .options import ExecWaitOptions
 from .program_run import ABORTED, ACTIVE_STATES, COMPLETED, EXPIRED, RUNNING, WAITING, ProgramRun, RunInfo, UsageCounts
 
@@ -42,7 +42,7 @@ class RunRegistry:
         self._options = options
         self._counts = counts
         self._on_expired = on_expired
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._reset()
         register_fork_reset(self)
 
@@ -174,7 +174,7 @@ class RunRegistry:
         """Return the public information about the runs of a scope."""
         return tuple(run.to_info() for run in self.list_runs_in_scope(scope))
 
-    def try_take(self, run: ProgramRun) -> bool:
+    def try_claim(self, run: ProgramRun) -> bool:
         """Return True if this caller now has the run, which no other caller can take."""
         with self._lock:
             if run.state != WAITING:
@@ -206,7 +206,7 @@ class RunRegistry:
             self._warm.add(run)
         return has_room
 
-    def return_to_suspended(self, run: ProgramRun) -> None:
+    def restore_suspension(self, run: ProgramRun) -> None:
         """Record that a taken run stays suspended."""
         if run.execution is not None:
             run.suspension_count -= 1

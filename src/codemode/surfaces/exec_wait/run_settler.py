@@ -20,10 +20,10 @@ from ...execution.outcome_texts import (
     RUNTIME_UNAVAILABLE,
     SNAPSHOT_LIMIT,
     SNAPSHOT_RESTORE_FAILED,
-    describe_ended_program,
+    describe_stopped_program,
     describe_store_unavailable,
     describe_waiting_run,
-    may_have_changed_something,
+    may_have_side_effects,
 )
 from ...host.cancellation import wait_or_pass_late_result
 from ...stores.errors import StoreUnavailableError
@@ -147,7 +147,7 @@ class RunOutcomeApplier:
         if (total_bytes := size + rest.output_bytes) > max_bytes and run.abort_reason is None:
             aborted = await execution.abort("it exceeds maxSnapshotBytes")
             self._runs.end(run, FAILED)
-            message = describe_ended_program(
+            message = describe_stopped_program(
                 f"the program takes {total_bytes} bytes suspended; maxSnapshotBytes is {max_bytes}. Keep, call or write"
                 " less",
                 aborted.error,
@@ -225,8 +225,8 @@ class RunOutcomeApplier:
             reason = _STORE_FULL_TEXT if is_full else _STORE_UNAVAILABLE
             store_error = CodeModeError(reason)
             store_error.calls = outcome.calls
-            message = describe_ended_program(
-                reason if may_have_changed_something(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error
+            message = describe_stopped_program(
+                reason if may_have_side_effects(outcome.calls) else f"{reason} {_RETRY_LATER}", store_error
             )
             return self._result_factory.build_failure_and_count_limit(message, RUNTIME_UNAVAILABLE, output, telemetry)
         if run_id is None:

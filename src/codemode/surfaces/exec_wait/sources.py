@@ -62,7 +62,7 @@ class ToolSource:
         if self.source == MCP and not _is_session(self.tools):
             raise InvalidConfigError("sources: a source of kind 'mcp' needs a session with list_tools and call_tool")
         if self.source != MCP and _is_session(self.tools):
-            raise _bare_session_error(self.tools)
+            raise _create_bare_session_error(self.tools)
         if not isinstance(self.needs_approval, bool) and not callable(self.needs_approval):
             raise InvalidConfigError(
                 f"sources.needs_approval must be a bool or a function, got {self.needs_approval!r}"
@@ -100,7 +100,7 @@ class CatalogEntry:
         return self.tool.name
 
     @property
-    def safe_name(self) -> str | None:
+    def javascript_name(self) -> str | None:
         """The name as a JavaScript identifier; None for a name that would replace a built-in member."""
         name = to_identifier(self.tool.name)
         return None if name in TOOLS_METHODS or name in INHERITED_NAMES else name
@@ -174,7 +174,7 @@ def to_sources(sources: Any) -> list[ToolSource]:
             raise InvalidConfigError("sources must be either all ToolSource or all tools")
         return values
     if sessions := [value for value in values if _is_session(value)]:
-        raise _bare_session_error(sessions[0])
+        raise _create_bare_session_error(sessions[0])
     return [ToolSource(values)]
 
 
@@ -182,7 +182,7 @@ def _is_session(value: Any) -> bool:
     return all(callable(getattr(value, method_name, None)) for method_name in _SESSION_METHODS)
 
 
-def _bare_session_error(session: Any) -> InvalidConfigError:
+def _create_bare_session_error(session: Any) -> InvalidConfigError:
     class_name = type(session).__name__
     return InvalidConfigError(f"sources: pass an MCP session ({class_name}) as ToolSource(session, source='mcp')")
 

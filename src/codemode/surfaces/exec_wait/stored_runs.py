@@ -25,7 +25,7 @@ from ...stores.records import LEASE_MS
 from ...stores.resume_outcome import write_or_log_despite_cancellation
 from .options import PROFILE_NAME
 from .program_run import RUN_PREFIX, ProgramRun
-from .results import RUN_ID, InvalidInputError, build_failed_result, run_not_found_error
+from .results import RUN_ID, InvalidInputError, build_failed_result, create_run_not_found_error
 
 if TYPE_CHECKING:
     from ...execution.outcome import SuspendedRun
@@ -170,7 +170,7 @@ class StoredRuns:
                 except RecordLostError as error:
                     raise InvalidInputError(f"wait: {error.message}", SNAPSHOT_RESTORE_FAILED) from None
                 except (RequestSettledError, RecordWithdrawnError):
-                    return get_ended_result(await self._store.record(record.id, tenant=self._tenant))
+                    return require_ended_result(await self._store.record(record.id, tenant=self._tenant))
                 if lease is not None:
                     return await self._require_unexpired_or_settle(lease)
                 current, remaining = (
@@ -183,13 +183,13 @@ class StoredRuns:
 
     async def _require_record(self, run_id: str, scope: str) -> Record:
         if RUN_ID.fullmatch(run_id) is None:
-            raise run_not_found_error(run_id)
+            raise create_run_not_found_error(run_id)
         try:
             record = await self._store.record(_to_record_id(run_id), tenant=self._tenant)
         except UnknownRequestError:
-            raise run_not_found_error(run_id) from None
+            raise create_run_not_found_error(run_id) from None
         if record.app != self._app or get_scope(record) != scope:
-            raise run_not_found_error(run_id)
+            raise create_run_not_found_error(run_id)
         return record
 
     async def _require_unexpired_or_settle(self, lease: Lease) -> Lease:
@@ -281,7 +281,7 @@ def get_scope(record: Record) -> str | None:
     return scope if payload.get(_SURFACE_KEY) == PROFILE_NAME and isinstance(scope, str) else None
 
 
-def get_ended_result(record: Record) -> Mapping[str, Any]:
+def require_ended_result(record: Record) -> Mapping[str, Any]:
     """Return the result of an ended run, or raise `InvalidInputError` without one."""
     outcome = record.outcome
     if record.state == "expired":

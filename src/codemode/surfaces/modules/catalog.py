@@ -17,15 +17,15 @@ from ...execution.outcome_texts import (
     IMPORT_FAILURE,
     TOOL_NOT_FOUND,
     WITHOUT_SERVER_HINT,
-    find_absent_name_hint,
+    find_undefined_name_hint,
 )
-from ...host.forks import forkable_lock
+from ...host.forks import create_fork_safe_lock
 from ...protocol.ending_errors import make_syntax_error
 from ...schemas.compiled import get_json_type_name
 from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, list_located_facts
 from ...tools.prepared import PreparedTool
 from ...trace.visible_text import clip_text
-from .discovery import USAGE, build_search_index, call_discovery, server_not_found_error
+from .discovery import USAGE, build_search_index, call_discovery_function, server_not_found_error
 from .module_tools import (
     DISCOVERY_MODULE,
     ERRORS_MODULE,
@@ -61,7 +61,7 @@ class ImportFact:
     position: dict[str, int]
     positions: tuple[dict[str, int], ...] = ()
 
-    def position_of(self, name: str) -> dict[str, int]:
+    def get_name_position(self, name: str) -> dict[str, int]:
         """Return the position of the first use of a name."""
         index = self.names.index(name)
         return self.positions[index] if index < len(self.positions) else self.position
@@ -93,11 +93,11 @@ class ModuleFacts:
     ends: str = ""
 
 
-def read_module_facts(facts: Any) -> ModuleFacts:
+def parse_module_facts(facts: Any) -> ModuleFacts:
     """Return the facts about a module. The input comes from the guest and is untrusted."""
     raw = mapping_or_empty(mapping_or_empty(facts).get("module"))
     prefix, ends = raw.get("prefix"), raw.get("ends")
-    imports = _read_imports(list_or_empty(raw.get("imports")))
+    imports = _parse_imports(list_or_empty(raw.get("imports")))
     specifiers: dict[str, None] = {fact.specifier: None for fact in imports}
     wants_all = False  # has a dynamic import() or uses discovery
     for item in islice(list_or_empty(raw.get("dynamic")), _MAX_FACTS):
@@ -114,7 +114,7 @@ def read_module_facts(facts: Any) -> ModuleFacts:
         prefix=prefix if type(prefix) is int and 0 <= prefix < _MAX_POSITION else 0,
         take=_read_text(raw.get("take")),
         imports=imports,
-        calls=_read_calls(list_or_empty(raw.get("namespace_calls"))),
+        calls=_parse_namespace_calls(list_or_empty(raw.get("namespace_calls"))),
         paths=tuple(paths),
         wants_all=wants_all or DISCOVERY_MODULE in specifiers,
         last=tuple(two_counts_or_none(raw.get("last")) or ()),
@@ -122,7 +122,7 @@ def read_module_facts(facts: Any) -> ModuleFacts:
     )
 
 
-def _read_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
+def _parse_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
     imports: list[ImportFact] = []
     remaining = _MAX_NAMES
     for item in islice(items, _MAX_FACTS):
@@ -134,20 +134,20 @@ def _read_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
             names.append(name or "")  # keep the index of each name
         for pair in islice(list_or_empty(raw.get("places")), len(names)):
             line, column = pair[:2] if is_array(pair) and len(pair) > 1 else (None, None)
-            positions.append(_read_position(line, column))
+            positions.append(_parse_position(line, column))
         remaining -= len(names)
-        position = _read_position(raw.get("line"), raw.get("column"))
+        position = _parse_position(raw.get("line"), raw.get("column"))
         imports.append(ImportFact(_read_text(raw.get("from")) or "", tuple(names), position, tuple(positions)))
     return tuple(imports)
 
 
-def _read_calls(items: Sequence[Any]) -> tuple[NamespaceCallFact, ...]:
+def _parse_namespace_calls(items: Sequence[Any]) -> tuple[NamespaceCallFact, ...]:
     calls: list[NamespaceCallFact] = []
     for item in islice(items, _MAX_FACTS):
         raw = mapping_or_empty(item)
         specifier, name = _read_text(raw.get("from")), _read_text(raw.get("name"))
         if specifier is not None and name is not None:
-            calls.append(NamespaceCallFact(specifier, name, _read_position(raw.get("line"), raw.get("column"))))
+            calls.append(NamespaceCallFact(specifier, name, _parse_position(raw.get("line"), raw.get("column"))))
     return tuple(calls)
 
 
@@ -155,7 +155,7 @@ def _read_text(value: Any) -> str | None:
     return value if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS else None
 
 
-def _read_position(line: Any, column: Any) -> dict[str, int]:
+def _parse_position(line: Any, column: Any) -> dict[str, int]:
     return {
         "line": line if type(line) is int and 0 < line < _MAX_POSITION else 1,
         "column": column if type(column) is int and 0 < column < _MAX_POSITION else 1,
@@ -171,7 +171,7 @@ _EXPORTS: Mapping[str, frozenset[str]] = {
 }
 
 
-class ModuleRegistry:
+class ImportChecker:
     """The modules that programs can import. ``unavailable``: why servers could not be listed, by path."""
 
     def __init__(self, servers: Sequence[ListedServer], unavailable: Mapping[str, str]) -> None:
@@ -181,7 +181,7 @@ class ModuleRegistry:
 
     def find_error(self, facts: ModuleFacts) -> CodeModeSyntaxError | None:
         """Return an error with all ``problems`` that a module with these imports certainly has, or None."""
-        if self._certainly_has_no_problems(facts):
+        if self._passes_quick_check(facts):
             return None
         problems = list(islice(self._find_problems(facts), MAX_IMPORT_PROBLEMS))
         if not problems:
@@ -189,7 +189,7 @@ class ModuleRegistry:
         problems.sort(key=lambda problem: (problem["line"], problem["column"]))
         return make_syntax_error(cast("list[ProgramProblem]", problems))
 
-    def _certainly_has_no_problems(self, facts: ModuleFacts) -> bool:
+    def _passes_quick_check(self, facts: ModuleFacts) -> bool:
         for fact in facts.imports:
             exports = self._get_exports(fact.specifier)
             if exports is None or not exports.issuperset(fact.names):
@@ -197,7 +197,7 @@ class ModuleRegistry:
         return not facts.calls
 
     def _find_problems(self, facts: ModuleFacts) -> Iterator[dict[str, Any]]:
-        suggestions = _SuggestionBudget()
+        suggestions = _HintBuilder()
         for fact in facts.imports:
             yield from self._find_import_problems(fact, suggestions)
         for call in facts.calls:
@@ -211,7 +211,7 @@ class ModuleRegistry:
             message += self._explain_missing_tool(call.specifier, call.name)
             yield _build_problem("TOOL_NOT_FOUND", message, hint, call.position, error_class=TOOL_NOT_FOUND)
 
-    def _find_import_problems(self, fact: ImportFact, suggestions: _SuggestionBudget) -> Iterator[dict[str, Any]]:
+    def _find_import_problems(self, fact: ImportFact, suggestions: _HintBuilder) -> Iterator[dict[str, Any]]:
         exports = self._get_exports(fact.specifier)
         if exports is None:
             yield self._build_missing_module_problem(fact, suggestions)
@@ -231,16 +231,16 @@ class ModuleRegistry:
                 hint = suggestions.build_hint(name, exports, "Import {}.", else_hint)
             message = f"{_quote(fact.specifier)} has no export {_quote(name)}"
             message += self._explain_missing_tool(fact.specifier, name)
-            yield _build_problem(IMPORT_FAILURE, message, hint, fact.position_of(name))
+            yield _build_problem(IMPORT_FAILURE, message, hint, fact.get_name_position(name))
 
-    def _build_missing_module_problem(self, fact: ImportFact, suggestions: _SuggestionBudget) -> dict[str, Any]:
+    def _build_missing_module_problem(self, fact: ImportFact, suggestions: _HintBuilder) -> dict[str, Any]:
         specifier, path = fact.specifier, to_server_path(fact.specifier)
         if path is not None and path in self._unavailable:
             message = f"the server {_quote(path)} cannot be imported: {self._unavailable[path]}"
             hint = WITHOUT_SERVER_HINT
         elif path is not None:
             message = f"there is no server {_quote(path)}"
-            hint = self._suggest_path(path) or suggestions.build_hint(
+            hint = self._build_path_hint(path) or suggestions.build_hint(
                 path.lower(),
                 self._servers,
                 f"Import {to_specifier('{}')}.",
@@ -261,7 +261,7 @@ class ModuleRegistry:
         server = self._servers.get(to_server_path(specifier) or "")
         return "" if server is None else server.explain_missing_tool(name)
 
-    def _suggest_path(self, written: str) -> str | None:
+    def _build_path_hint(self, written: str) -> str | None:
         """Return the hint for a server id used in place of its path, or None."""
         matching_path = next((server.path for server in self._servers.values() if server.server_id == written), None)
         matching_path = matching_path or next(
@@ -282,7 +282,7 @@ class ModuleRegistry:
         return exports
 
 
-class _SuggestionBudget:
+class _HintBuilder:
     """Suggests similar names for the first mistakes only, because comparing all names is slow."""
 
     def __init__(self) -> None:
@@ -305,13 +305,13 @@ def _quote(text: str) -> str:
     return f'"{text[:_MAX_QUOTED_CHARACTERS]}"'
 
 
-def find_absent_names_error(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
+def find_undefined_names_error(facts: Any, servers: Iterable[ListedServer]) -> CodeModeSyntaxError | None:
     """Return the error for tools that are not imported and globals of other hosts. Facts are untrusted."""
-    problems = list(islice(_find_absent_name_problems(facts, servers), MAX_UNDEFINED_NAMES))
+    problems = list(islice(_find_undefined_name_problems(facts, servers), MAX_UNDEFINED_NAMES))
     return make_syntax_error(cast("list[ProgramProblem]", problems)) if problems else None
 
 
-def _find_absent_name_problems(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
+def _find_undefined_name_problems(facts: Any, servers: Iterable[ListedServer]) -> Iterator[dict[str, Any]]:
     paths: dict[str, str] | None = None
     for use in list_located_facts(facts, "free"):
         name = use.get("name")
@@ -320,7 +320,7 @@ def _find_absent_name_problems(facts: Any, servers: Iterable[ListedServer]) -> I
         if paths is None:
             paths = {tool.export_name: server.path for server in servers for tool in server.tools}
         path = paths.get(name) if use.get("called") is True else None
-        hint = find_absent_name_hint(name)
+        hint = find_undefined_name_hint(name)
         if path is not None:
             hint = f'Import it: import {{ {name} }} from "@codemode/servers/{path}";'
         if hint is not None:
@@ -349,13 +349,13 @@ class ModuleCatalog:
         self.unavailable = dict(unavailable)
         self._by_path = {tool.path: tool for tool in servers}
         self._tools = {tool.tool.name: tool for server in servers for tool in server.tools}
-        self._modules = ModuleRegistry(servers, unavailable)
+        self._modules = ImportChecker(servers, unavailable)
         self.may_wait_for_person = any(tool.may_wait_for_person for tool in servers)
         """True if a call of some tool can wait for a person."""
         self.index: ToolIndex = build_search_index(servers, None if before is None else before.index)
         self._meta_by_path: dict[str, dict[str, Any]] = {}
         self._imports_cache: dict[Any, CachedJsonObject] = {}
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
 
     def __len__(self) -> int:
         return len(self._tools)
@@ -404,9 +404,9 @@ class ModuleCatalog:
     def answer_query(self, name: str, argument: Any) -> Any:
         """Return the answer to a dynamic import of a server or to a discovery call."""
         if name == IMPORT_SERVER:
-            return self._import_server(argument[0] if is_array(argument) and len(argument) == 1 else argument)
+            return self._answer_server_import(argument[0] if is_array(argument) and len(argument) == 1 else argument)
         try:
-            return call_discovery(self.servers, self.index, name, argument)
+            return call_discovery_function(self.servers, self.index, name, argument)
         except CodeModeToolError as error:
             path = error.details.get("server_id")
             if error.reason == "unknown_server" and path in self.unavailable:
@@ -419,7 +419,7 @@ class ModuleCatalog:
 
     def build_invocation_data(self, facts: ProgramFacts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
         """Return the modules that a program imports, for the guest. ``module``: the parsed ``facts``."""
-        module = module or read_module_facts(facts)
+        module = module or parse_module_facts(facts)
         paths = [path for path in module.paths if path in self._by_path]
         imports = [fact.specifier for fact in module.imports]
         key = (module.prefix, module.take, *imports, None, *paths, module.wants_all, module.last, module.ends)
@@ -429,7 +429,7 @@ class ModuleCatalog:
                 prefix=module.prefix,
                 take=module.take,
                 imports=imports,
-                servers={path: self._get_meta(self._by_path[path]) for path in paths},
+                servers={path: self._get_or_build_meta(self._by_path[path]) for path in paths},
                 all=module.wants_all,
                 **({"last": list(module.last)} if module.last else {}),
                 **({"ends": module.ends} if module.ends else {}),
@@ -442,7 +442,7 @@ class ModuleCatalog:
 
     def find_program_error(self, facts: ProgramFacts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
-        return self._modules.find_error(module or read_module_facts(facts)) or find_absent_names_error(
+        return self._modules.find_error(module or parse_module_facts(facts)) or find_undefined_names_error(
             facts, self.servers
         )
 
@@ -452,10 +452,10 @@ class ModuleCatalog:
     def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for servers that never change."""
 
-    def _import_server(self, path: Any) -> dict[str, Any]:
+    def _answer_server_import(self, path: Any) -> dict[str, Any]:
         server = self._by_path.get(path) if isinstance(path, str) else None
         if server is not None:
-            return self._get_meta(server)
+            return self._get_or_build_meta(server)
         quoted = clip_text(path, _MAX_NAME_CHARACTERS) if isinstance(path, str) else get_json_type_name(path)
         is_known = isinstance(path, str) and path in self.unavailable
         error = (
@@ -472,7 +472,7 @@ class ModuleCatalog:
         error.reason = "unknown_server"
         return error
 
-    def _get_meta(self, server: ListedServer) -> dict[str, Any]:
+    def _get_or_build_meta(self, server: ListedServer) -> dict[str, Any]:
         meta = self._meta_by_path.get(server.path)
         if meta is None:
             meta = self._meta_by_path[server.path] = build_meta(server)

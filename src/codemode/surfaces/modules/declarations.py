@@ -200,7 +200,7 @@ def _choose_detail_level(server: ListedServer, max_characters: int) -> int:
     return next((index for index in range(first, last) if len(_get_declaration(server, index)) <= max_characters), last)
 
 
-def declare_if_fits(server: ListedServer, max_characters: int) -> str | None:
+def declare_server_if_fits(server: ListedServer, max_characters: int) -> str | None:
     """Return the whole module if it fits, else None. Avoids reading schemas of modules that cannot fit."""
     if _estimate_min_characters(server) > max_characters or _are_schemas_larger_than(
         server, _MAX_SCHEMA_RATIO * max_characters

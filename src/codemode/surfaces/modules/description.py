@@ -10,7 +10,7 @@ from ...execution.call_context import RICH_VALUES_RULE
 from ...signatures.declarations import extract_first_sentence
 from ...signatures.literals import fence_typescript, to_comment_line
 from ...trace.visible_text import clip_to_visible_line
-from .declarations import declare_if_fits
+from .declarations import declare_server_if_fits
 from .module_tools import ListedServer
 from .options import WIRE_NAMES, RunOptions
 from .server_set import ServerSet
@@ -144,7 +144,7 @@ def _select_declarations(servers: Sequence[ListedServer], remaining: int) -> dic
     """Return the modules that fit, by path, in order."""
     declarations: dict[str, str] = {}
     for server in servers:
-        module = declare_if_fits(server, remaining) if server.tools else None
+        module = declare_server_if_fits(server, remaining) if server.tools else None
         if module is not None:
             declarations[server.path] = module
             remaining -= len(module) + 2
@@ -197,7 +197,8 @@ class DescriptionCache:
         )
         with using_rich_values(self._has_rich_values):
             return descriptions.get(max_characters) or descriptions.setdefault(
-                max_characters, describe_run_tool(self._servers.list_for_description(), self._options, max_characters)
+                max_characters,
+                describe_run_tool(self._servers.list_describable_servers(), self._options, max_characters),
             )
 
     def _get_current_descriptions(self) -> dict[int, RunDescription]:

@@ -31,14 +31,14 @@ from ...execution.outcome_texts import (
     TOOL_NOT_FOUND,
     describe_calls,
     describe_missing_result,
-    drop_last_failed_call,
+    exclude_last_failed_call,
     find_error_hint,
     find_exhausted_resource_kind,
     find_nearest_error_kind,
     find_saved_program_location,
     find_syntax_hint,
     format_phrase_message,
-    may_have_changed_something,
+    may_have_side_effects,
 )
 from ...observe.call_events import CallRecord, to_guest_error_fields
 from ...profile import ErrorFields
@@ -285,7 +285,7 @@ def _diagnose_without_calls(error: CodeModeError, policy: ExecutionPolicy, ran_m
     )
     is_placed = isinstance(error, CodeModeBridgeLimitError | CodeModeIllegalAccessError)
     result = _create_diagnostic_of_kind(kind, message, format_position(error.details) if is_placed else None)
-    if kind == "aborted" and may_have_changed_something(error.calls):
+    if kind == "aborted" and may_have_side_effects(error.calls):
         result["hint"] = "Ask before you continue, and skip the calls that are done."
     return [result]
 
@@ -370,7 +370,7 @@ def _add_call_outcomes(diagnostics: list[Diagnostic], error: CodeModeError) -> l
     last_call = mapping_or_empty(error.details.get("call"))
     last_call_name = f"{last_call.get('serverId')}.{last_call.get('toolName')}"
     if lines := describe_calls(
-        call for call in drop_last_failed_call(error.calls, last_call_name) if call not in unsettled_calls
+        call for call in exclude_last_failed_call(error.calls, last_call_name) if call not in unsettled_calls
     ):
         diagnostics[0]["message"] = "\n".join([clip_text(diagnostics[0]["message"], _MAX_ERROR_CHARACTERS), *lines])
     if cut_off:

@@ -139,7 +139,7 @@ def build_search_index(servers: _Servers, previous: ToolIndex | None = None) -> 
     return ToolIndex(named_tools) if previous is None else previous.with_tools(named_tools)
 
 
-def call_discovery(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any:
+def call_discovery_function(servers: _Servers, index: ToolIndex, name: str, argument: Any) -> Any:
     """Return the result of a discovery function as plain JSON.
 
     ``index`` is the `build_search_index` of the same servers. Raises `CodeModeToolError` with the reason "validation",
@@ -177,7 +177,7 @@ def server_not_found_error(servers: _Servers, server_id: str) -> CodeModeToolErr
         if servers
         else "Continue without servers."
     )
-    return _not_found_error(
+    return _create_not_found_error(
         "unknown_server",
         f'There is no server "{quoted_id}".{suggestion}',
         server_id=quoted_id,
@@ -213,7 +213,7 @@ def tool_not_found_error(servers: _Servers, server: ListedServer, name: str) -> 
     message = (
         f'Server "{server.path}" has no tool "{quoted_name}"{server.explain_missing_tool(quoted_name)}.{suggestion}'
     )
-    return _not_found_error(
+    return _create_not_found_error(
         "unknown_tool", message, server_id=server.path, tool_name=quoted_name, nearest=similar, hint=hint
     )
 
@@ -275,14 +275,14 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: DiscoveryArgum
     # An exact name comes before matches of its words.
     exact_matches = [
         position
-        for position in _find_exact_positions(servers, query)
+        for position in _find_positions_by_exact_name(servers, query)
         if allowed_positions is None or position in allowed_positions
     ]
     matches = _search_distinct_tools(
         candidates, exact_matches, lambda max_results: index.search(query, max_results, allowed_positions), limit
     )
     matches = matches if chosen_server else _prefer_first_server(servers, matches, query)
-    other_servers = {} if chosen_server else _find_other_servers(servers, matches)
+    other_servers = {} if chosen_server else _build_also_in_fields(servers, matches)
     results = _build_definitions("searchTools", matches, detail)
     return {
         "query": query,
@@ -293,7 +293,7 @@ def _search_tools(servers: _Servers, index: ToolIndex, arguments: DiscoveryArgum
     }
 
 
-def _find_exact_positions(servers: _Servers, name: str) -> Iterator[int]:
+def _find_positions_by_exact_name(servers: _Servers, name: str) -> Iterator[int]:
     """Yield the positions of the tools with exactly this name."""
     offset = 0
     for server in servers:
@@ -314,13 +314,13 @@ def _search_distinct_tools(
     while True:
         found = search(search_limit)
         order = dict.fromkeys((*exact_matches, *_rank_by_server_fit(candidates, found)))
-        matches = list(islice(_skip_same_tools(candidates[position] for position in order), limit))
+        matches = list(islice(_skip_duplicate_tools(candidates[position] for position in order), limit))
         if len(matches) == limit or len(found) < search_limit:
             return matches
         search_limit *= _SEARCH_FACTOR
 
 
-def _skip_same_tools(found: Iterable[_Candidate]) -> Iterator[_Candidate]:
+def _skip_duplicate_tools(found: Iterable[_Candidate]) -> Iterator[_Candidate]:
     by_name: dict[str, list[ModuleTool]] = {}
     for candidate in found:
         same_name_tools = by_name.setdefault(candidate[1].tool_name, [])
@@ -366,7 +366,7 @@ def _rank_by_server_fit(candidates: _Candidates, found: Sequence[ScoredTool]) ->
     return [position for _, _, position in sorted(scores)]
 
 
-def _find_other_servers(servers: _Servers, matches: Sequence[_Candidate]) -> dict[str, dict[str, list[str]]]:
+def _build_also_in_fields(servers: _Servers, matches: Sequence[_Candidate]) -> dict[str, dict[str, list[str]]]:
     """Return the other servers that have the same tool, by the tool's qualified name."""
     matches_by_name: dict[str, list[_Candidate]] = {}
     for candidate in matches:
@@ -481,7 +481,7 @@ def _join_alternatives(names: Sequence[str]) -> str:
     return " or ".join(f'"{name[:_MAX_NAME_CHARACTERS]}"' for name in names)
 
 
-def _not_found_error(reason: str, message: str, **details: Any) -> CodeModeToolError:
+def _create_not_found_error(reason: str, message: str, **details: Any) -> CodeModeToolError:
     error = CodeModeToolError(message, details=details)
     error.reason = reason
     return error

@@ -12,10 +12,10 @@ from ...errors import CodeModeError, CodeModeProtocolError, CodeModeToolError, R
 from ...execution.call_context import CallContext, OuterCallSettings, call_context_or_empty
 from ...execution.outcome_texts import WITHOUT_SERVER_HINT
 from ...execution.starting import (
+    add_saved_programs_to_catalog,
     get_pool_and_import_execution,
     import_execution_module,
     resume_with_answers,
-    with_saved_programs,
 )
 from ...host.clock import now_ms
 from ...host.threads import LARGE_CHARACTERS, run_check
@@ -25,8 +25,8 @@ from ...schemas.compiled import get_json_type_name
 from ...source.program_input import rename_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
-from .catalog import ModuleCatalog, ModuleFacts, build_meta, read_module_facts
-from .declarations import declare_if_fits, declare_servers_within, is_declaration_cached
+from .catalog import ModuleCatalog, ModuleFacts, build_meta, parse_module_facts
+from .declarations import declare_server_if_fits, declare_servers_within, is_declaration_cached
 from .description import DescriptionCache
 from .diagnostics import (
     add_language_hint,
@@ -37,8 +37,14 @@ from .diagnostics import (
     redact_diagnostics,
 )
 from .module_tools import ListedServer, ModuleTool
-from .options import HOST_NAMES, MIN_VALUES, WIRE_NAMES, RunLimits, RunOptions, create_profile
-from .response import Diagnostic, create_diagnostic, host_failure_diagnostic, refusal_response, restore_diagnostic
+from .options import HOST_NAMES, MIN_VALUES, WIRE_NAMES, RunLimits, RunOptions, create_surface_settings
+from .response import (
+    Diagnostic,
+    build_refusal_response,
+    create_diagnostic,
+    create_host_failure_diagnostic,
+    restore_diagnostic,
+)
 from .server_set import ServerIdentities, ServerSet
 from .servers import ServerWithListing
 
@@ -71,14 +77,16 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
         return RunRequest(code_only, None, (), ())  # the usual request
     value = rename_program_field(value, "code")
     if not is_mapping(value):
-        return [_request_problem("", f"the input must be an object, got {get_json_type_name(value)}")]
+        return [_create_request_problem("", f"the input must be an object, got {get_json_type_name(value)}")]
     code, limits, capabilities = value.get("code"), value.get("limits"), value.get("requestedCapabilities")
     problems: list[Diagnostic] = []
     if not isinstance(code, str):
         problem = "is required" if code is None else f"must be a string, got {get_json_type_name(code)}"
-        problems.append(_request_problem("/code", f"code {problem}"))
+        problems.append(_create_request_problem("/code", f"code {problem}"))
     if limits is not None and not is_mapping(limits):
-        problems.append(_request_problem("/limits", f"limits must be an object, got {get_json_type_name(limits)}"))
+        problems.append(
+            _create_request_problem("/limits", f"limits must be an object, got {get_json_type_name(limits)}")
+        )
     problem = None if capabilities is None else _find_capabilities_problem(capabilities)
     if problem is not None:
         problems.append(problem)
@@ -94,14 +102,16 @@ def parse_request(value: Any, options: RunOptions) -> RunRequest | list[Diagnost
 def _find_capabilities_problem(value: Any) -> Diagnostic | None:
     field = "requestedCapabilities"
     if not is_sequence(value):
-        return _request_problem(f"/{field}", f"{field} must be a list of strings, got {get_json_type_name(value)}")
+        return _create_request_problem(
+            f"/{field}", f"{field} must be a list of strings, got {get_json_type_name(value)}"
+        )
     if len(value) > _MAX_CAPABILITIES:
-        return _request_problem(
+        return _create_request_problem(
             f"/{field}", f"{field} has {len(value)} entries; at most {_MAX_CAPABILITIES} are allowed"
         )
     for index, item in enumerate(value):
         if not isinstance(item, str):
-            return _request_problem(
+            return _create_request_problem(
                 f"/{field}/{index}",
                 f"{field} must be a list of strings, and entry {index} is {get_json_type_name(item)}",
             )
@@ -119,7 +129,7 @@ def _clamp_limits(requested: Mapping[str, Any], options: RunOptions) -> tuple[Ru
         number = _to_integer(requested[name])
         value = default if number is None else min(max(number, MIN_VALUES[option]), maximum)
         if value != number:
-            notes.append(_adjustment_diagnostic(name, requested[name], number, value))
+            notes.append(_create_adjustment_diagnostic(name, requested[name], number, value))
         if value != default:
             values[option] = value
     if not values:
@@ -133,7 +143,7 @@ def _to_integer(value: Any) -> int | None:
     return int(value) if isinstance(value, int) or value.is_integer() else None
 
 
-def _adjustment_diagnostic(name: str, requested: Any, number: int | None, applied: int) -> Diagnostic:
+def _create_adjustment_diagnostic(name: str, requested: Any, number: int | None, applied: int) -> Diagnostic:
     if number is None:
         message = (
             f"limits.{name} must be a whole number, got {get_json_type_name(requested)}: the default {applied} is used"
@@ -148,7 +158,7 @@ def _format_number(number: int) -> str:
     return str(number) if abs(number) < 10**20 else "a number of many digits"
 
 
-def _request_problem(path: str, message: str) -> Diagnostic:
+def _create_request_problem(path: str, message: str) -> Diagnostic:
     return create_diagnostic("error", "BAD_REQUEST", message, hint=_REQUEST_HINT, path=path)
 
 
@@ -259,7 +269,7 @@ class RunCatalog:
 
     def _get_module_facts(self, facts: ProgramFacts | None) -> ModuleFacts:
         if self._module is None or self._module[0] is not facts:
-            self._module = (facts, read_module_facts(facts))
+            self._module = (facts, parse_module_facts(facts))
         return self._module[1]
 
     def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
@@ -279,19 +289,21 @@ class RunCatalog:
             if source is not None and source.failure is not None:
                 note = create_unavailable_server_diagnostic(source)
             elif server is None or build_meta(server) != entry:
-                note = _tools_changed_note(path, "since the program started: it continues with the current ones")
+                note = _build_tools_changed_note(path, "since the program started: it continues with the current ones")
             else:
                 continue
             if note not in self.notes:
                 self.notes.append(note)
 
-    def find_tool_changes(self) -> list[Diagnostic]:
+    def diagnose_tool_changes(self) -> list[Diagnostic]:
         """Return notes about servers whose tools changed during the run."""
         notes: list[Diagnostic] = []
         for source in self._named_sources:
             server_in_use = self._current.get_server(source.path)
-            if server_in_use is not None and _has_changed(source, server_in_use):
-                notes.append(_tools_changed_note(source.path, "while the program ran: the next run uses the new ones"))
+            if server_in_use is not None and _have_tools_changed(source, server_in_use):
+                notes.append(
+                    _build_tools_changed_note(source.path, "while the program ran: the next run uses the new ones")
+                )
         return notes
 
     async def _restore_and_load_listings(self, invocation_data: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
@@ -322,7 +334,7 @@ class RunCatalog:
                 for missing_source in self._servers.sources
                 if missing_source.listed is None or missing_source.failure is not None
             ]
-            outdated += [missing_source for missing_source in missing if not missing_source.is_hung]
+            outdated += [missing_source for missing_source in missing if not missing_source.is_backing_off]
         return outdated
 
     async def _load_listings(self, sources: Sequence[ServerWithListing], *, wants_all: bool) -> None:
@@ -347,7 +359,7 @@ class RunCatalog:
             ]
 
 
-def _has_changed(source: ServerWithListing, server_in_use: ListedServer) -> bool:
+def _have_tools_changed(source: ServerWithListing, server_in_use: ListedServer) -> bool:
     """Return True if the tools of a server differ from these, or will when it is listed again."""
     listed = source.listed
     if listed is not server_in_use and (listed is None or build_meta(listed) != build_meta(server_in_use)):
@@ -365,7 +377,7 @@ def _build_server_note(path: str, text: str) -> Diagnostic:
     return create_diagnostic("warning", "TOOLS_CHANGED", f'the server "{path}": {text}', hint="Tell the user.")
 
 
-def _tools_changed_note(path: str, change: str) -> Diagnostic:
+def _build_tools_changed_note(path: str, change: str) -> Diagnostic:
     hint = "Look its tools up again before the next program."
     return create_diagnostic(
         "info", "TOOLS_CHANGED", f'the tools of the server "{path}" have changed {change}', hint=hint
@@ -401,7 +413,7 @@ class ModuleExecutor:
         policy = settings.execution_policy.with_options_reset(*HOST_NAMES.values())
         self._settings = settings.with_parts(execution_policy=policy)
         self._format_error = create_error_formatter(self._find_tool, options.secrets)
-        self._profile = create_profile(options.limits, self._format_error)
+        self._profile = create_surface_settings(options.limits, self._format_error)
         # For requests without limits; built once.
         self._default_settings = self._settings.with_default_limits(self._profile.limits)
 
@@ -411,11 +423,11 @@ class ModuleExecutor:
         try:
             request = parse_request(value, self._options)
             if not isinstance(request, RunRequest):
-                return refusal_response(request)
+                return build_refusal_response(request)
             notes = request.notes
             return await self._run(request, _create_outer_call(call))
         except CodeModeError as error:  # nothing of the program ran
-            return refusal_response(
+            return build_refusal_response(
                 redact_diagnostics(
                     [*diagnose_error(error, self._build_policy(self._options.limits)), *notes], self._options.secrets
                 ),
@@ -423,14 +435,14 @@ class ModuleExecutor:
             )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             log_failure(_log, "a run of codemode.run failed", (), error)
-            return refusal_response([*notes, _diagnose_host_failure(error)], error)
+            return build_refusal_response([*notes, _diagnose_host_failure(error)], error)
 
     async def _run(self, request: RunRequest, outer: OuterCallSettings) -> Any:
         notes, capabilities = (
             await self._load_requested_servers(request) if request.capabilities else (list(request.notes), [])
         )
         limits = request.limits or self._options.limits
-        profile = self._profile if request.limits is None else create_profile(limits, self._format_error)
+        profile = self._profile if request.limits is None else create_surface_settings(limits, self._format_error)
         # The same catalog object avoids checking the same program against it again.
         servers = self._servers
         view = (
@@ -442,7 +454,7 @@ class ModuleExecutor:
         invocation_data = None if is_plain else _build_invocation_data(notes, capabilities, request.limits)
         pool = await get_pool_and_import_execution(self._pool, self._settings)
         settings = self._default_settings if request.limits is None else self._settings
-        tools = with_saved_programs(view, self._library, request.code, outer.call, pool)
+        tools = add_saved_programs_to_catalog(view, self._library, request.code, outer.call, pool)
         execution = import_execution_module().Execution(
             profile, tools, settings, outer, pool, invocation_data=invocation_data
         )
@@ -450,7 +462,7 @@ class ModuleExecutor:
         if outcome.error is not None:
             add_language_hint(outcome.error, request.code)
         notes = view.notes if isinstance(view, RunCatalog) else notes
-        return await self._build_answer(outcome, view, limits, notes, capabilities)
+        return await self._build_response_or_interrupt(outcome, view, limits, notes, capabilities)
 
     async def resume(
         self,
@@ -461,11 +473,11 @@ class ModuleExecutor:
     ) -> Any:
         """Resume a program; return what `execute` returns. Raises `CodeModeProtocolError`."""
         catalog, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
-        tools = with_saved_programs(catalog, self._library, None, outer.call, self._pool)
+        tools = add_saved_programs_to_catalog(catalog, self._library, None, outer.call, self._pool)
         outcome = await resume_with_answers(
             self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
         )
-        return await self._build_answer(
+        return await self._build_response_or_interrupt(
             outcome, catalog, catalog.limits or self._options.limits, catalog.notes, catalog.capabilities
         )
 
@@ -499,7 +511,7 @@ class ModuleExecutor:
             diagnostics.append(create_diagnostic("warning", "CAPABILITY_UNAVAILABLE", text, hint=hint))
         return diagnostics
 
-    async def _build_answer(
+    async def _build_response_or_interrupt(
         self,
         outcome: RunOutcome,
         view: RunCatalog | ModuleCatalog,
@@ -515,7 +527,7 @@ class ModuleExecutor:
         policy = self._default_settings.execution_policy if outcome.error is None else self._build_policy(limits)
         diagnostics = [*build_diagnostics(outcome, policy), *notes]
         if isinstance(view, RunCatalog):
-            diagnostics += view.find_tool_changes()
+            diagnostics += view.diagnose_tool_changes()
         declarations = await self._declare_unread_servers(view, capabilities) if capabilities else ""
         ready_ms = view.ready_ms if isinstance(view, RunCatalog) else 0.0
         return build_response(outcome, redact_diagnostics(diagnostics, self._options.secrets), declarations, ready_ms)
@@ -532,7 +544,7 @@ class ModuleExecutor:
             unread = [
                 server
                 for server in servers
-                if declare_if_fits(server, len(known.get(server.path, ""))) != known.get(server.path, "")
+                if declare_server_if_fits(server, len(known.get(server.path, ""))) != known.get(server.path, "")
             ]
             return declare_servers_within(unread, self._options.max_declarations_characters)
 
@@ -570,4 +582,4 @@ def _diagnose_host_failure(error: Exception) -> Diagnostic:
     """Return the diagnostic of an error of the host."""
     if isinstance(error, ValueError) and not isinstance(error, CodeModeProtocolError):
         return create_diagnostic("error", "BAD_REQUEST", "the host made this call with invalid arguments")
-    return host_failure_diagnostic()
+    return create_host_failure_diagnostic()

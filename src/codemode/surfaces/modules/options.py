@@ -208,7 +208,7 @@ _GUEST = GuestSettings(wrapper="module", globals=GLOBALS, console="stable", limi
 _RULES = StaticRules(checks_tools=False, analysis_ms=_ANALYSIS_MS)
 
 
-def create_profile(limits: RunLimits, format_error: ErrorFields) -> SurfaceSettings:
+def create_surface_settings(limits: RunLimits, format_error: ErrorFields) -> SurfaceSettings:
     """Return the profile of a run with these limits; its pauses store them."""
     return SurfaceSettings(
         name=PROFILE_NAME,
@@ -221,9 +221,9 @@ def create_profile(limits: RunLimits, format_error: ErrorFields) -> SurfaceSetti
         unawaited="abandon",
         shows_run_details=True,
         parameters=limits.get_non_default_values(),
-        restored=partial(_restore_profile, format_error=format_error),
+        restored=partial(_restore_surface_settings, format_error=format_error),
     )
 
 
-def _restore_profile(parameters: Mapping[str, Any], format_error: ErrorFields) -> SurfaceSettings:
-    return create_profile(RunLimits.of(parameters), format_error)
+def _restore_surface_settings(parameters: Mapping[str, Any], format_error: ErrorFields) -> SurfaceSettings:
+    return create_surface_settings(RunLimits.of(parameters), format_error)

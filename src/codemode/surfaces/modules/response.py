@@ -69,15 +69,15 @@ def sort_and_limit_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagno
 
 def _clip_diagnostic(item: Diagnostic) -> Diagnostic:
     result = item.copy()
-    result["message"] = _clip_text(item["message"], MAX_MESSAGE_CHARACTERS)
+    result["message"] = _clip_to_encodable_text(item["message"], MAX_MESSAGE_CHARACTERS)
     if "hint" in item:
-        result["hint"] = _clip_text(item["hint"], _MAX_HINT_CHARACTERS)
+        result["hint"] = _clip_to_encodable_text(item["hint"], _MAX_HINT_CHARACTERS)
     if "path" in item:
-        result["path"] = _clip_text(item["path"], _MAX_HINT_CHARACTERS)
+        result["path"] = _clip_to_encodable_text(item["path"], _MAX_HINT_CHARACTERS)
     return result
 
 
-def _clip_text(text: str, max_characters: int) -> str:
+def _clip_to_encodable_text(text: str, max_characters: int) -> str:
     # Text of a request can contain lone surrogates, which cannot be encoded.
     return replace_lone_surrogates(clip_text(text, max_characters))
 
@@ -116,14 +116,14 @@ class RunResponse(dict[str, Any]):
         self._trace = trace
 
 
-def refusal_response(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
+def build_refusal_response(diagnostics: Iterable[Diagnostic], exception: BaseException | None = None) -> RunResponse:
     """Return the response to a request that did not run."""
     response = RunResponse(logs=[], result=None, diagnostics=sort_and_limit_diagnostics(diagnostics))
     response.exception = exception
     return response
 
 
-def host_failure_diagnostic() -> Diagnostic:
+def create_host_failure_diagnostic() -> Diagnostic:
     """Return the diagnostic of a program that the host could not run."""
     message = "the host could not run the program"
     return create_diagnostic("error", "WORKER_FAILED", message, hint="Tell the user: the host's log says more.")

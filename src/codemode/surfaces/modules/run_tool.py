@@ -13,7 +13,7 @@ from ...execution.call_context import CallContext
 from ...execution.optional_parts import import_and_require_optional_parts
 from ...execution.sync_forms import SyncMethodsMixin
 from ...host.imports import importing
-from ...host.sync import refuse_in_workflow, run_sync
+from ...host.sync import require_outside_temporal_workflow, run_sync
 from ...host.threads import run_in_single_use_thread
 from ...options.parts import CodeModeOptions
 from ...tools.tool_schemas import import_schema_compiler
@@ -21,7 +21,7 @@ from ...trace.failures import log_failure
 from .declarations import DISCOVERY_DECLARATION, ERRORS_DECLARATION, declare_server
 from .description import DescriptionCache
 from .options import OUTER_TOOL, RunOptions, build_input_schema, build_output_schema
-from .response import host_failure_diagnostic, refusal_response
+from .response import build_refusal_response, create_host_failure_diagnostic
 from .server_set import ServerIdentities, ServerSet
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class RunTool(SyncMethodsMixin):
             runs = await self._load_executor()
         except OSError as error:
             log_failure(_log, "the code that runs programs cannot be imported", (), error)
-            return refusal_response([host_failure_diagnostic()], error)
+            return build_refusal_response([create_host_failure_diagnostic()], error)
         return await runs.execute({"code": program} if isinstance(program, str) else program, call)
 
     async def resume(
@@ -208,7 +208,7 @@ class RunTool(SyncMethodsMixin):
         run_sync(self.refresh())
 
     async def _load_executor(self) -> ModuleExecutor:
-        refuse_in_workflow()
+        require_outside_temporal_workflow()
         runs = self._executor or await run_in_single_use_thread(self._get_or_create_executor)
         await self._servers.build_catalog_off_loop()
         return runs

@@ -12,7 +12,7 @@ from ...cached_property import cached_property
 from ...continuations.keys import get_or_create_process_keys
 from ...data.similar_names import find_nearest_names
 from ...errors import CodeModeProtocolError
-from ...host.forks import forkable_lock
+from ...host.forks import create_fork_safe_lock
 from ...host.imports import importing
 from ...host.threads import run_in_single_use_thread
 from ...options.parts import ContinuationOptions
@@ -99,7 +99,7 @@ class ServerSet:
         self.is_static = all(source.is_static for source in self.sources)
         self._by_path = {source.path: source for source in self.sources}
         self._by_id = {source.server_id: source for source in reversed(self.sources)}  # the first of equal ids
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._cached_catalog: tuple[Any, ModuleCatalog] | None = None
 
     @property
@@ -116,7 +116,7 @@ class ServerSet:
         )
 
     @property
-    def has_catalog(self) -> bool:
+    def is_catalog_cached(self) -> bool:
         """True if `catalog` returns a cached catalog."""
         return self._cached_catalog is not None and (
             self.is_static or self._cached_catalog[0] == self.get_listing_snapshot()
@@ -144,7 +144,7 @@ class ServerSet:
                 )
             return cached[1]
 
-    def list_for_description(self) -> tuple[ListedServer, ...]:
+    def list_describable_servers(self) -> tuple[ListedServer, ...]:
         """Return all servers for the description; unlisted servers have no tools."""
         return tuple(_to_describable_server(source) for source in self.sources)
 
@@ -172,7 +172,7 @@ class ServerSet:
 
     async def build_catalog_off_loop(self) -> None:
         """Build the catalog in a thread if it is not cached: thousands of tools take time."""
-        if not self.has_catalog:
+        if not self.is_catalog_cached:
             await run_in_single_use_thread(self.get_or_build_catalog)
 
 

@@ -15,10 +15,10 @@ from typing import Any, cast
 from ...data.narrowing import is_mapping, is_non_text_iterable, is_sequence
 from ...errors import CodeModeAuthenticationError, CodeModeError, CodeModeToolError
 from ...host.cancellation import is_cancelled_from_outside
-from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
-from ...host.threads import run_check_in_dedicated_thread
+from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
+from ...host.threads import run_cpu_bound_in_dedicated_thread
 from ...options.checked_fields import WrongTypeError, require_string_or_none, require_strings
-from ...schemas.patterns import dropping_nonlinear_patterns
+from ...schemas.patterns import drop_nonlinear_patterns
 from ...tools.server_lists import (
     MAX_DESCRIPTION_CHARACTERS,
     MAX_NAME_CHARACTERS,
@@ -94,7 +94,7 @@ class ServerWithListing:
         self.path = path
         self._server = server
         self._live: Any = server.live if isinstance(server, ModuleServer) else server
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._revision: Any = None
         self._learned: Any = None
         self._current_listing: Future[None] | None = None
@@ -136,7 +136,7 @@ class ServerWithListing:
     @property
     def notes(self) -> tuple[str, ...]:
         """Texts about its tools for programs that import it."""
-        return self._read_text_list("notes", MAX_NOTES)
+        return self._read_text_list_attribute("notes", MAX_NOTES)
 
     @property
     def home(self) -> str | None:
@@ -145,7 +145,7 @@ class ServerWithListing:
         return value if isinstance(value, str) else None
 
     @property
-    def is_hung(self) -> bool:
+    def is_backing_off(self) -> bool:
         """True for a while after a slow failure: only programs that name the server wait for it again."""
         return self.failure is not None and time.monotonic() < self._hung_until
 
@@ -236,12 +236,12 @@ class ServerWithListing:
         # Read before the tools, so that later changes cause another listing.
         revision, learned = self._live.revision, getattr(self._live, "learned", None)
         try:
-            with dropping_nonlinear_patterns():  # schemas created here are untrusted
+            with drop_nonlinear_patterns():  # schemas created here are untrusted
                 tools = self._live.tools()
                 listed_tools = await tools if inspect.isawaitable(tools) else tools
         except SystemExit as error:  # would end the event loop
             raise RuntimeError("the server raised SystemExit") from error
-        return revision, learned, await run_check_in_dedicated_thread(partial(self._build_listing, listed_tools))
+        return revision, learned, await run_cpu_bound_in_dedicated_thread(partial(self._build_listing, listed_tools))
 
     def _build_listing(self, tools: Any) -> ListedServer:
         server, left_out = self._server, OmittedEntries()
@@ -258,14 +258,14 @@ class ServerWithListing:
             description=self._read_text("description", MAX_DESCRIPTION_CHARACTERS),
             capabilities=to_bounded_texts(capabilities) if is_sequence(capabilities) else (),
             tools=module_tools_of_server,
-            left_out=(*self._read_text_list("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
+            left_out=(*self._read_text_list_attribute("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
         )
 
     def _collect_tools(self, tools: Any, left_out: OmittedEntries) -> Mapping[str, Tool]:
-        with dropping_nonlinear_patterns():
-            return collect_server_tools(_require_limited_tools(tools), left_out)
+        with drop_nonlinear_patterns():
+            return collect_server_tools(_require_bounded_tools(tools), left_out)
 
-    def _read_text_list(self, attribute: str, max_texts: int) -> tuple[str, ...]:
+    def _read_text_list_attribute(self, attribute: str, max_texts: int) -> tuple[str, ...]:
         """Return the texts in a list attribute, at most ``max_texts``."""
         try:
             value = getattr(self._live, attribute, None)
@@ -282,7 +282,7 @@ class ServerWithListing:
         return to_bounded_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text
 
 
-def _require_limited_tools(tools: Any) -> Any:
+def _require_bounded_tools(tools: Any) -> Any:
     """Return tools up to the maximum number; reject endless lists."""
     if is_mapping(tools) or not is_non_text_iterable(tools):
         if is_mapping(tools) and len(tools) > MAX_TOOLS:

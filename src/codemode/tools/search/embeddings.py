@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any, NamedTuple, cast
 
 from ...host.cancellation import FAILURES
-from ...host.forks import forkable_lock, never_finalize_in_child, register_fork_reset
+from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
 from ...host.threads import BackgroundThreads
 
 MAX_DIMENSION = 1 << 14
@@ -95,7 +95,7 @@ _MAX_CACHED_QUERIES = 256
 _MAX_UNUSED_VECTORS = 10_000  # beyond those in use: other conversations may use their tools again
 
 
-class EmbeddingError(Exception):
+class HostFunctionError(Exception):
     """The host's function failed. The message contains nothing from its exception."""
 
 
@@ -109,7 +109,7 @@ class Embeddings:
         self._embed = embed
         self._is_async = is_async(embed)
         self._threads = BackgroundThreads("codemode-embed", 1)
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._vectors: dict[bytes, Vector] = {}
         self._queries: OrderedDict[str, Vector] = OrderedDict()
         self._dimension: int | None = None
@@ -134,15 +134,15 @@ class Embeddings:
             return None
 
     async def embed_query(self, query: str) -> Vector:
-        """Return the vector of a query. Raises `EmbeddingError`, at the latest after two seconds."""
+        """Return the vector of a query. Raises `HostFunctionError`, at the latest after two seconds."""
         cached = self._queries.get(query)
         if cached is not None:
             return cached
         if time.monotonic() < self._disabled_until:
-            raise EmbeddingError("embed was too slow a moment ago")
+            raise HostFunctionError("embed was too slow a moment ago")
         try:
             [vector] = await await_with_timeout(self._embed_texts([query]), "embed", EMBED_TIMEOUT_SECONDS)
-        except EmbeddingTimeoutError:
+        except HostFunctionTimeoutError:
             self._disabled_until = time.monotonic() + _BACKOFF_SECONDS
             raise
         with self._lock:
@@ -198,7 +198,7 @@ class Embeddings:
                 self._store_vectors(
                     batch, await await_with_timeout(self._embed_texts(list(batch.values())), "embed", None)
                 )
-            except EmbeddingError as error:
+            except HostFunctionError as error:
                 self._stop_embedding(str(error))
 
     def _select_next_batch(self) -> dict[bytes, str]:
@@ -230,7 +230,7 @@ class Embeddings:
         try:
             vectors = parse_vectors(result, count, self._dimension)
         except ValueError as error:
-            raise EmbeddingError(f"embed cannot be used: {error}") from None
+            raise HostFunctionError(f"embed cannot be used: {error}") from None
         with self._lock:
             if self._dimension is None:
                 self._dimension = len(vectors[0].numbers)
@@ -243,7 +243,7 @@ def close_coroutine(awaitable: Any) -> None:
         close()  # an unawaited coroutine causes a warning
 
 
-class EmbeddingTimeoutError(EmbeddingError):
+class HostFunctionTimeoutError(HostFunctionError):
     """The host's function timed out."""
 
 
@@ -254,7 +254,7 @@ def is_async(function: Any) -> bool:
 
 
 async def await_with_timeout(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
-    """Await the result of a host function. Raises `EmbeddingError` if it fails or takes too long."""
+    """Await the result of a host function. Raises `HostFunctionError` if it fails or takes too long."""
     task = asyncio.ensure_future(_await_catching_failure(work))
     try:
         await asyncio.wait([task], timeout=seconds)
@@ -262,10 +262,10 @@ async def await_with_timeout(work: Awaitable[Any], what: str, seconds: float | N
         if not task.done():
             task.cancel()  # a task that ignores cancellation is not awaited
     if not task.done():
-        raise EmbeddingTimeoutError(f"{what} took longer than {seconds:g} seconds")
+        raise HostFunctionTimeoutError(f"{what} took longer than {seconds:g} seconds")
     value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
     if error is not None:
-        raise EmbeddingError(format_host_failure(error, what)) from error
+        raise HostFunctionError(format_host_failure(error, what)) from error
     return value
 
 
@@ -279,6 +279,6 @@ async def _await_catching_failure(work: Awaitable[Any]) -> tuple[Any, BaseExcept
 
 def format_host_failure(error: BaseException, what: str) -> str:
     """Return a description of a host function's error without its text."""
-    if isinstance(error, EmbeddingError):
+    if isinstance(error, HostFunctionError):
         return str(error)
     return f"{what} raised {type(error).__name__}"

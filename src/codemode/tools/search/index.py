@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ...host.forks import forkable_lock
+from ...host.forks import create_fork_safe_lock
 from ...signatures.described_tool import DescribedTool
-from .postings import NameAndToolList, Postings, to_name_and_tool_list
+from .postings import NamedToolList, Postings, to_name_and_tool_list
 from .query import ParsedQuery, parse_query
 from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, is_in_foreign_script
 
@@ -38,7 +38,7 @@ class ToolIndex:
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
         self._tools = to_name_and_tool_list(tools)
         self._base = base  # postings of an earlier index
-        self._lock = forkable_lock()
+        self._lock = create_fork_safe_lock()
         self._index: TextIndex | None = None
 
     def with_tools(self, tools: Iterable[tuple[str, DescribedTool]]) -> ToolIndex:
@@ -114,9 +114,9 @@ class ToolIndex:
         return index
 
 
-def _create_text_index(tools: NameAndToolList) -> TextIndex:
+def _create_text_index(tools: NamedToolList) -> TextIndex:
     return TextIndex(Postings(tools))
 
 
-def _create_text_index_from_base(tools: NameAndToolList, base: Postings) -> TextIndex:
+def _create_text_index_from_base(tools: NamedToolList, base: Postings) -> TextIndex:
     return TextIndex(Postings(tools, base))

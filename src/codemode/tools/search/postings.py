@@ -17,7 +17,7 @@ from .query import list_parameter_value_forms
 from .tokenizer import get_stem, split_indexed_terms, split_terms
 
 
-class NameAndToolList:
+class NamedToolList:
     """An immutable list of names and tools.
 
     Two lists rather than pairs: the garbage collector scans every pair, while a tuple of strings is untracked.
@@ -38,9 +38,9 @@ class NameAndToolList:
         return zip(self.names, self.tools, strict=True)
 
 
-def to_name_and_tool_list(tools: Iterable[tuple[str, DescribedTool]]) -> NameAndToolList:
-    """Return these tools as `NameAndToolList`."""
-    return tools if isinstance(tools, NameAndToolList) else NameAndToolList(tools)
+def to_name_and_tool_list(tools: Iterable[tuple[str, DescribedTool]]) -> NamedToolList:
+    """Return these tools as `NamedToolList`."""
+    return tools if isinstance(tools, NamedToolList) else NamedToolList(tools)
 
 
 MAX_CORRECTIONS = 2
@@ -318,7 +318,7 @@ class Postings:
     the maximum score.
     """
 
-    def __init__(self, tools: NameAndToolList, base: Postings | None = None) -> None:
+    def __init__(self, tools: NamedToolList, base: Postings | None = None) -> None:
         self.entries: list[_StoredEntry | None] = list(base.entries) if base else []
         self.tools: list[DescribedTool | None] = list(base.tools) if base else []  # by slot, as the entries
         self.counts_by_stem: dict[str, dict[int, float]] = dict(base.counts_by_stem) if base else {}
@@ -353,7 +353,7 @@ class Postings:
         """Return the slots of the tools with this name as one word."""
         return self.slots_by_plain_name.get(plain, ())
 
-    def _update_entries_and_assign_slots(self, tools: NameAndToolList) -> list[int]:
+    def _update_entries_and_assign_slots(self, tools: NamedToolList) -> list[int]:
         """Return a slot for each tool, the earlier one if its texts are unchanged."""
         slots, missing = self._match_tools_and_remove_others(tools)
         free_slots = [slot for slot, entry in enumerate(self.entries) if entry is None]
@@ -368,7 +368,7 @@ class Postings:
         return slots
 
     def _match_tools_and_remove_others(
-        self, tools: NameAndToolList
+        self, tools: NamedToolList
     ) -> tuple[list[int], list[tuple[int, SearchedTexts, bytes]]]:
         """Match tools to slots by identity and by texts, and remove the others."""
         slots_by_tool_id = {id(tool): slot for slot, tool in enumerate(self.tools) if tool is not None}

@@ -220,19 +220,19 @@ class TextIndex:
         key = (word, *compounds)
         query_word = self._terms.get(key)
         if query_word is None:
-            tiers = self._find_tiers(iterate_readings(word, compounds, self.postings.known_words))
+            tiers = self._create_tiers(iterate_readings(word, compounds, self.postings.known_words))
             if not any(tier.counts for tier in tiers if not tier.is_synonym):
                 synonym_tiers = [
                     tier._replace(weight=SYNONYM_WEIGHT if word in GENERIC_VERBS else ONLY_SYNONYM_WEIGHT)
                     for tier in tiers
                 ]
-                tiers = self._find_tiers(find_corrected_readings(word, self.postings.known_words)) + synonym_tiers
+                tiers = self._create_tiers(find_corrected_readings(word, self.postings.known_words)) + synonym_tiers
             query_word = self._create_and_cache_word(key, tiers)
         return query_word
 
     def _get_or_create_form_word(self, mark: str) -> _QueryWord:
         return self._terms.get((mark,)) or self._create_and_cache_word(
-            (mark,), self._find_tiers([WordReading([(mark,)], FORM_WEIGHT)])
+            (mark,), self._create_tiers([WordReading([(mark,)], FORM_WEIGHT)])
         )
 
     def _create_and_cache_word(self, key: tuple[str, ...], tiers: list[_MatchTier]) -> _QueryWord:
@@ -247,7 +247,7 @@ class TextIndex:
         self._terms[key] = word
         return word
 
-    def _find_tiers(self, readings: Iterable[WordReading]) -> list[_MatchTier]:
+    def _create_tiers(self, readings: Iterable[WordReading]) -> list[_MatchTier]:
         return [
             _MatchTier(reading.weight, self._merge_counts_of_any(reading.any_of), reading.weight == SYNONYM_WEIGHT)
             for reading in readings

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 from ...data.narrowing import mapping_or_empty
 from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_check
 from ...signatures.described_tool import DescribedTool
-from .embeddings import Embed, EmbeddingError, Embeddings, Vector, await_with_timeout, find_nearest_vectors, is_async
+from .embeddings import Embed, Embeddings, HostFunctionError, Vector, await_with_timeout, find_nearest_vectors, is_async
 from .index import ScoredTool, SearchResults, ToolIndex
 from .postings import to_name_and_tool_list
 from .query import parse_query
@@ -122,7 +122,7 @@ class ToolSearch:
         if self._strategy is not None:
             try:
                 return SearchResults(await self._search_with_strategy(self._strategy, query, limit, among), ())
-            except EmbeddingError as error:
+            except HostFunctionError as error:
                 return await self._search_by_terms(query, limit, among, self._log_and_describe_fallback(error))
         if self._embeddings is None or not parse_query(query).terms:
             return await self._search_by_terms(query, limit, among)
@@ -144,14 +144,14 @@ class ToolSearch:
             problem = embeddings.start_embedding_and_get_problem(self._texts) if self._vectors is None else None
             by_terms = await _run_in_thread(lambda: self.index.search(query, max(limit, _CANDIDATES_PER_LIST), among))
             vector = await query_task
-        except EmbeddingError as error:
+        except HostFunctionError as error:
             return await self._search_by_terms(query, limit, among, self._log_and_describe_fallback(error))
         finally:
             query_task.cancel()
         vectors = self._vectors = self._vectors or embeddings.get_vectors_if_complete(self._digests)
         if vectors is None:
             return await self._search_by_terms(
-                query, limit, among, *([self._log_and_describe_fallback(EmbeddingError(problem))] if problem else [])
+                query, limit, among, *([self._log_and_describe_fallback(HostFunctionError(problem))] if problem else [])
             )
         positions = (
             range(len(vectors)) if among is None else [position for position in among if 0 <= position < len(vectors)]
@@ -189,7 +189,7 @@ class ToolSearch:
         digests = [hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest() for text in texts]
         return digests, dict(zip(digests, texts, strict=True))
 
-    def _log_and_describe_fallback(self, error: EmbeddingError) -> str:
+    def _log_and_describe_fallback(self, error: HostFunctionError) -> str:
         reason = str(error)
         if reason not in self._logged_reasons:
             self._logged_reasons.add(reason)
@@ -224,15 +224,15 @@ def _create_tool_info(name: str, tool: DescribedTool) -> dict[str, Any]:
 
 
 def _parse_strategy_result(result: Any, positions: Mapping[str, int], limit: int) -> list[ScoredTool]:
-    """Return the tools that a strategy named. Raises `EmbeddingError` for other results."""
+    """Return the tools that a strategy named. Raises `HostFunctionError` for other results."""
     if not isinstance(result, list | tuple):
-        raise EmbeddingError(f"the search strategy gave a {type(result).__name__}, not a list")
+        raise HostFunctionError(f"the search strategy gave a {type(result).__name__}, not a list")
     items = cast("Sequence[Any]", result)
     found: dict[int, ScoredTool] = {}
     for rank, item in enumerate(items):
         pair = cast("tuple[Any, ...]", item) if isinstance(item, tuple | list) else (item, 1 - rank / len(items))
         if len(pair) != 2 or not isinstance(pair[0], str) or not _is_score(pair[1]):
-            raise EmbeddingError("the search strategy gave something else than names, or names with scores")
+            raise HostFunctionError("the search strategy gave something else than names, or names with scores")
         position = positions.get(pair[0])
         if position is not None:
             found.setdefault(position, ScoredTool(position, min(max(float(pair[1]), 0.0), 1.0)))

@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode import CodeCallOptions, CodeModeOptions, ExecutionPolicy, Tool, create_code_call_tools
 from codemode.surfaces.code_call.options import VmOptions
-from codemode.surfaces.code_call.result import create_profile
+from codemode.surfaces.code_call.result import create_surface_settings
 
 STRICT = ("require", "process", "fetch", "setTimeout", "setInterval", "setImmediate", "global", "globalThis")
 BUILTINS = ("eval", "Function", "AsyncFunction")
@@ -199,14 +199,14 @@ def test_settings_are_those_of_the_other_faces_but_for_what_vm_decides():
     ],
 )
 def test_how_long_a_script_may_be(options: dict[str, Any], most: int):
-    assert create_profile(CodeCallOptions.of(options)).limits.max_source_bytes == most
+    assert create_surface_settings(CodeCallOptions.of(options)).limits.max_source_bytes == most
 
 
 # --- the profile that they make ---
 
 
 def test_the_profile_of_the_defaults_has_no_parameters():
-    profile = create_profile(CodeCallOptions())
+    profile = create_surface_settings(CodeCallOptions())
     assert profile.parameters == {}
     assert profile.static_rules.refuses_unanalysed
     assert profile.request_kinds == {"tool"}
@@ -217,7 +217,10 @@ def test_the_profile_of_the_defaults_has_no_parameters():
 @each_row("more", [{}, {"disabledGlobals": ["a"]}, {"allowConsole": False, "maxSteps": 7}, {"checkTools": False}])
 def test_a_profile_comes_back_from_its_parameters(preset: str, more: dict[str, Any]):
     options = CodeCallOptions.of({"vm": {"preset": preset, **more}, "tool_errors": "message"})
-    profile, other = create_profile(options), create_profile(CodeCallOptions(vm={"preset": "experimental"}))
+    profile, other = (
+        create_surface_settings(options),
+        create_surface_settings(CodeCallOptions(vm={"preset": "experimental"})),
+    )
     assert other.restored is not None
     assert dataclasses.replace(other.restored(profile.parameters), restored=None) == dataclasses.replace(
         profile, restored=None
@@ -226,15 +229,15 @@ def test_a_profile_comes_back_from_its_parameters(preset: str, more: dict[str, A
 
 @pytest.mark.parametrize("parameters", [{"what": 1}, {"timeout_ms": "long"}, {"disabled_globals": 3}, {"max_steps": 0}])
 def test_parameters_that_cannot_be_are_refused(parameters: dict[str, Any]):
-    restored = create_profile(CodeCallOptions()).restored
+    restored = create_surface_settings(CodeCallOptions()).restored
     assert restored is not None
     with pytest.raises((ValueError, TypeError)):
         restored(parameters)
 
 
 def test_a_console_that_is_off_is_a_banned_name():
-    profile = create_profile(CodeCallOptions.of({"vm": {"allowConsole": False}}))
+    profile = create_surface_settings(CodeCallOptions.of({"vm": {"allowConsole": False}}))
     assert "console" in profile.static_rules.disabled_globals
     assert "console" not in profile.guest.globals
-    banned = create_profile(CodeCallOptions.of({"vm": {"disabledGlobals": ["console"]}}))
+    banned = create_surface_settings(CodeCallOptions.of({"vm": {"disabledGlobals": ["console"]}}))
     assert "console" not in banned.guest.globals

@@ -11,9 +11,9 @@ from codemode.source.program_input import looks_like_shell
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.results import (
     InvalidInputError,
+    create_run_not_found_error,
     parse_exec_input,
     parse_wait_input,
-    run_not_found_error,
 )
 
 BOTH = ExecWaitOptions()
@@ -64,12 +64,12 @@ def test_wait_takes_a_run_id(given: Any):
 
 @each_row("run_id", ["12345", "job-1", "pid 77", "session_3", "5f0c7a3e-1111-4222-8333-123456789abc"])
 def test_the_id_of_another_tools_job_is_told_so(run_id: str):
-    assert "another tool's job or process" in run_not_found_error(run_id).message
+    assert "another tool's job or process" in create_run_not_found_error(run_id).message
 
 
 @pytest.mark.parametrize("run_id", ["run_" + "0" * 32, "run_1", "something"])
 def test_any_other_unknown_id_is_not(run_id: str):
-    assert "no waiting run" in run_not_found_error(run_id).message
+    assert "no waiting run" in create_run_not_found_error(run_id).message
 
 
 @each_row("code", ["ls", "ls -la /tmp", "cat a | grep b", "sudo rm -rf /", "$ git status"])

@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode import ModuleServer
 from codemode.errors import CodeModeSyntaxError
-from codemode.surfaces.modules.catalog import ModuleCatalog, read_module_facts
+from codemode.surfaces.modules.catalog import ModuleCatalog, parse_module_facts
 from codemode.surfaces.modules.server_set import ServerSet
 
 TOOLS = {name: lambda: 1 for name in ("create-issue", "list_issues", "then", "default")}
@@ -194,14 +194,14 @@ def test_the_same_program_is_given_the_very_same():
 
 def test_of_very_many_names_the_first_are_read_and_every_import_keeps_its_place():
     many = [{"from": f"@codemode/servers/s{number}", "names": [["x", "x"]] * 4000} for number in range(20)]
-    read = read_module_facts({"module": {"imports": many}}).imports
+    read = parse_module_facts({"module": {"imports": many}}).imports
     assert [one.specifier for one in read] == [one["from"] for one in many]
     assert 0 < sum(len(one.names) for one in read) < 20_000
 
 
 @given(members("prefix", "take", "imports", "dynamic", "namespace_calls", of=ANYTHING))
 def test_no_facts_make_the_host_raise(module: Any):
-    read_module_facts({"module": module})
+    parse_module_facts({"module": module})
     CATALOG.find_program_error({"module": module})
     assert CATALOG.build_invocation_data({"module": module})["module"]["servers"].keys() <= {"git-hub", "mail"}
 

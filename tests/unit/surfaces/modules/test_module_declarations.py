@@ -14,8 +14,8 @@ from tree_sitter import Language, Parser
 
 from codemode.surfaces.modules.declarations import (
     MAX_DECLARATION_CHARACTERS,
-    declare_if_fits,
     declare_server,
+    declare_server_if_fits,
     declare_servers_within,
     declare_tool,
 )
@@ -145,9 +145,9 @@ def test_the_longest_module_gives_way_first():
 
 def test_a_module_that_does_not_fit_is_seen_before_its_types_are_read():
     server = listed("s", [{"name": f"t{at}", "description": "x" * 100, "inputSchema": QUERY} for at in range(100)])
-    assert declare_if_fits(server, 5_000) is None
+    assert declare_server_if_fits(server, 5_000) is None
     assert not any("_input" in vars(one.tool) for one in server.tools)
-    assert declare_if_fits(server, 100_000) == declare_server(server)
+    assert declare_server_if_fits(server, 100_000) == declare_server(server)
 
 
 @pytest.mark.full
@@ -155,7 +155,7 @@ def test_schemas_without_end_are_not_read_for_a_text_that_has_one():
     every = {f"p{at}": {"$ref": f"#/$defs/D{at}"} for at in range(60)}
     mesh = {"$ref": "#/$defs/D0", "$defs": {f"D{at}": {"properties": {**every, f"own{at}": True}} for at in range(60)}}
     server = listed("s", [{"name": f"t{at:03}", "inputSchema": {**mesh, "title": f"T{at}"}} for at in range(20)])
-    assert declare_if_fits(server, 800) is None
+    assert declare_server_if_fits(server, 800) is None
     text = declare_servers_within([server], 3_200)
     assert len(EXPORTED.findall(text)) == 20
     assert "_declared_0" not in vars(server)

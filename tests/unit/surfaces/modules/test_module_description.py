@@ -13,7 +13,7 @@ from suite import each_row
 
 from codemode.surfaces.modules.declarations import declare_server
 from codemode.surfaces.modules.description import describe_run_tool
-from codemode.surfaces.modules.discovery import build_search_index, call_discovery
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery_function
 from codemode.surfaces.modules.module_tools import ListedServer
 from codemode.surfaces.modules.options import RunOptions
 
@@ -142,7 +142,7 @@ def characters_of(servers):
 
 
 def ask(name, given, servers):
-    return call_discovery(servers, build_search_index(servers), name, [given])
+    return call_discovery_function(servers, build_search_index(servers), name, [given])
 
 
 def test_what_is_shown_is_a_small_part_of_the_definitions():

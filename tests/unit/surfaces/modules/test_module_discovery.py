@@ -15,7 +15,7 @@ from codemode import CodeModeToolError
 from codemode.data.json_values import encode_json
 from codemode.surfaces.modules import discovery
 from codemode.surfaces.modules.declarations import declare_server, declare_tool
-from codemode.surfaces.modules.discovery import DETAILS, USAGE, build_search_index, call_discovery
+from codemode.surfaces.modules.discovery import DETAILS, USAGE, build_search_index, call_discovery_function
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 HINTS = {"readOnlyHint": True}
@@ -41,7 +41,7 @@ SAMPLE = sample_servers()
 
 
 def ask(name: str, *given: Any, servers: Any = SERVERS) -> Any:
-    said = call_discovery(servers, build_search_index(servers), name, list(given))
+    said = call_discovery_function(servers, build_search_index(servers), name, list(given))
     assert json.loads(encode_json(said, what="an answer")) == said
     return said
 
@@ -274,7 +274,7 @@ def test_what_is_no_function_or_no_list_of_arguments_is_refused():
     assert refused("importServer", "x").reason == "validation"
     for given in ({}, "mail", None, 3):
         with pytest.raises(CodeModeToolError) as caught:
-            call_discovery(SERVERS, build_search_index(SERVERS), "listServers", given)
+            call_discovery_function(SERVERS, build_search_index(SERVERS), "listServers", given)
         assert caught.value.reason == "validation"
 
 
@@ -302,7 +302,7 @@ def test_unknown_options_and_further_arguments_mean_nothing():
 )
 def test_whatever_is_asked_is_answered_or_refused(name: str, given: list[Any]):
     try:
-        said = call_discovery(SERVERS, build_search_index(SERVERS), name, given)
+        said = call_discovery_function(SERVERS, build_search_index(SERVERS), name, given)
     except CodeModeToolError as error:
         assert error.reason in {"validation", "unknown_server", "unknown_tool"}
         assert len(error.message) < 2000
@@ -333,5 +333,5 @@ def test_schemas_that_are_no_json_are_told_as_objects():
 def test_long_declarations_are_cut():
     servers = [listed("s", [{"name": f"t{at}", "description": "x", "inputSchema": QUERY} for at in range(1000)])]
     index = build_search_index(servers)
-    assert len(call_discovery(servers, index, "describeServer", ["s"])["declaration"]) <= 16_000
-    assert call_discovery(servers, index, "listServers", []) == [{"serverId": "s", "serverName": "s"}]
+    assert len(call_discovery_function(servers, index, "describeServer", ["s"])["declaration"]) <= 16_000
+    assert call_discovery_function(servers, index, "listServers", []) == [{"serverId": "s", "serverName": "s"}]

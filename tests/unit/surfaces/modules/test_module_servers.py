@@ -85,8 +85,8 @@ def test_a_changed_revision_is_listed_before_the_next_run_that_imports():
         assert later.names() == ("one.a", "one.c", "two.b")
         assert first.names() == ("one.a", "two.b")  # a running program keeps its own
         assert (one.listings, two.listings) == (2, 1)
-        assert [note["code"] for note in first.find_tool_changes()] == ["TOOLS_CHANGED", "TOOLS_CHANGED"]
-        assert later.find_tool_changes() == []
+        assert [note["code"] for note in first.diagnose_tool_changes()] == ["TOOLS_CHANGED", "TOOLS_CHANGED"]
+        assert later.diagnose_tool_changes() == []
 
     within(main())
 
@@ -382,7 +382,7 @@ def test_a_listing_that_gives_the_same_tools_is_no_change():
         servers = ServerSet([Live("one", "a")])
         view = await view_of(servers, imports("one"))
         await servers.refresh()
-        assert view.find_tool_changes() == []
+        assert view.diagnose_tool_changes() == []
         assert RunCatalog(servers).prepare_for_program(imports("one"), None) is None  # there is nothing to do
 
     within(main())

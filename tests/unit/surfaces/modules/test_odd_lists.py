@@ -10,7 +10,7 @@ import pytest
 from waiting import within
 
 from codemode import Tool, create_modules_tool
-from codemode.surfaces.modules.discovery import build_search_index, call_discovery, tool_not_found_error
+from codemode.surfaces.modules.discovery import build_search_index, call_discovery_function, tool_not_found_error
 
 
 class Live:
@@ -34,7 +34,9 @@ def described(server: Live) -> tuple[Any, str]:
     run = create_modules_tool([server])
     within(run.prepare())
     (listed,) = run.catalog.servers
-    said = call_discovery([listed], build_search_index([listed]), "describeServer", ["live", {"detail": "description"}])
+    said = call_discovery_function(
+        [listed], build_search_index([listed]), "describeServer", ["live", {"detail": "description"}]
+    )
     return (listed, said.get("leftOut", [])), run.description
 
 

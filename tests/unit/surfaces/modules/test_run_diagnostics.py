@@ -27,7 +27,7 @@ from codemode.errors import (
 )
 from codemode.execution.outcome import RunOutcome
 from codemode.surfaces.modules.diagnostics import build_diagnostics, build_response, redact_diagnostics
-from codemode.surfaces.modules.response import create_diagnostic, refusal_response, sort_and_limit_diagnostics
+from codemode.surfaces.modules.response import build_refusal_response, create_diagnostic, sort_and_limit_diagnostics
 
 LIMITS = ExecutionPolicy(memory_limit_bytes=1 << 21, max_stack_size_bytes=1 << 20)
 AT = {"line": 3, "column": 7}
@@ -225,7 +225,7 @@ def test_after_an_error_there_is_no_result_and_the_host_has_the_error():
 
 
 def test_a_refused_request_has_all_of_an_answer():
-    assert refusal_response([create_diagnostic("error", "BAD_REQUEST", "no")]) == {
+    assert build_refusal_response([create_diagnostic("error", "BAD_REQUEST", "no")]) == {
         "logs": [],
         "result": None,
         "diagnostics": [{"severity": "error", "code": "BAD_REQUEST", "message": "no"}],

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from .model import ABSENT, Choice, ControlKind, Field, FieldState, Form, FormResult, MalformedFormError, is_form_item
+from .model import (
+    ABSENT,
+    Choice,
+    ControlKind,
+    Field,
+    FieldState,
+    Form,
+    FormResult,
+    MalformedFormError,
+    is_form_item_name,
+)
 from .parser import MAX_EDITABLE_CHARACTERS, create_form, read_form
 
 __all__ = [
@@ -16,6 +26,6 @@ __all__ = [
     "FormResult",
     "MalformedFormError",
     "create_form",
-    "is_form_item",
+    "is_form_item_name",
     "read_form",
 ]

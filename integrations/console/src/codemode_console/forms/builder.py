@@ -105,7 +105,7 @@ class FormBuilder:
         if items is None or field.alternatives:
             return
         has_text = field.is_container and items.read_control_text_and_mark_used(pointer) is not None
-        has_count = field.kind != "array" and items.get_item_count(pointer) is not None
+        has_count = field.kind != "array" and items.get_array_length(pointer) is not None
         if has_text or has_count or items.get_alternative_key(pointer) is not None:
             raise MalformedFormError(f"{field.name[:200]} is not edited so: it is {field.kind}")
 
@@ -273,12 +273,12 @@ class FormBuilder:
             if field.can_be_null:
                 return self._clear_control_keeping_value(replace(field, state="null", value=None), shape)
             self._add_problem(field.pointer, "is required: choose one" if kind == "enum" else "is required")
-            return controls.with_submitted_text(field, shape, kind, text)
+            return controls.set_submitted_text(field, shape, kind, text)
         try:
-            value = controls.parse_control(shape, kind, text)
+            value = controls.parse_control_text(shape, kind, text)
         except UnreadableValueError as error:
             self._add_problem(field.pointer, str(error))
-            return controls.with_submitted_text(field, shape, kind, text)
+            return controls.set_submitted_text(field, shape, kind, text)
         if kind == "json" or not fits_shape(value, shape):
             shape = SchemaShape("json", shape.keywords)
         return controls.fill_field(field, shape, value)
@@ -337,7 +337,7 @@ class FormBuilder:
 
     def _build_array_items(self, shape: SchemaShape, position: _FieldPosition, current: Any) -> Iterable[Field]:
         values = cast("list[Any]", current) if isinstance(current, list) else []
-        count = self._items.get_item_count(position.pointer) if self._items is not None else None
+        count = self._items.get_array_length(position.pointer) if self._items is not None else None
         if count is None:
             count = len(values)
         else:

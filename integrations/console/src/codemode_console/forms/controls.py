@@ -313,7 +313,7 @@ def choose_default_control(shape: SchemaShape) -> ControlKind:
     return "json" if shape.kind in ("choice", "object", "array") else shape.kind
 
 
-def with_submitted_text(field: Field, shape: SchemaShape, kind: ControlKind, text: str) -> Field:
+def set_submitted_text(field: Field, shape: SchemaShape, kind: ControlKind, text: str) -> Field:
     """Return the field with the submitted text."""
     cleared = replace(clear_field(field, shape), kind=kind, text=text)
     if kind != "enum":
@@ -335,7 +335,7 @@ def is_empty_control(kind: ControlKind, text: str) -> bool:
     return kind not in ("text", "lines", "escaped", "boolean") and not text.strip()
 
 
-def parse_control(shape: SchemaShape, kind: ControlKind, text: str) -> Any:
+def parse_control_text(shape: SchemaShape, kind: ControlKind, text: str) -> Any:
     """Return the value of a control. Raises `UnreadableValueError`."""
     if kind in _STRING_CONTROLS:
         return parse_string(text, kind)

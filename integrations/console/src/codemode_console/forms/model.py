@@ -223,7 +223,7 @@ _FORM_VALUE_NAMES = ("mode", "json", "was")
 _ARRAY_INDEX = re.compile(r"/(0|[1-9][0-9]{0,3})(?=/|\Z)")
 
 
-def is_form_item(name: str) -> bool:
+def is_form_item_name(name: str) -> bool:
     """Return whether a form of this package may have an item of this name."""
     prefix = next((candidate for candidate in _CONTROL_PREFIXES if name.startswith(candidate)), "")
     return name in (*_BUTTON_NAMES, *_FORM_VALUE_NAMES) or parse_control_name(name[len(prefix) :]) is not None
@@ -301,7 +301,7 @@ class SubmittedItems:
         """Return the chosen alternative."""
         return self._by_key.get((CHOICE_PREFIX, pointer))
 
-    def get_item_count(self, pointer: str) -> int | None:
+    def get_array_length(self, pointer: str) -> int | None:
         """Return the displayed length of an array."""
         text = self._by_key.get((COUNT_PREFIX, pointer))
         if text is None:
@@ -351,7 +351,7 @@ class SubmittedItems:
             return
         action, pointer = self.button
         if action == "add":
-            count = self.get_item_count(pointer)
+            count = self.get_array_length(pointer)
             if count is None or count >= MAX_ARRAY_ITEMS:
                 raise MalformedFormError("there is nothing to add to")
             self._by_key[COUNT_PREFIX, pointer] = str(count + 1)
@@ -361,7 +361,7 @@ class SubmittedItems:
     def _remove_array_item(self, pointer: str) -> None:
         array = to_parent_pointer(pointer)
         match = _ARRAY_INDEX.fullmatch(pointer[len(array) :])
-        count = self.get_item_count(array)
+        count = self.get_array_length(array)
         if match is None or count is None or int(match[1]) >= count:
             raise MalformedFormError("there is nothing to remove")
         removed_index = int(match[1])

@@ -34,7 +34,7 @@ from ..principals import (
     require_principal,
     select_visible_tenants,
 )
-from ..record_view import DiffLine, parse_audit_diff
+from ..record_view import DiffLine, create_audit_diff_lines
 from ..rendering import create_headline, render_page, wants_json
 from ..sessions import TOKEN_FIELD
 from ..visible_text import Excerpt, create_excerpt, create_time_element
@@ -182,16 +182,16 @@ def _create_audit_line_view(line: AuditLine, call: StoredRequest | None = None) 
         address=_to_text(line.address),
         record_id=_to_text(line.record_id),
         has_page=_RECORD_ID.fullmatch(_to_text(line.record_id)) is not None,
-        tool=_to_text(line.tool_name) or ", ".join(_list_requested_tools(line)),
+        tool=_to_text(line.tool_name) or ", ".join(_list_requested_tool_names(line)),
         decision=decision_text,
         reason=create_excerpt(_to_text(line.reason)) if line.reason else None,
-        diff=tuple(parse_audit_diff([entry for entry in line.diff if isinstance(cast("Any", entry), Mapping)])),
+        diff=tuple(create_audit_diff_lines([entry for entry in line.diff if isinstance(cast("Any", entry), Mapping)])),
         details=create_excerpt(json.loads(json.dumps(details, default=repr))) if details else None,
         headline=None if call is None else create_headline(call),
     )
 
 
-def _list_requested_tools(line: AuditLine) -> list[str]:
+def _list_requested_tool_names(line: AuditLine) -> list[str]:
     """Return the tools in the details of a pause."""
     details: Any = line.details
     requests: Any = cast("Mapping[str, Any]", details).get("requests") if isinstance(details, Mapping) else None

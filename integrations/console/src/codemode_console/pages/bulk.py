@@ -67,14 +67,14 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
             context,
             request,
             _parse_decision(request, items),
-            parse_selection(_list_selected_requests(items), part_count=2),
+            parse_selection(_list_selection_values(items), part_count=2),
         )
 
     async def decide_selection(request: Request) -> Response:
         items = await read_form_items(request)
         decision, selection = (
             _parse_decision(request, items),
-            parse_selection(_list_selected_requests(items), part_count=4),
+            parse_selection(_list_selection_values(items), part_count=4),
         )
         await _require_form_and_permission_or_audit(
             context,
@@ -104,7 +104,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     ]
 
 
-def _list_selected_requests(items: FormItems) -> Sequence[str]:
+def _list_selection_values(items: FormItems) -> Sequence[str]:
     return [text for name, text in items if name == "request"]
 
 

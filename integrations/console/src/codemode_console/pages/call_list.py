@@ -71,7 +71,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
             raise Problem(400, "There is no such page", "The cursor is not valid for this list.") from None
         if wants_json(request):
             return JSONResponse(_records_page_to_json(records_page, counts))
-        decided_call = await _find_decided_call(context, request)
+        decided_call = await _load_decided_call_values(context, request)
         return await run_check(
             LARGE_CHARACTERS,
             lambda: _render_list_page(context, request, query, records_page, counts, tool, decided_call),
@@ -104,7 +104,7 @@ class _ListQuery:
         """True if a filter besides the state is set."""
         return bool(self.tenant or self.app or self.tool or self.label)
 
-    def to_query(self, **changed: Any) -> str:
+    def to_query_string(self, **changed: Any) -> str:
         """Return the query string with some parameters changed."""
         defaults: dict[str, Any] = {"state": "waiting", "order": "newest", "limit": _RECORDS_PER_PAGE}
         names = ("tenant", "app", "tool", "label", "state", "order", "limit")
@@ -159,7 +159,7 @@ def _records_page_to_json(records_page: Page, counts: Mapping[str, int]) -> dict
     }
 
 
-async def _find_decided_call(context: ConsoleContext, request: Request) -> dict[str, Any] | None:
+async def _load_decided_call_values(context: ConsoleContext, request: Request) -> dict[str, Any] | None:
     """Return the call that was just decided in the list; None without one."""
     record_id, _, number = request.query_params.get("done", "").partition("/")
     if not (record_id and number.isascii() and number.isdigit() and len(number) < 6):
@@ -202,17 +202,17 @@ def _render_list_page(
         "states": _STATE_LABELS,
         "orders": _ORDER_LABELS,
         "counts": [
-            {"tool": tool_name, "count": count, "query": query.to_query(tool=tool_name)}
+            {"tool": tool_name, "count": count, "query": query.to_query_string(tool=tool_name)}
             for tool_name, count in counts.items()
         ],
         "pending": counts.get(tool, 0) if tool else sum(counts.values()),
-        "decided_query": query.to_query(state="pending", order=""),
-        "lost_query": query.to_query(state="lost", order=""),
-        "all_tools_query": query.to_query(tool=""),
-        "next_query": None if records_page.next is None else query.to_query(after=records_page.next),
-        "select_all_query": query.to_query(select="all", after=query.after),
-        "longer_query": query.to_query(limit=MAX_BULK_CALLS),
-        "list_query": query.to_query(after=query.after),
+        "decided_query": query.to_query_string(state="pending", order=""),
+        "lost_query": query.to_query_string(state="lost", order=""),
+        "all_tools_query": query.to_query_string(tool=""),
+        "next_query": None if records_page.next is None else query.to_query_string(after=records_page.next),
+        "select_all_query": query.to_query_string(select="all", after=query.after),
+        "longer_query": query.to_query_string(limit=MAX_BULK_CALLS),
+        "list_query": query.to_query_string(after=query.after),
         "is_longest_page": query.limit == MAX_BULK_CALLS,
         "may_select": bool(selectable_tools),
         "may_select_all": len(selectable_tools) == 1,

@@ -25,9 +25,9 @@ from ..decisions import (
     compute_record_action_token_subject,
     compute_record_fingerprint,
     find_not_pending_problem,
+    get_record_action_methods,
     has_same_decision,
     list_record_actions,
-    map_record_action_methods,
     parse_decision_form,
     parse_decision_json,
     read_call_form,
@@ -290,7 +290,7 @@ async def _run_record_action(context: ConsoleContext, request: Request, record: 
         "tenant": record.tenant,
         "address": principal.address,
     }
-    await map_record_action_methods(context.store)[action](record.id, **attribution)
+    await get_record_action_methods(context.store)[action](record.id, **attribution)
     return _record_action_response(request, record, record_action.action)
 
 

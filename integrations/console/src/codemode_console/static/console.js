@@ -91,7 +91,7 @@ function comparableText(region) {
 const UNITS = [["days", 86400, 2], ["h", 3600, 1], ["min", 60, 1]];
 const TICK_MS = 30000;
 
-// Same texts as `format_age` on the server.
+// Same texts as `format_relative_time` on the server.
 function formatAge(then, now) {
   const seconds = Math.floor(Math.abs(now - then) / 1000);
   if (seconds < 60) return then <= now ? "just now" : "in less than a minute";

@@ -15,9 +15,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
-from codemode.host.cancellation import shield_to_end
+from codemode.host.cancellation import shield_until_done
 from codemode.interrupts.interrupt import Interrupt
-from codemode.observe.request_telemetry import counting_waiting_approvals, record_requested_approvals
+from codemode.observe.request_telemetry import count_waiting_approvals, record_requested_approvals
 from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
@@ -160,7 +160,7 @@ class ApprovalFlow:
             return bad_request_response(message, "/resume")
         client_call.code = code if isinstance(code, str) else ""
         if params.request_state is not None:
-            return await self._continue_retry(client_call, params.request_state, params.input_responses or {})
+            return await self._handle_retried_call(client_call, params.request_state, params.input_responses or {})
         if isinstance(resume, str):
             record = await self._pending_store.find_record(resume)
             return (
@@ -180,7 +180,7 @@ class ApprovalFlow:
             outcome = await self._run_tool.execute(client_call.arguments, call_context)
         return await self._ask_until_finished(client_call, outcome)
 
-    async def _continue_retry(
+    async def _handle_retried_call(
         self, client_call: ClientCall, request_state: str, responses: Mapping[str, Any]
     ) -> ToolReply:
         state = await self._sealed_state.unseal(request_state, client_call.arguments)
@@ -229,11 +229,11 @@ class ApprovalFlow:
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> Any:
         try:
-            with counting_waiting_approvals("session", len(questions)):
+            with count_waiting_approvals("session", len(questions)):
                 responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
         except asyncio.CancelledError:
             if not _is_cancelled_by_client(client_call):  # the client disconnected: people can still decide
-                await self._save_for_departed_client(client_call, interrupt, questions)
+                await self._save_for_disconnected_client(client_call, interrupt, questions)
             raise
         if len(responses) < len(questions):
             client_call.client = replace(client_call.client, can_receive_requests=False)
@@ -272,7 +272,9 @@ class ApprovalFlow:
         except asyncio.CancelledError as cancelled:
             recovery = getattr(cancelled.__cause__, "recovery", None)
             if isinstance(recovery, Interrupt) and not _is_cancelled_by_client(client_call):
-                await self._save_for_departed_client(client_call, recovery, self._questions.build_questions(recovery))
+                await self._save_for_disconnected_client(
+                    client_call, recovery, self._questions.build_questions(recovery)
+                )
             raise
         if not isinstance(outcome, RunResponse) or not isinstance(outcome.exception, CodeModeConcurrencyError):
             return outcome
@@ -334,7 +336,7 @@ class ApprovalFlow:
             if responses is None and channel == "retry":
                 return await self._ask_by_retry(client_call, record, questions)
             if responses is None and channel == "session":
-                with counting_waiting_approvals("session", len(questions)):
+                with count_waiting_approvals("session", len(questions)):
                     responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
                 client_call.pause += 1
                 if len(responses) < len(questions):
@@ -391,7 +393,7 @@ class ApprovalFlow:
         await self._start_resuming()
         return record_id
 
-    async def _save_for_departed_client(
+    async def _save_for_disconnected_client(
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> None:
         """Store the run of a disconnected client; a failure can only be logged."""
@@ -409,7 +411,7 @@ class ApprovalFlow:
                     "a client disconnected, and its program cannot be stored: no decision on %s", displayed_names
                 )
 
-        await shield_to_end(save_or_log())
+        await shield_until_done(save_or_log())
 
     async def _show_page_or_wait_for_decision(
         self, client_call: ClientCall, record_id: str, servers: set[str]
@@ -426,7 +428,7 @@ class ApprovalFlow:
             )
         wait_ms = min([self._server_wait_ms.get(server, self._wait_ms) for server in servers], default=self._wait_ms)
         async with show_page_in_session(client_call, page_url, record_id):
-            with counting_waiting_approvals("store", 1):
+            with count_waiting_approvals("store", 1):
                 outcome = await self._pending_store.wait_for_end_or_new_questions(record_id, wait_ms)
         if not isinstance(outcome, Record):
             return outcome or run_not_found_response()

@@ -28,8 +28,8 @@ from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
 
 from ..gateway.principals import CallOrigin, Principal, get_disconnect_event
-from ..page_urls import get_page_host, is_safe_page_url
-from ..passthrough.client_requests import label_text
+from ..page_urls import is_safe_page_url, require_safe_page_host
+from ..passthrough.client_requests import add_server_label
 from .pending_store import PrincipalRunResumer, get_definition_digest, get_waiting_requests
 from .questions import (
     ALWAYS,
@@ -208,11 +208,11 @@ def create_elicitation(question: Question, client_call: ClientCall) -> types.Eli
     url = string_or_empty(question.payload.get("url"))
     if question.payload.get("askedByServer"):
         # Security: the server chose this page. The message says so, and the gateway does not recommend it.
-        message = label_text(
-            question.server, f"asks you to open this page before it accepts the call: {get_page_host(url)}"
+        message = add_server_label(
+            question.server, f"asks you to open this page before it accepts the call: {require_safe_page_host(url)}"
         )
     else:
-        message = f"Sign in to {question.server} at {get_page_host(url)}, then confirm here."
+        message = f"Sign in to {question.server} at {require_safe_page_host(url)}, then confirm here."
     return types.ElicitRequest(
         params=types.ElicitRequestURLParams(message=message, url=url, elicitation_id=question.interrupt_id)
     )
@@ -329,7 +329,7 @@ def parse_answer(question: Question, response: Any, check: InputCheck) -> Parsed
     if question.kind == "sign-in":
         return ParsedDecision({"action": _get_action(response)})
     if question.kind == "unknown":
-        return _parse_outcome_unknown_answer(question, response)
+        return _parse_unknown_outcome_answer(question, response)
     if question.kind != "approval":
         return ParsedDecision({"action": "decline"})  # an unknown kind of question
     if _get_action(response) != "accept":
@@ -380,7 +380,7 @@ def _parse_edited_input(
     return ParsedDecision({**resolution, "input": value}, scope)
 
 
-def _parse_outcome_unknown_answer(question: Question, response: Any) -> ParsedAnswer:
+def _parse_unknown_outcome_answer(question: Question, response: Any) -> ParsedAnswer:
     if _get_action(response) != "accept":
         return None
     fields = mapping_or_empty(response.content)

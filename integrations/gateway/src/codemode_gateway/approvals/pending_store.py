@@ -396,9 +396,7 @@ class StandingApproval:
                 record_id=record.id,
             )
             await run_in_single_use_thread(
-                partial(
-                    remembered.save_answer_given_outside_gateway, record.tenant, self.session, tool, scope=self.scope
-                )
+                partial(remembered.save_external_answer, record.tenant, self.session, tool, scope=self.scope)
             )
 
 

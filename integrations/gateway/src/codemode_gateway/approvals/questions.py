@@ -11,7 +11,7 @@ from typing import Any, Literal
 from codemode.data.json_values import replace_lone_surrogates
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
-from codemode.surfaces.modules.response import RunResponse, create_diagnostic, refusal_response
+from codemode.surfaces.modules.response import RunResponse, build_refusal_response, create_diagnostic
 from codemode.trace.unseen import has_only_visible_characters
 from codemode.trace.visible_text import clip_text, clip_to_visible_line, format_count, split_program_lines
 
@@ -195,7 +195,7 @@ def waiting_response(
         problem = create_diagnostic("warning", WAITING, message, hint=_create_not_resumable_hint(record_id, url))
     else:
         problem = create_diagnostic("warning", WAITING, "the program is still running", hint=resume_hint)
-    response = refusal_response([problem])
+    response = build_refusal_response([problem])
     response["waiting"] = create_waiting_field(record_id, questions, expires_at_ms, url)
     return response
 
@@ -234,26 +234,28 @@ def _create_not_resumable_hint(record_id: str, url: str | None) -> str:
 def run_not_found_response() -> RunResponse:
     """Return the response for an id of no run of this principal."""
     hint = f"Send the whole `id` of `waiting`. If you did, the run is over. {_SIDE_EFFECTS_HINT}"
-    return refusal_response([create_diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)])
+    return build_refusal_response(
+        [create_diagnostic("error", "UNKNOWN_RUN", "there is no run with this id", hint=hint)]
+    )
 
 
 def not_resumed_response(reason: str) -> RunResponse:
     """Return the response for a call that cannot resume."""
     hint = f"Nothing ran. {_SIDE_EFFECTS_HINT}"
     message = f"this call cannot resume: {reason}"
-    return refusal_response([create_diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
+    return build_refusal_response([create_diagnostic("error", "CONTINUATION_REFUSED", message, hint=hint)])
 
 
 def run_ended_response(reason: str) -> RunResponse:
     """Return the response for a run that ended before its program did."""
     hint = f"Tell the user. {_SIDE_EFFECTS_HINT}"
-    return refusal_response([create_diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
+    return build_refusal_response([create_diagnostic("error", "RUN_ENDED", f"the run has ended: {reason}", hint=hint)])
 
 
 def bad_request_response(message: str, path: str) -> RunResponse:
     """Return the response for an invalid request."""
     hint = 'Send {"code": "<an ES module>"}, or {"resume": "<the id of a run that waits>"}.'
-    return refusal_response([create_diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
+    return build_refusal_response([create_diagnostic("error", "BAD_REQUEST", message, hint=hint, path=path)])
 
 
 def too_many_waiting_programs_response(limit: int, command: str = GATEWAY_COMMAND) -> RunResponse:
@@ -261,14 +263,14 @@ def too_many_waiting_programs_response(limit: int, command: str = GATEWAY_COMMAN
     message = f"{limit} programs of this user already wait for a person, which is the limit: nothing ran"
     where_to_decide = f"in the gateway's console, or with `{command} approvals list` in a terminal"
     hint = f"Tell the user to decide or end some of them {where_to_decide}. Then send the program again."
-    return refusal_response([create_diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
+    return build_refusal_response([create_diagnostic("error", "TOO_MANY_WAITING", message, hint=hint)])
 
 
 def store_unavailable_response() -> RunResponse:
     """Return the response when the store, which holds waiting programs, is unavailable."""
     message = "the gateway cannot use its store of waiting programs"
     hint = f"Tell the user that the gateway cannot use its store; its log says why. {_SIDE_EFFECTS_HINT}"
-    return refusal_response([create_diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
+    return build_refusal_response([create_diagnostic("error", "STORE_UNAVAILABLE", message, hint=hint)])
 
 
 def _to_waiting_call(question: Question) -> dict[str, Any]:

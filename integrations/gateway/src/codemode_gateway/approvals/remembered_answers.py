@@ -76,7 +76,7 @@ class RememberedAnswers:
 
     If the file cannot be read, every call is asked about; if it cannot be written, an answer holds for its session.
     Async methods read the file in a thread, because the disk may be slow and the lock taken.
-    `list_permanent_answers`, `revoke_permanent_answers` and `save_answer_given_outside_gateway` are for callers
+    `list_permanent_answers`, `revoke_permanent_answers` and `save_external_answer` are for callers
     without an event loop.
     """
 
@@ -101,9 +101,7 @@ class RememberedAnswers:
         identity = encode_canonical_json([self._gateway_id, principal.id, principal.session])
         return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
 
-    def save_answer_given_outside_gateway(
-        self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope
-    ) -> None:
+    def save_external_answer(self, principal_id: str, session: str, tool: ToolIdentity, scope: Scope) -> None:
         """Save an answer that was given outside the gateway, for a session digest or always.
 
         Raises `OSError` if it cannot be saved.

@@ -28,8 +28,8 @@ from codemode.trace.visible_text import (
 from .command_context import (
     get_audit_actor,
     get_typed_command_prefix,
+    load_config_with_store,
     load_configuration_and_warn,
-    load_store_configuration,
     open_controlling_terminal,
     print_json,
     run_with_store,
@@ -192,7 +192,7 @@ def list_or_revoke_remembered_answers(options: argparse.Namespace) -> int:
     from ..approvals.remembered_answers import RememberedAnswers
     from ..gateway.gateway import Gateway
 
-    config = load_configuration_and_warn(options) if options.store is None else load_store_configuration(options)
+    config = load_configuration_and_warn(options) if options.store is None else load_config_with_store(options)
     remembered = RememberedAnswers(Gateway(config).folder)
     if options.action == "remembered":
         return _print_remembered_answers(remembered.list_permanent_answers(options.user), as_json=options.json)
@@ -320,7 +320,7 @@ def run_approvals_command(options: argparse.Namespace) -> int:
     """List pending calls, show a run, decide at the terminal, or list and revoke remembered answers."""
     if options.action in ("remembered", "forget"):
         return list_or_revoke_remembered_answers(options)
-    config = load_store_configuration(options)
+    config = load_config_with_store(options)
     if options.action is None:
         return _print_pending_calls(config, options)
     if options.action == "show":
@@ -441,7 +441,7 @@ async def _save_standing_approval(
 def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_input: Any) -> dict[str, Any]:
     is_approval = options.action == "approve"
     if request.kind == UNKNOWN_OUTCOME_KIND:
-        return _build_outcome_unknown_answer(request, options)
+        return _build_unknown_outcome_answer(request, options)
     if is_approval and (options.run_again or options.happened is not None):
         raise UsageError(
             f"call {escape_invisible(request.interrupt_id)} has not started:"
@@ -472,7 +472,7 @@ def _build_standing_approval(
         raise UsageError(f"{error}; leave out --session and --always") from error
 
 
-def _build_outcome_unknown_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
+def _build_unknown_outcome_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
     """Return the answer about a started call with an unknown outcome."""
     if options.action == "deny":
         return {"error": {"message": options.reason or "a person reported that this call failed"}}

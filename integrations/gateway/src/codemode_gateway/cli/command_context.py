@@ -134,7 +134,7 @@ def _missing_config_message(path: Path, options: argparse.Namespace) -> str:
 Result = TypeVar("Result")
 
 
-def load_store_configuration(options: argparse.Namespace) -> GatewayConfig:
+def load_config_with_store(options: argparse.Namespace) -> GatewayConfig:
     """Return the configuration, with the store of --store.
 
     Raises `UsageError` if that store, or the one of the configuration, does not exist. The default store is created.
@@ -186,7 +186,7 @@ def get_audit_actor() -> str:
 _MAX_COMMAND_PART_CHARACTERS = 300  # a longer path would hide the rest of a hint
 
 
-def get_command_valid_in_any_folder(options: argparse.Namespace) -> str:
+def get_portable_command_prefix(options: argparse.Namespace) -> str:
     """Return the shell command before a subcommand, valid in any folder: usually `codemode mcp`.
 
     Omits a path that is too long or not safe to display.

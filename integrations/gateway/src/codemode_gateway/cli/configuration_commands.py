@@ -68,7 +68,7 @@ def _to_server_row(server: ServerConfig) -> tuple[str, ...]:
         server.transport,
         clip_to_visible_line(describe_location(server), _MAX_LOCATION_CHARACTERS),
         _describe_approval(server),
-        _describe_tools(server),
+        _describe_tool_filter(server),
         server.pin,
         f"{server.timeout_ms / 1000:g} s",
     )
@@ -79,7 +79,7 @@ def _describe_approval(server: ServerConfig) -> str:
     return server.approval + (f", {format_count(exception_count, 'exception')}" if exception_count else "")
 
 
-def _describe_tools(server: ServerConfig) -> str:
+def _describe_tool_filter(server: ServerConfig) -> str:
     allowed = ", ".join(server.allow) or "all"
     denied = f" but {', '.join(server.deny)}" if server.deny else ""
     return clip_to_visible_line(allowed + denied, 40)
@@ -113,9 +113,9 @@ def create_or_extend_configuration(options: argparse.Namespace) -> int:
 
 
 def _create_configuration(options: argparse.Namespace) -> int:
-    from ..client_configs.text_files import FileText, create_gateway_config_text
+    from ..client_configs.text_files import TextFile, create_gateway_config_text
 
-    file = FileText.read(get_config_path(options).absolute())
+    file = TextFile.read(get_config_path(options).absolute())
     if file.is_present:
         raise UsageError(f"{escape_invisible(str(file.path))} already exists and stays unchanged")
     file.write(create_gateway_config_text())
@@ -127,10 +127,10 @@ def _create_configuration(options: argparse.Namespace) -> int:
 
 
 def _add_server_to_configuration(options: argparse.Namespace) -> int:
-    from ..client_configs.text_files import FileText, add_server, create_gateway_config_text
+    from ..client_configs.text_files import TextFile, add_server, create_gateway_config_text
     from ..config.loader import load_config
 
-    file = FileText.read(get_config_path(options).absolute())
+    file = TextFile.read(get_config_path(options).absolute())
     entry = build_server_entry(options)
     file.write(add_server(file.text if file.is_present else create_gateway_config_text(), options.name, entry))
     print(f"added {escape_invisible(options.name)} to {escape_invisible(str(file.path))}")
@@ -146,7 +146,7 @@ def remove_server(options: argparse.Namespace) -> int:
     """Remove a server from the configuration; its tokens, pins and remembered answers stay."""
     from ..client_configs import text_files
 
-    file = text_files.FileText.read(require_config_file(options).absolute())
+    file = text_files.TextFile.read(require_config_file(options).absolute())
     file.write(text_files.create_text_without_server(file, options.name))
     print(f"removed {escape_invisible(options.name)} from {escape_invisible(str(file.path))}")
     return SUCCEEDED
@@ -174,7 +174,7 @@ def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
         entry["cwd"] = str(Path.cwd())  # clients start the gateway in folders of their own
     if options.env:
         entry["env"] = _parse_pairs(options.env, "=", "--env takes KEY=VALUE")
-    return _with_approval_policy(entry, options)
+    return _add_approval_policy(entry, options)
 
 
 def _is_relative_path(word: str) -> bool:
@@ -187,7 +187,7 @@ def _build_api_entry(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError("--openapi only goes with --base-url, --include and --header")
     headers = _parse_pairs(options.header, ":", "--header takes NAME:VALUE") if options.header else None
     entry = {"openapi": options.openapi, "baseUrl": options.base_url, "headers": headers, "include": options.include}
-    return _with_approval_policy({key: value for key, value in entry.items() if value}, options)
+    return _add_approval_policy({key: value for key, value in entry.items() if value}, options)
 
 
 def _build_remote_entry(options: argparse.Namespace) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _build_remote_entry(options: argparse.Namespace) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": options.transport or "http", "url": options.url}
     if options.header:
         entry["headers"] = _parse_pairs(options.header, ":", "--header takes NAME:VALUE")
-    return _with_approval_policy(entry, options)
+    return _add_approval_policy(entry, options)
 
 
 def _parse_pairs(texts: Sequence[str], separator: str, error_message: str) -> dict[str, str]:
@@ -211,7 +211,7 @@ def _parse_pairs(texts: Sequence[str], separator: str, error_message: str) -> di
     return pairs
 
 
-def _with_approval_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def _add_approval_policy(entry: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     return entry if options.approval is None else {**entry, "codemode": {"approval": options.approval}}
 
 
@@ -227,7 +227,7 @@ def import_install_or_undo(options: argparse.Namespace) -> int:
 def _import_servers(options: argparse.Namespace) -> int:
     from ..client_configs.importing import ClientEnvironment, collect_importable_servers, list_client_files
     from ..client_configs.text_files import (
-        FileText,
+        TextFile,
         add_used_vscode_inputs,
         create_gateway_config_text,
         merge_client_servers,
@@ -245,7 +245,7 @@ def _import_servers(options: argparse.Namespace) -> int:
         searched_paths = dict.fromkeys(str(file.path) for file in list_client_files(options.client, machine))
         found_in = ", ".join(map(str, imported_servers.files)) or f"no file {', '.join(searched_paths)}"
         raise UsageError(escape_invisible(f"{options.client} has no server to import ({found_in})"))
-    file = FileText.read(get_config_path(options).absolute())
+    file = TextFile.read(get_config_path(options).absolute())
     before = file.text if file.is_present else create_gateway_config_text()
     text, new_names = merge_client_servers(before, imported_servers.servers, options.client)
     text = add_used_vscode_inputs(text, imported_servers.inputs, imported_servers.servers)

@@ -15,7 +15,7 @@ from .approvals import format_time
 from .command_context import (
     get_audit_actor,
     get_typed_command_prefix,
-    load_store_configuration,
+    load_config_with_store,
     open_controlling_terminal,
     print_json,
     run_with_store,
@@ -31,7 +31,7 @@ _MAX_DESCRIPTION_CHARACTERS = 60
 
 def run_programs_command(options: argparse.Namespace) -> int:
     """List saved programs, or show, disable, enable or confirm one."""
-    config = load_store_configuration(options)
+    config = load_config_with_store(options)
     programs = asyncio.run(run_with_store(config, lambda store: _list_programs(store, options.user)))
     if options.action in (None, "list"):
         return _print_programs(programs, options)

@@ -14,7 +14,7 @@ from codemode.cli.databases import throttle_postgres_log
 from codemode.cli.exits import SUCCEEDED, UsageError
 
 from .command_context import (
-    get_command_valid_in_any_folder,
+    get_portable_command_prefix,
     load_configuration_and_warn,
     require_servers,
     warn,
@@ -99,7 +99,7 @@ async def _serve_gateway(config: GatewayConfig, options: argparse.Namespace, add
     from ..oauth.browser import open_in_browser
 
     if address is None:  # the user is at this machine; remote users must not see local paths
-        gateway_options = GatewayOptions(open_browser=open_in_browser, command=get_command_valid_in_any_folder(options))
+        gateway_options = GatewayOptions(open_browser=open_in_browser, command=get_portable_command_prefix(options))
     else:
         gateway_options = GatewayOptions(over_http=True)
     async with Gateway(config, gateway_options) as gateway:

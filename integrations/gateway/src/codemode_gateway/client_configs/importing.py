@@ -145,7 +145,7 @@ _MAX_LISTED_FOLDERS = 5
 
 
 @dataclass(frozen=True)
-class ImportedServers:
+class ImportableServers:
     """The imported servers by name, VS Code's inputs, and the files they come from.
 
     ``skipped`` are the servers that the gateway cannot use, with the reasons. ``notes`` name further servers, and
@@ -164,7 +164,7 @@ class ImportedServers:
 
 def collect_importable_servers(
     client: str, machine: ClientEnvironment | None = None, *, folder: Path | None = None
-) -> ImportedServers:
+) -> ImportableServers:
     """Return the servers of a client as gateway entries. The first of duplicate names counts.
 
     Claude Code also has servers for folders: those of the project, else of ``folder`` or a parent, come first, as in
@@ -182,9 +182,9 @@ def collect_importable_servers(
         text = read_client_file(file)
         if text is None:
             continue
-        sources = [*_read_folder_servers(file, text, project_folder, notes), (file, parse_servers(file, text))]
+        sources = [*_collect_folder_servers(file, text, project_folder, notes), (file, parse_servers(file, text))]
         if not any(entries for _, entries in sources):
-            sources.append((file, _read_misplaced_servers(file, text, notes)))
+            sources.append((file, _collect_misplaced_servers(file, text, notes)))
         used_paths += [file.path] if any(entries for _, entries in sources) and file.path not in used_paths else []
         inputs += parse_inputs(file, text)
         for source_file, entries in sources:
@@ -196,10 +196,10 @@ def collect_importable_servers(
                     skipped[name] = reason
                 else:
                     servers[name] = converted
-    return ImportedServers(servers, tuple(inputs), tuple(used_paths), skipped, tuple(notes))
+    return ImportableServers(servers, tuple(inputs), tuple(used_paths), skipped, tuple(notes))
 
 
-def _read_folder_servers(
+def _collect_folder_servers(
     file: ClientFile, text: str, project_folder: Path | None, notes: list[str]
 ) -> list[tuple[ClientFile, dict[str, Any]]]:
     """Return Claude Code's servers for ``project_folder``; a note names other folders with servers."""
@@ -240,7 +240,7 @@ def _read_folder_servers(
     return [(replace(file, scope="project", folder=matching_folder), servers_by_folder[matching_folder])]
 
 
-def _read_misplaced_servers(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
+def _collect_misplaced_servers(file: ClientFile, text: str, notes: list[str]) -> dict[str, Any]:
     """Return the servers of a file that has them under the key of another client."""
     content = tomllib.loads(text) if file.format == "toml" else JsonDocument.parse(text).root.to_python()
     for container_key, servers in find_server_containers(mapping_or_empty(content)):

@@ -38,7 +38,7 @@ from .importing import (
 )
 from .text_files import (
     OWNER_ONLY_MODE,
-    FileText,
+    TextFile,
     create_gateway_config_text,
     merge_client_servers,
     remove_file,
@@ -50,7 +50,7 @@ _CREATED_SUFFIX = "codemode-created"
 """Marks a file that the installation created."""
 
 
-def create_backup(file: FileText) -> Path:
+def create_backup(file: TextFile) -> Path:
     """Copy a file with its mode to a new backup, and return the backup's path."""
     kind = _BACKUP_SUFFIX if file.is_present else _CREATED_SUFFIX
     path = file.path.with_name(f"{file.path.name}.{kind}")
@@ -116,7 +116,7 @@ class ClientFileChange:
     notes: tuple[str, ...] = ()
 
 
-def create_redacted_diff(texts: Iterable[tuple[FileText, str | None]], servers: Iterable[Any]) -> str:
+def create_redacted_diff(texts: Iterable[tuple[TextFile, str | None]], servers: Iterable[Any]) -> str:
     """Return the diff between files and their new texts (None: removed), without the secrets of servers."""
     lines = list[str]()
     for file, new_text in texts:
@@ -201,9 +201,9 @@ def create_gateway_entry(
     entry |= {"command": program, "args": [*args, "mcp", "--config", str(config)]}
     if target.format == "toml":
         # Codex forwards only named variables, and ends a call after a minute.
-        entry |= {"env_vars": _list_variables(moved), "tool_timeout_sec": _CODEX_TIMEOUT_SECONDS}
+        entry |= {"env_vars": _list_forwarded_variables(moved), "tool_timeout_sec": _CODEX_TIMEOUT_SECONDS}
     elif target.client == "vscode":
-        entry["env"] = {get_input_variable_name(name): f"${{input:{name}}}" for name in _list_inputs(moved)}
+        entry["env"] = {get_input_variable_name(name): f"${{input:{name}}}" for name in _list_input_ids(moved)}
     old_entry = cast("dict[str, Any]", current_entry) if is_gateway_entry(current_entry) else {}
     return {
         key: value for key, value in {**old_entry, **_merge_entry(old_entry, entry)}.items() if value not in ({}, [])
@@ -221,7 +221,7 @@ def _merge_entry(old_entry: Mapping[str, Any], entry: Mapping[str, Any]) -> dict
     return merged
 
 
-def _list_variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_forwarded_variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the variables that Codex forwarded to the moved servers."""
     names = list[str]()
     for entry in moved:
@@ -232,7 +232,7 @@ def _list_variables(moved: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _list_inputs(moved: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_input_ids(moved: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the inputs of the moved servers. VS Code still asks for them, and passes them to the gateway."""
     names = list[str]()
 
@@ -261,7 +261,7 @@ def install_gateway(
     use stay. Idempotent. Raises `ConfigError` if a file cannot be read, written or changed.
     """
     target = file or list_client_files(client, machine)[0]
-    client_text, config = FileText.read(target.path, MAX_BYTES), FileText.read(Path(config_path).absolute())
+    client_text, config = TextFile.read(target.path, MAX_BYTES), TextFile.read(Path(config_path).absolute())
     if os.path.realpath(config.path) == os.path.realpath(target.path):
         raise ConfigError(f"{config.path}: the gateway's configuration must be another file than the client's")
     entries = parse_servers(target, client_text.text)
@@ -274,7 +274,7 @@ def install_gateway(
         raise ConfigError(
             f"{target.path}: a server that the gateway cannot use has the name {GATEWAY_NAME}; rename it first"
         )
-    config_text, names = _add_servers_to_config(config, moved, client)
+    config_text, names = _create_config_text_with_servers(config, moved, client)
     entry = create_gateway_entry(
         target, config.path, command, [moved[name] for name in moved], entries.get(GATEWAY_NAME)
     )
@@ -302,7 +302,9 @@ def _describe_other_files(target: ClientFile, machine: ClientEnvironment | None)
     return [f"{path} also has servers, which stay there: {', '.join(entries)}" for path, entries in texts if entries]
 
 
-def _add_servers_to_config(config: FileText, moved: Mapping[str, Any], client: str) -> tuple[str, dict[str, str]]:
+def _create_config_text_with_servers(
+    config: TextFile, moved: Mapping[str, Any], client: str
+) -> tuple[str, dict[str, str]]:
     try:
         return merge_client_servers(config.text if config.is_present else create_gateway_config_text(), moved, client)
     except ConfigError as problem:
@@ -326,21 +328,21 @@ def uninstall_gateway(
     `ConfigError` if nothing is installed, no backup exists, or a server has changed on both sides.
     """
     target = file or list_client_files(client, machine)[0]
-    client_text = FileText.read(target.path, MAX_BYTES)
+    client_text = TextFile.read(target.path, MAX_BYTES)
     if not client_text.is_present or not is_gateway_entry(parse_servers(target, client_text.text).get(GATEWAY_NAME)):
         raise ConfigError(f"{target.path}: the gateway is not installed here; there is nothing to undo")
     backups = list_backups(target.path)
     content, used_backups = client_text.content, list[Path]()
     while content is not None and is_gateway_entry(
-        parse_servers(target, FileText(client_text.path, content).text).get(GATEWAY_NAME)
+        parse_servers(target, TextFile(client_text.path, content).text).get(GATEWAY_NAME)
     ):
         if not backups:
             raise ConfigError(_NO_BACKUP_MESSAGE.format(path=target.path))
         used_backups.append(backups.pop())
         content = _compute_content_before_install(
-            target, FileText(client_text.path, content), read_backup(used_backups[-1])
+            target, TextFile(client_text.path, content), read_backup(used_backups[-1])
         )
-    text = "" if content is None else FileText(client_text.path, content).text
+    text = "" if content is None else TextFile(client_text.path, content).text
     restored_names = tuple(
         name for name in parse_servers(target, text) if name not in parse_servers(target, client_text.text)
     )
@@ -362,10 +364,10 @@ _NO_BACKUP_MESSAGE = (
 
 
 def _compute_content_before_install(
-    target: ClientFile, current: FileText, backup_content: bytes | None
+    target: ClientFile, current: TextFile, backup_content: bytes | None
 ) -> bytes | None:
     """Return the content before one installation: the backup if nothing else changed, else a merge."""
-    old_text = "" if backup_content is None else FileText(current.path, backup_content).text
+    old_text = "" if backup_content is None else TextFile(current.path, backup_content).text
     current_entries, old_entries = parse_servers(target, current.text), parse_servers(target, old_text)
     missing_names = [name for name in old_entries if name not in current_entries]
     entry = current_entries[GATEWAY_NAME]

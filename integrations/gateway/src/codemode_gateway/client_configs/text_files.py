@@ -70,14 +70,14 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class FileText:
+class TextFile:
     """The content of the file at ``path``, or None if it does not exist."""
 
     path: Path
     content: bytes | None
 
     @classmethod
-    def read(cls, path: Path, max_bytes: int = config_file.MAX_BYTES) -> FileText:
+    def read(cls, path: Path, max_bytes: int = config_file.MAX_BYTES) -> TextFile:
         """Read a file of at most ``max_bytes``. Raises `ConfigError` if it is unreadable or not text."""
         if not config_file.is_file_present(path):
             return cls(path, None)
@@ -86,7 +86,7 @@ class FileText:
         return file_text
 
     def __repr__(self) -> str:
-        return f"<FileText {str(self.path)!r}>"
+        return f"<TextFile {str(self.path)!r}>"
 
     @property
     def is_present(self) -> bool:
@@ -173,13 +173,12 @@ def merge_client_servers(
         usable_names = (
             candidate
             for candidate in (name, f"{name}-{client}")
-            if candidate not in existing
-            or _without_gateway_section(existing[candidate]) == _without_gateway_section(entry)
+            if candidate not in existing or _drop_codemode_section(existing[candidate]) == _drop_codemode_section(entry)
         )
         new_names[name] = next(usable_names, name)
-        if new_names[name] not in existing or _without_gateway_section(
+        if new_names[name] not in existing or _drop_codemode_section(
             existing[new_names[name]]
-        ) != _without_gateway_section(entry):
+        ) != _drop_codemode_section(entry):
             config_text = add_server(config_text, new_names[name], entry)
     return config_text, new_names
 
@@ -199,7 +198,7 @@ def add_used_vscode_inputs(config_text: str, inputs: Sequence[Any], servers: Map
     return document.create_text_with_items(_INPUTS_KEY, [*new_inputs.values()]) if new_inputs else config_text
 
 
-def create_text_without_server(file: FileText, name: str) -> str:
+def create_text_without_server(file: TextFile, name: str) -> str:
     """Return the text of a configuration without the server ``name``, in every object that has it. Comments stay.
 
     Raises `ConfigError` with the nearest names if there is no such server, or if removing it would change other
@@ -261,7 +260,7 @@ def _drop_empty_objects(whole: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in whole.items() if value != {}}
 
 
-def _without_gateway_section(entry: Any) -> Any:
+def _drop_codemode_section(entry: Any) -> Any:
     return {key: value for key, value in entry.items() if key != "codemode"} if is_mapping(entry) else entry
 
 

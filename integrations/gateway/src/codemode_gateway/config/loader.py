@@ -47,7 +47,7 @@ def load_config(
     variables_source = os.environ if environ is None else environ
     try:
         document = codemode_section.require_object(document, "the configuration")
-        declared = _read_input_field_by_id(document, "default"), _read_input_field_by_id(document, "description")
+        declared = _collect_input_texts_by_id(document, "default"), _collect_input_texts_by_id(document, "description")
         variables = Variables(variables_source, locations.get_workspace_folder(path), inputs or {}, *declared)
         state = Path(state_folder).expanduser() if state_folder else locations.state_folder(variables_source)
         return _build_config(document, path, variables, state)
@@ -172,7 +172,7 @@ def _collect_unique_server_entries(
                 yield name, path, item
 
 
-def _read_input_field_by_id(whole: Mapping[str, Any], key: str) -> dict[str, str]:
+def _collect_input_texts_by_id(whole: Mapping[str, Any], key: str) -> dict[str, str]:
     """Return ``key`` (default or description) of each VS Code input that the file declares."""
     texts_by_id = dict[str, str]()
     for source in (whole, mapping_or_empty(whole.get("mcp"))):

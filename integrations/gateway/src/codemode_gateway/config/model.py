@@ -82,7 +82,7 @@ class ServerConfig:
     secrets: tuple[str, ...] = ()
 
     @property
-    def calls_per_program(self) -> int:
+    def program_concurrency_limit(self) -> int:
         """The maximum of concurrent calls of one program, or of one of several users. Default: three quarters."""
         share = self.max_concurrency_per_program
         return self.max_concurrency - self.max_concurrency // 4 if share is None else min(share, self.max_concurrency)

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
-from codemode.data.json_shape import run_bounded
+from codemode.data.json_shape import run_off_loop_if_large
 from codemode.data.narrowing import is_array, is_mapping
-from codemode.host.forks import forkable_rlock
+from codemode.host.forks import create_fork_safe_rlock
 from codemode.host.threads import BackgroundThreads
 
 # One escaped character of a URL (as UTF-8 bytes), of JSON or a Python literal, or of HTML.
@@ -191,9 +191,7 @@ def create_search_texts(secrets: Iterable[str]) -> dict[str, bool]:
                 search_texts[text] = len(text) < MIN_ANYWHERE_LENGTH
             if len(text) >= MIN_ANYWHERE_LENGTH:
                 search_texts.update(
-                    (form, False)
-                    for form in _list_encodings_within_longer_text(text)
-                    if len(form) >= _MIN_ENCODED_LENGTH
+                    (form, False) for form in _list_embedded_encodings(text) if len(form) >= _MIN_ENCODED_LENGTH
                 )
             elif len(text) >= MIN_SECRET_LENGTH:
                 search_texts.update((form, True) for form in _list_standalone_encodings(text))
@@ -218,21 +216,21 @@ def _list_secret_parts(secret: str) -> Iterator[str]:
         if scheme.lower() in _SCHEMES:
             yield credentials.strip()
             if scheme.lower() == "basic":
-                yield from _decode_basic_password(credentials.strip())
+                yield from _decode_basic_credentials(credentials.strip())
     if "\n" in bare:
         yield bare.replace("\r\n", "\n")
         lines = [line.strip() for line in bare.splitlines()]
         yield from (line for line in lines if len(line) >= _MIN_LINE_LENGTH and not line.startswith("-----"))
 
 
-def _decode_basic_password(credentials: str) -> Iterator[str]:
+def _decode_basic_credentials(credentials: str) -> Iterator[str]:
     with suppress(ValueError, binascii.Error):
         both = base64.b64decode(credentials, validate=True).decode()
         yield both
         yield both.partition(":")[2]
 
 
-def _list_encodings_within_longer_text(text: str) -> Iterator[str]:
+def _list_embedded_encodings(text: str) -> Iterator[str]:
     data = text.encode(errors="surrogatepass")
     yield from (data.hex(), data.hex().upper())
     # Base64 has three alignments. The first and last digits depend on the neighbouring bytes, so they are cut off.
@@ -337,7 +335,7 @@ class SecretRedactor:
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._lock = forkable_rlock()
+        self._lock = create_fork_safe_rlock()
         self._added: dict[str, dict[str, None]] = {}  # by owner, the most recent last
         self._fixed = frozenset(texts)
         self._index = SecretIndex(self._lock, self._list_all_secrets)
@@ -404,7 +402,7 @@ class SecretRedactor:
         return _RedactingFilter(self)
 
     @contextmanager
-    def keep_logs_redacted(self) -> Generator[None]:
+    def redact_logs(self) -> Generator[None]:
         """Replace secrets in the logs of the gateway, the SDK and its HTTP client, for all handlers.
 
         A logger's filter does not see records of child loggers, so this changes the log record factory.
@@ -428,7 +426,7 @@ class SecretRedactor:
 
     async def redact_off_loop(self, value: Any) -> Any:
         """Return what `redact` returns, in a thread if the value is large."""
-        return await run_bounded(value, lambda: self.redact(value))
+        return await run_off_loop_if_large(value, lambda: self.redact(value))
 
     def _redact_mapping(
         self, source: Mapping[Any, Any], target: dict[Any, Any], pending: list[tuple[Any, Any]]

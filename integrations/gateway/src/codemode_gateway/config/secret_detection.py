@@ -89,7 +89,7 @@ def collect_values_and_credentials(headers: Mapping[str, str]) -> set[str]:
             {value, value.strip(), credentials.strip()} if credentials and scheme.isalpha() else {value, value.strip()}
         )
         if scheme.lower() == "basic":
-            secrets |= _decode_basic_credential(credentials.strip())
+            secrets |= _decode_basic_credentials(credentials.strip())
     return drop_short_texts(secrets)
 
 
@@ -172,7 +172,7 @@ def drop_short_texts(texts: Iterable[str]) -> set[str]:
     return {text for text in texts if len(text) >= _MIN_LENGTH}
 
 
-def _decode_basic_credential(credential: str) -> set[str]:
+def _decode_basic_credentials(credential: str) -> set[str]:
     try:
         credentials = base64.b64decode(credential, validate=True).decode()
     except (binascii.Error, ValueError):

@@ -363,10 +363,10 @@ def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
 
 def normalize_client_timeout(value: float, path: str) -> int:
     """Return a client's ``timeout`` in milliseconds. Values up to 3,600 are seconds, as in some clients."""
-    return _parse_duration_ms(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
+    return _to_duration_ms(value * 1_000 if value <= _MAX_TIMEOUT_SECONDS else value, path)
 
 
-def _parse_duration_ms(value: float, path: str) -> int:
+def _to_duration_ms(value: float, path: str) -> int:
     return codemode_section.create_integer_check(1, codemode_section.MAX_DURATION_MS)(round(value) or 1, path)
 
 
@@ -379,7 +379,7 @@ def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
     ):
         value, path = entry.get_first_present(key)
         if value is not None:
-            timeouts[field] = _parse_duration_ms(codemode_section.require_positive_number(value, path) * factor, path)
+            timeouts[field] = _to_duration_ms(codemode_section.require_positive_number(value, path) * factor, path)
     return timeouts
 
 

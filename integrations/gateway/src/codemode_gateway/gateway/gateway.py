@@ -47,7 +47,7 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, options: GatewayOptions | None = None) -> None:
         self.options = options or GatewayOptions()
-        self.config = self._with_custom_servers(config)
+        self.config = self._apply_custom_servers(config)
         self.folder = config.settings.state_folder or state_folder()
         self._store = LazyStore(config.settings, self.folder, self.options.store)
         self._active_calls = ActiveCalls()
@@ -68,14 +68,14 @@ class Gateway:
             self.options,
             self._store,
             self.folder,
-            report_steps=self._active_calls.keep_program_calls_reported,
+            report_steps=self._active_calls.report_program_calls,
             record_url=self._get_record_url,
         )
         self.workspaces = container.workspaces = Workspaces(
             ConnectionPool(container.connect_servers), container, lambda: self.config
         )
         self._container = container
-        self._exit_stack.enter_context(container.secrets.keep_logs_redacted())
+        self._exit_stack.enter_context(container.secrets.redact_logs())
         self._is_open = True
         if self.options.over_http:  # clients may return for the result
             await container.resumer.start()
@@ -163,7 +163,7 @@ class Gateway:
     async def replace_config(self, config: GatewayConfig) -> None:
         """Replace the configuration; running programs keep the old one."""
         await run_in_single_use_thread(lambda: self._container.secrets.add_secrets(*config.secrets))
-        self.config = self._with_custom_servers(config)
+        self.config = self._apply_custom_servers(config)
         await self.workspaces.apply_config(self.config)
 
     async def _warm_up(self, run_tool: RunTool) -> None:
@@ -174,7 +174,7 @@ class Gateway:
         except (CodeModeError, OSError) as error:  # the first program reports it
             _log.debug("no worker is ready yet: %s", error)
 
-    def _with_custom_servers(self, config: GatewayConfig) -> GatewayConfig:
+    def _apply_custom_servers(self, config: GatewayConfig) -> GatewayConfig:
         if self.options.servers is None:
             return config
         return replace(config, servers=(ServerConfig("given", "stdio"),))

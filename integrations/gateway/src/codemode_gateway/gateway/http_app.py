@@ -209,7 +209,7 @@ class HttpApp:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http":
-            scope = with_client_address(scope, self._proxies)
+            scope = replace_client_address(scope, self._proxies)
             reservation = self._limiter.create_reservation(scope)
             with reservation.keep_request_counted():
                 await self._handle_http(
@@ -266,7 +266,7 @@ class HttpApp:
         elif path == CALLBACK_PATH and self._sign_ins is not None:
             await self._sign_ins.callback_app(scope, receive, send)
         elif path.startswith(START_PATH) and self._sign_ins is not None:
-            await self._sign_ins.start_app({**scope, "path": path}, receive, send)
+            await self._sign_ins.start_page_app({**scope, "path": path}, receive, send)
         elif self._console is not None and (path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")):
             await _call_with_body_limits(self._console, scope, receive, send)
         else:
@@ -333,7 +333,7 @@ async def _call_with_body_limits(app: ASGIApp, scope: Scope, receive: BoundedRec
         raise receive.error
 
 
-def with_client_address(scope: Scope, proxies: TrustedProxies) -> Scope:
+def replace_client_address(scope: Scope, proxies: TrustedProxies) -> Scope:
     """Return a scope with the nearest address that is not a trusted proxy as its client.
 
     Addresses that callers write into ``X-Forwarded-For`` themselves are behind the one that the first proxy adds.

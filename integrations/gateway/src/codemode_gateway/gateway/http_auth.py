@@ -403,7 +403,7 @@ class RequestAuthenticator:
                 raise HttpError(403, "Without sign-in the gateway accepts only callers on its own machine")
             return LOCAL.id, None
         token = self._read_bearer_token(scope)
-        user_name = self._find_configured_user(token)
+        user_name = self._find_configured_user_name(token)
         if user_name is not None:
             return user_name, AuthenticatedUser(
                 AccessToken(token="", client_id=user_name, scopes=[], subject=user_name)
@@ -419,7 +419,7 @@ class RequestAuthenticator:
             raise self._unauthorized_or_forbidden_error(scope, None)
         return token
 
-    def _find_configured_user(self, token: str) -> str | None:
+    def _find_configured_user_name(self, token: str) -> str | None:
         digest, user_name = compute_token_digest(token), None
         for configured_digest, name in self._settings.tokens.items():  # compare all, in constant time
             if hmac.compare_digest(configured_digest, digest):
@@ -441,7 +441,7 @@ class RequestAuthenticator:
         access = None
         if self._verifier is not None and len(token) <= _MAX_TOKEN_CHARACTERS:
             reservation: RequestReservation | None = scope.get(RESERVATION_KEY)
-            with nullcontext() if reservation is None else reservation.keep_token_check_counted():
+            with nullcontext() if reservation is None else reservation.count_token_check():
                 verification = self._call_verifier(self._verifier, token)
                 access = await (
                     verification

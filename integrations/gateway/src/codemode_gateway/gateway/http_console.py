@@ -126,9 +126,9 @@ class StandingApprovals:
 SERVERS_PATH = "/servers/"
 
 
-def create_server_pages(gateway: Any, **guard_options: Any) -> ASGIApp:
+def create_sign_in_pages(gateway: Any, **guard_options: Any) -> ASGIApp:
     """Return the sign-in pages. ``guard_options`` configure the console sign-in in front of them."""
-    return AccessMiddleware(_ServerPages(gateway), **guard_options)
+    return AccessMiddleware(_SignInPages(gateway), **guard_options)
 
 
 def get_server_page_path(name: str) -> str:
@@ -136,7 +136,7 @@ def get_server_page_path(name: str) -> str:
     return SERVERS_PATH + quote(name, safe="")
 
 
-class _ServerPages:
+class _SignInPages:
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
 
@@ -164,7 +164,7 @@ class _ServerPages:
             advice = f"The operator of the gateway signs in to it: {format_login_command(name)}"
             raise Problem(403, "All users share this server", advice)
         try:
-            sign_in = await sign_ins.get_sign_in(matching_server, principal)
+            sign_in = await sign_ins.get_or_start_sign_in(matching_server, principal)
         except SignInError as error:
             raise Problem(502, "Sign-in cannot start", error.message) from None
         if sign_in is None:
@@ -217,7 +217,7 @@ class MountedConsole:
             "private_path": self._private_path,
         }
         self._console = approval_console(gateway.store, auth=self._auth, base_url=base_url, options=options)
-        self._server_pages = create_server_pages(
+        self._server_pages = create_sign_in_pages(
             gateway,
             auth=self._auth,
             store=gateway.store,

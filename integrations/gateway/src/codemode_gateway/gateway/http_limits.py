@@ -113,7 +113,7 @@ class RequestReservation:
             self._uses -= 1
 
     @contextmanager
-    def keep_token_check_counted(self) -> Generator[None]:
+    def count_token_check(self) -> Generator[None]:
         """Count a token check while the block runs. Raises `HttpError` over the limit per address."""
         checks, owner = self._limiter.token_checks, self._owner
         if checks[owner] >= _MAX_TOKEN_CHECKS:

@@ -273,7 +273,7 @@ class ActiveCalls:
         self._reporters: dict[str, ProgressReporter] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def keep_program_calls_reported(self, outer_id: str | None) -> AbstractContextManager[None]:
+    def report_program_calls(self, outer_id: str | None) -> AbstractContextManager[None]:
         """Return a context manager that reports a program's calls to the client that asked for progress."""
         progress = None if outer_id is None else self._reporters.get(outer_id)
         if progress is None:

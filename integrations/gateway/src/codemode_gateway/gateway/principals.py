@@ -62,7 +62,7 @@ class SharingScope:
         """The id for caches and sign-ins of the connection: `LOCAL` if all users share it."""
         return LOCAL.id if self.principal_id is None else self.principal_id
 
-    def concerns_only_user(self, principal: Principal) -> bool:
+    def is_private_to(self, principal: Principal) -> bool:
         """Return whether server messages on the connection concern this user alone."""
         return self.principal_id is not None or principal.id == LOCAL.id
 
@@ -171,7 +171,7 @@ async def count_request_middleware(ctx: Any, call_next: Any) -> Any:
 
 
 @contextmanager
-def keep_current_request_counted() -> Generator[None]:
+def count_current_request() -> Generator[None]:
     """Count the current request for its user while the block runs, even after its answer."""
     reservation = _RESERVATION.get()
     with nullcontext() if reservation is None else reservation.keep_request_counted():

@@ -148,7 +148,7 @@ class StdioPipes:
         for descriptor in self._wakeup_pipe:
             os.close(descriptor)
 
-    async def receive_lines(self) -> AsyncIterator[ParsedLine]:
+    async def receive_messages(self) -> AsyncIterator[ParsedLine]:
         """Yield parsed lines until the input ends."""
         while (parsed := await self._inbox.get()) is not None:
             self._queue_slots.release()
@@ -286,7 +286,7 @@ async def _open_streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
     async def forward_input(disconnected: asyncio.Event) -> None:
         async with to_server:
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                async for parsed in pipes.receive_lines():
+                async for parsed in pipes.receive_messages():
                     error = (
                         open_requests.register_or_refuse(parsed.message)
                         if isinstance(parsed, SessionMessage)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import mcp_types as types
 
-from codemode.host.cancellation import shield_to_end
+from codemode.host.cancellation import shield_until_done
 from codemode.host.threads import run_in_single_use_thread
 
 from ..config.model import GatewayConfig, ServerConfig
@@ -135,7 +135,7 @@ class ConnectionPool:
         unused = [connection for connection in connected.connections if not connection.users]
         self._open = [connection for connection in self._open if connection not in unused]
         if unused:
-            await shield_to_end(_close_all(unused))
+            await shield_until_done(_close_all(unused))
 
     def _find_or_create_connection(self, server: ServerConfig, scope: SharingScope) -> SharedConnection:
         matches = (connection for connection in self._open if connection.scope == scope and connection.server == server)
@@ -239,7 +239,7 @@ INSTRUCTIONS = (
 _RESUME_DESCRIPTION = "The id of a waiting answer, instead of code: returns that program's outcome."
 
 
-async def create_client_tool(environment: RunEnvironment, profile: ClientProfile) -> types.Tool:
+async def create_tool_definition(environment: RunEnvironment, profile: ClientProfile) -> types.Tool:
     """Return the tool definition for one client from the last tool lists."""
     run_tool = environment.run_tool
     # Joining thousands of declarations takes time.
@@ -354,7 +354,7 @@ class Workspace:
             await environment.run_tool.prepare([upstream.server_id for upstream in upstreams if upstream.listed_tools])
             if not all(upstream.listed_tools for upstream in upstreams):
                 await self._start_and_await_listing(environment)
-            return await create_client_tool(environment, profile)
+            return await create_tool_definition(environment, profile)
 
     async def handle_notification(self, server: ServerConfig, notification: Any) -> None:
         """Forward a server's notification; a changed tool list changes the gateway's tool."""
@@ -383,7 +383,7 @@ class Workspace:
         if previous is not None:
             self._start_cleanup(self._release_environment(previous))
         if self._cleanup_tasks:
-            await shield_to_end(asyncio.wait([*self._cleanup_tasks]))
+            await shield_until_done(asyncio.wait([*self._cleanup_tasks]))
 
     async def _start_and_await_listing(self, environment: RunEnvironment) -> None:
         now = asyncio.get_running_loop().time()

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from codemode.trace.visible_text import clip_to_visible_line
 
-from ..page_urls import get_page_host
+from ..page_urls import require_safe_page_host
 
 PAGE_HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -111,7 +111,7 @@ class PendingSignIn:
         server, user = (
             html.escape(clip_to_visible_line(name, _MAX_NAME_CHARACTERS)) for name in (self.server, self.principal)
         )
-        host = html.escape(get_page_host(self.url))
+        host = html.escape(require_safe_page_host(self.url))
         return (
             f"<!doctype html><title>codemode</title><p>This connects your account at {host} to the server"
             f" {server} for <strong>{user}</strong>. All programs of {user} can then use it."

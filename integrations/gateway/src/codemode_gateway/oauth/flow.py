@@ -38,7 +38,7 @@ from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..outgoing_http import RefusedRedirectError, get_tls_context, send_following_redirects
-from ..page_urls import PageURLError, get_page_host
+from ..page_urls import PageURLError, require_safe_page_host
 from .settings import (
     AuthorizationRefusedError,
     AuthorizationUnavailableError,
@@ -405,7 +405,7 @@ class OAuthExchange:
                 )
             await self.client.check_url(url)
             try:
-                get_page_host(url)
+                require_safe_page_host(url)
             except PageURLError as error:
                 raise AuthorizationRefusedError(
                     f"the page on which {self._server.name!r} asks to sign in {error}"
@@ -454,7 +454,7 @@ class OAuthExchange:
             self._settings,
             _ReadOnlyTokenStorage(
                 self._record,
-                self._create_configured_client(redirect_uri),
+                self._create_configured_client_info(redirect_uri),
                 None if on_authorization_url is None else redirect_uri,
             ),
         )
@@ -493,7 +493,7 @@ class OAuthExchange:
                 context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(record.resource)
         return provider
 
-    def _create_configured_client(self, redirect_uri: str) -> OAuthClientInformationFull | None:
+    def _create_configured_client_info(self, redirect_uri: str) -> OAuthClientInformationFull | None:
         settings = self._settings
         if settings.client_id is None:
             return None

@@ -132,7 +132,7 @@ class RedirectReceiver:
         self._state: str | None = None
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
-    def expect_redirect_of_url(self, url: str) -> None:
+    def expect_redirect_for_url(self, url: str) -> None:
         """Accept only redirects of this URL."""
         self._state = parse_state_parameter(url)
 
@@ -294,7 +294,7 @@ class SignInAttempt:
         sign_in = self._sign_in.result()
         return self.accept_redirect(query) if sign_in is None or sign_in.matches_browser(cookies) else OTHER_BROWSER
 
-    def get_sign_in_if_ticket_matches(self, ticket: str) -> PendingSignIn | None:
+    def get_sign_in_for_ticket(self, ticket: str) -> PendingSignIn | None:
         """Return the sign-in of a start page, or None if it is another one or has ended."""
         is_shown = not self.is_over and self._sign_in.done() and self._sign_in.exception() is None
         sign_in = self._sign_in.result() if is_shown else None
@@ -363,7 +363,7 @@ class SignInAttempt:
             waiting.cancel()
 
     async def _on_authorization_url(self, url: str) -> None:
-        self._redirect_result.expect_redirect_of_url(url)
+        self._redirect_result.expect_redirect_for_url(url)
         secret = create_secret() if self._binds_browser and not self._listens else None
         sign_in = PendingSignIn(url, self._name, self._auth.principal, secret)
         write_private_file(self._url_file, json.dumps({**asdict(sign_in), "until": time.time() + self._seconds}))

@@ -17,7 +17,7 @@ from codemode.trace.visible_text import clip_to_visible_line
 from ..config.locations import GATEWAY_COMMAND, state_folder
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
-from ..page_urls import get_page_host
+from ..page_urls import require_safe_page_host
 from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, render_page
 from .settings import SignInError, TokenRecord
 
@@ -171,15 +171,15 @@ class SignInManager:
                 del self._attempts[key]
         return attempt
 
-    async def get_pending_url(self, server: ServerConfig, principal: str = "local") -> str:
+    async def get_or_start_sign_in_url(self, server: ServerConfig, principal: str = "local") -> str:
         """Return the URL for the principal to open, or an empty text after a sign-in. Raises `SignInError`.
 
         The sign-in stays open for five minutes; repeated calls return the same URL.
         """
-        sign_in = await self.get_sign_in(server, principal)
+        sign_in = await self.get_or_start_sign_in(server, principal)
         return "" if sign_in is None else sign_in.url
 
-    async def get_sign_in(self, server: ServerConfig, principal: str = "local") -> PendingSignIn | None:
+    async def get_or_start_sign_in(self, server: ServerConfig, principal: str = "local") -> PendingSignIn | None:
         """Return the sign-in in progress, or None if none is needed. Raises `SignInError`."""
         attempt = self.get_or_start_attempt(server, principal)
         try:
@@ -190,7 +190,7 @@ class SignInManager:
 
     async def _get_url_to_open(self, server: ServerConfig, principal: str) -> str | None:
         """Return the URL for a client to open: the authorization URL only if any browser may finish the sign-in."""
-        sign_in = await self.get_sign_in(server, principal)
+        sign_in = await self.get_or_start_sign_in(server, principal)
         if sign_in is None or sign_in.secret is None:
             return None if sign_in is None else sign_in.url
         return self.get_page_url(server.name, principal) or sign_in.start_url or sign_in.url
@@ -214,14 +214,14 @@ class SignInManager:
             message = await self._accept_redirect(query, parse_sign_in_cookies(scope.get("headers", ())))
         await _send_page(send, 200 if message in (SIGNED_IN, DECLINED) else 400, render_page(message or UNKNOWN))
 
-    async def start_app(self, scope: Any, _receive: Any, send: Any) -> None:
+    async def start_page_app(self, scope: Any, _receive: Any, send: Any) -> None:
         """Serve the start page of a sign-in, which binds it to the browser, as an ASGI application."""
         from .browser import START_PATH
         from .login_attempt import find_sign_in_by_ticket
 
         ticket, sign_in = str(scope["path"]).rpartition(START_PATH)[2], None
         if scope["method"] == "GET":
-            candidates = (attempt.get_sign_in_if_ticket_matches(ticket) for attempt in list(self._attempts.values()))
+            candidates = (attempt.get_sign_in_for_ticket(ticket) for attempt in list(self._attempts.values()))
             sign_in = next((candidate for candidate in candidates if candidate is not None), None)
             sign_in = sign_in or await run_in_single_use_thread(lambda: find_sign_in_by_ticket(self.folder, ticket))
         if sign_in is None:
@@ -311,7 +311,7 @@ async def login(
         sign_in = await attempt.wait_for_sign_in_start()
         if sign_in is not None:
             _print_lines(
-                output, f"Sign in to {name} at {get_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url
+                output, f"Sign in to {name} at {require_safe_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url
             )
         if read_line is None:
             await attempt.wait_until_signed_in()

@@ -72,7 +72,7 @@ def read_private_file(path: Path, max_bytes: int) -> str | None:
 def write_private_file(path: Path, text: str) -> None:
     """Write a file that only this user can read, as a whole or not at all. Raises `OSError`."""
     folder = ensure_private_folder(path.parent)
-    _remove_leftovers(folder)
+    _remove_stale_temp_files(folder)
     temporary = folder / f".{path.name}.{secrets.token_hex(8)}.new"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -86,7 +86,7 @@ def write_private_file(path: Path, text: str) -> None:
         raise
 
 
-def _remove_leftovers(folder: Path) -> None:
+def _remove_stale_temp_files(folder: Path) -> None:
     """Remove unfinished files of processes that died while writing."""
     for path in folder.glob(".*.new"):
         with suppress(OSError):

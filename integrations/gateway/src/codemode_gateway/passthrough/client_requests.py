@@ -22,8 +22,8 @@ from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, mapping_or_empty
 from codemode.trace.visible_text import clip_text, escape_invisible
 
-from ..gateway.principals import CallOrigin, keep_current_request_counted
-from ..page_urls import PageURLError, get_page_host
+from ..gateway.principals import CallOrigin, count_current_request
+from ..page_urls import PageURLError, require_safe_page_host
 
 MAX_MESSAGE_CHARACTERS = 4_000
 MAX_FORM_CHARACTERS = 32_000
@@ -49,14 +49,14 @@ def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> ty
     raise RequestDeclinedError(f"{method} is not a request to a client")
 
 
-def label_text(server: str, text: str) -> str:
+def add_server_label(server: str, text: str) -> str:
     """Return a server's text with its name at the start of each line, so that no other source can be claimed."""
     lines = escape_invisible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
     return "\n".join(f"[{escape_invisible(server)}] {line}" for line in lines)
 
 
 def has_server_label(message: str) -> bool:
-    """Return whether a message has a server label, as `label_text` writes it."""
+    """Return whether a message has a server label, as `add_server_label` writes it."""
     return message.startswith("[")
 
 
@@ -80,11 +80,11 @@ def get_unsupported_reason(request: types.InputRequest, capabilities: types.Clie
 
 
 def _to_elicitation_params(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
-    message = label_text(server, str(params.get("message") or ""))
+    message = add_server_label(server, str(params.get("message") or ""))
     if params.get("mode") == "url":
         url = str(params.get("url"))
         try:
-            host = get_page_host(url)
+            host = require_safe_page_host(url)
         except PageURLError as error:
             raise RequestDeclinedError(f"a URL to open {error}") from None
         text = f"{message}\n[{escape_invisible(server)}] opens {host}"
@@ -263,7 +263,7 @@ class PausedRequests:
 
 async def _run_with_reservation(run: Callable[[], Awaitable[ResultT]]) -> ResultT:
     """Run a request and count it for its user until it ends, also behind a question to the client."""
-    with keep_current_request_counted():
+    with count_current_request():
         return await run()
 
 
@@ -289,7 +289,7 @@ def get_client_connection(session: Any) -> Any:
     return getattr(session, "_connection", None)
 
 
-class ClientQuestions:
+class ClientRequestForwarder:
     """Questions of one principal's servers."""
 
     def __init__(self, hide: Callable[[str], str] = str) -> None:

@@ -17,7 +17,7 @@ from ..gateway.principals import CallOrigin
 from ..upstreams.connection import LOG_LEVELS_BY_VERBOSITY, describe_validation_error
 from .client_requests import RequestDeclinedError, get_client_connection, to_client_request
 from .proxy import PROMPTS, RESOURCES, TEMPLATES, ListKind, PassthroughProxy, get_capability
-from .subscriptions import SubscriptionRefusedError, require_allowed_uris
+from .subscriptions import SubscriptionRefusedError, require_uris_within_limits
 from .uri_routing import CursorError
 
 GetPassthrough = Callable[[Any], Awaitable[PassthroughProxy]]
@@ -74,10 +74,10 @@ def create_capability_and_log_middleware(get_passthrough: GetPassthrough) -> Any
     It also streams server logs to requests that ask for them.
     """
 
-    async def announce_capabilities(ctx: Any, call_next: Any) -> Any:
+    async def apply_passthrough(ctx: Any, call_next: Any) -> Any:
         level = get_requested_log_level(ctx)
         if level is not None:
-            async with (await get_passthrough(ctx)).logs.keep_request_subscribed(ctx, level):
+            async with (await get_passthrough(ctx)).logs.subscribe_request(ctx, level):
                 return await call_next(ctx)
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized":
@@ -93,7 +93,7 @@ def create_capability_and_log_middleware(get_passthrough: GetPassthrough) -> Any
                     result["capabilities"].pop(name, None)
         return result
 
-    return announce_capabilities
+    return apply_passthrough
 
 
 def _compute_passthrough_capabilities(
@@ -198,7 +198,7 @@ class _PassthroughHandlers:
         passthrough = await self._get_passthrough(ctx)
         watcher, uris = object(), dict.fromkeys(params.notifications.resource_subscriptions or ())
         try:
-            require_allowed_uris(uris)
+            require_uris_within_limits(uris)
         except SubscriptionRefusedError as refusal:
             raise MCPError(types.INVALID_PARAMS, str(refusal)) from None
         try:

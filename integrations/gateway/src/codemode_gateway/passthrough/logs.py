@@ -73,7 +73,7 @@ class LogForwarder:
         await self._send_levels_to_servers()
 
     @asynccontextmanager
-    async def keep_request_subscribed(self, ctx: Any, level: types.LoggingLevel) -> AsyncGenerator[None]:
+    async def subscribe_request(self, ctx: Any, level: types.LoggingLevel) -> AsyncGenerator[None]:
         """Subscribe a request until it is answered."""
 
         async def send(params: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ class LogForwarder:
             subscriber.close()
 
     async def _send_levels_to_servers(self) -> None:
-        updates = [asyncio.ensure_future(upstream.ask_for_log()) for upstream in self._upstreams()]
+        updates = [asyncio.ensure_future(upstream.send_log_level()) for upstream in self._upstreams()]
         if updates:
             await asyncio.wait(updates, timeout=SET_LEVEL_TIMEOUT_SECONDS)
 

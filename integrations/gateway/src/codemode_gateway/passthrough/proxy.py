@@ -26,14 +26,14 @@ from codemode.trace.visible_text import clip_text, clip_to_visible_line
 from ..config.model import ServerConfig
 from ..gateway.principals import CallOrigin
 from ..upstreams.connection import describe_validation_error
-from .client_requests import ClientQuestions, PausedRequests, RequestDeclinedError, get_client_connection
+from .client_requests import ClientRequestForwarder, PausedRequests, RequestDeclinedError, get_client_connection
 from .logs import Hide, LogForwarder, identity
 from .subscriptions import EVENT_OF_NOTIFICATION, ClientSubscriptions
 from .uri_routing import (
     PaginatedList,
     UriRoutes,
     find_template_server,
-    list_servers_of_same_origin,
+    list_servers_with_same_origin,
     may_be_prompt_of,
     to_public_prompt_name,
 )
@@ -232,7 +232,7 @@ class PassthroughProxy:
         self._routes = UriRoutes()
         self._in_flight: dict[str, list[_RequestInFlight]] = {}
         self._connections: WeakSet[Any] = WeakSet()
-        self.questions = ClientQuestions(hide)
+        self.questions = ClientRequestForwarder(hide)
         self.subscriptions = ClientSubscriptions(hide)
         self.logs = LogForwarder(upstreams, hide_in)
         self.paused_requests = PausedRequests()
@@ -345,7 +345,7 @@ class PassthroughProxy:
         ]
         server = find_template_server(public, templates)
         if server is None:
-            same_origin = list_servers_of_same_origin(
+            same_origin = list_servers_with_same_origin(
                 public,
                 (
                     (item_list.name, item.key)

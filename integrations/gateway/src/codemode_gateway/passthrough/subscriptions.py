@@ -223,7 +223,7 @@ class ClientSubscriptions:
         Raises `SubscriptionRefusedError`.
         """
         key = upstream.config.name, uri
-        require_allowed_uris([public_uri])
+        require_uris_within_limits([public_uri])
         if key not in self._watched and len(self._watched) >= MAX_SUBSCRIBED_RESOURCES:
             raise SubscriptionRefusedError(f"at most {MAX_SUBSCRIBED_RESOURCES:,} resources can be subscribed to")
         self._watched.setdefault(key, {}).setdefault(public_uri, set()).add(watcher)
@@ -316,7 +316,7 @@ class ClientSubscriptions:
         return {watcher for watchers in watcher_sets for watcher in watchers if hasattr(watcher, "notify")}
 
 
-def require_allowed_uris(uris: Collection[str]) -> None:
+def require_uris_within_limits(uris: Collection[str]) -> None:
     """Raise `SubscriptionRefusedError` for too many or too long URIs."""
     if len(uris) > MAX_SUBSCRIBED_RESOURCES:
         raise SubscriptionRefusedError(f"at most {MAX_SUBSCRIBED_RESOURCES:,} resources can be subscribed to")

@@ -39,13 +39,13 @@ def to_public_prompt_name(server: str, name: str, servers: Collection[str]) -> s
     ):
         return name_with_server
     digest = hashlib.sha256(f"{len(server)}:{server}{name}".encode("utf-8", "surrogatepass")).hexdigest()
-    prefix = _replace_foreign_characters(name_with_server)[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
+    prefix = _replace_invalid_characters(name_with_server)[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1]
     return f"{prefix}_{digest[:_DIGEST_CHARACTERS]}"
 
 
 def may_be_prompt_of(public: str, server: str) -> bool:
     """Return whether a public prompt name may belong to this server."""
-    start = f"{_replace_foreign_characters(server)}_"
+    start = f"{_replace_invalid_characters(server)}_"
     return public.startswith(start[: MAX_PROMPT_NAME_CHARACTERS - _DIGEST_CHARACTERS - 1])
 
 
@@ -67,7 +67,7 @@ def split_server_mark(uri: str, servers: Collection[str]) -> tuple[str, str | No
     return uri, None
 
 
-def _replace_foreign_characters(text: str) -> str:
+def _replace_invalid_characters(text: str) -> str:
     return _FOREIGN_CHARACTER.sub("_", text)
 
 
@@ -198,7 +198,7 @@ def find_template_server(uri: str, templates: Iterable[tuple[str, str]]) -> str 
     return best[1] if best else None
 
 
-def list_servers_of_same_origin(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
+def list_servers_with_same_origin(uri: str, listed: Iterable[tuple[str, str]]) -> list[str]:
     """Return the servers that list URIs with the same scheme and authority."""
     origin = _get_origin(uri)
     return list(dict.fromkeys(server for server, other_uri in listed if _get_origin(other_uri) == origin))

@@ -62,11 +62,11 @@ def join_shapes(left: ValueShape, right: ValueShape) -> ValueShape:
     return ValueShape(
         scalars=left.scalars | right.scalars,
         items=_join_optional(left.items, right.items),
-        **_join_objects(left, right),
+        **_join_object_fields(left, right),
     )
 
 
-def limit_size(shape: ValueShape) -> ValueShape:
+def limit_shape_size(shape: ValueShape) -> ValueShape:
     """Return the shape within the node limit; the deepest parts become any value."""
     depth = MAX_DEPTH
     while depth and _count_nodes(shape) > MAX_NODES:
@@ -210,7 +210,7 @@ def _join_all(shapes: Iterable[ValueShape]) -> ValueShape | None:
     return found
 
 
-def _join_objects(left: ValueShape, right: ValueShape) -> dict[str, Any]:
+def _join_object_fields(left: ValueShape, right: ValueShape) -> dict[str, Any]:
     if not left.objects or not right.objects:
         seen = left if left.objects else right
         copied = ("names", "record", "is_record", "objects")

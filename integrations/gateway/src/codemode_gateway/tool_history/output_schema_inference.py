@@ -17,7 +17,7 @@ import mcp_types as types
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import is_array, is_object
-from codemode.host.cancellation import shield_to_end
+from codemode.host.cancellation import shield_until_done
 from codemode.host.threads import run_in_single_use_thread
 
 from .. import state_files
@@ -28,7 +28,7 @@ from .inferred_schema import (
     drop_rare_names,
     infer_shape,
     join_shapes,
-    limit_size,
+    limit_shape_size,
     shape_from_json,
     shape_to_json,
     shape_to_schema_without_rare_names,
@@ -63,7 +63,7 @@ class _Observation:
     declaration: Any = None
 
 
-class InferredOutputs:
+class InferredOutputSchemas:
     """The inferred outputs of one principal's servers; its methods are upstream hooks.
 
     Without ``folder``, shapes last as long as this object.
@@ -137,10 +137,10 @@ class InferredOutputs:
             if same == seen.last_hash:
                 return  # equal results show no variation
             seen.last_hash = same
-        seen.value = limit_size(join_shapes(seen.value, infer_shape(value)))
+        seen.value = limit_shape_size(join_shapes(seen.value, infer_shape(value)))
         if seen.text is not None:
             text_shape = _infer_text_json_shape(value)
-            seen.text = None if text_shape is None else limit_size(join_shapes(seen.text, text_shape))
+            seen.text = None if text_shape is None else limit_shape_size(join_shapes(seen.text, text_shape))
         declaration = _to_declaration(seen)
         if declaration == seen.declaration:
             return
@@ -160,7 +160,7 @@ class InferredOutputs:
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
             try:  # after a cancelled close the process ends, and the thread with it
-                await shield_to_end(run_in_single_use_thread(lambda: self._write_shape_rows_and_record_use(rows)))
+                await shield_until_done(run_in_single_use_thread(lambda: self._write_shape_rows_and_record_use(rows)))
             except OSError as error:
                 _log.warning("the inferred output schemas cannot be saved: %s", error)
 
@@ -217,7 +217,8 @@ def _parse_observation(value: Any) -> _Observation:
     if not is_array(value) or len(value) != 2 or not (value[1] is None or value[1] is True or is_object(value[1])):
         raise ValueError("no shapes")
     observation = _Observation(
-        limit_size(shape_from_json(value[0])), None if value[1] is None else limit_size(shape_from_json(value[1]))
+        limit_shape_size(shape_from_json(value[0])),
+        None if value[1] is None else limit_shape_size(shape_from_json(value[1])),
     )
     observation.declaration = _to_declaration(observation)
     return observation
@@ -239,7 +240,7 @@ class ToolHistory:
             "get_filter_revision": pins.get_revision,
         }
         """The hooks of `UpstreamHooks`."""
-        self._shapes = InferredOutputs(cache_folder or folder, principal) if learns else None
+        self._shapes = InferredOutputSchemas(cache_folder or folder, principal) if learns else None
         if self._shapes is not None:
             shapes = self._shapes
             self.hooks |= {

@@ -28,11 +28,11 @@ from mcp.shared.inbound import (
 )
 from pydantic import TypeAdapter
 
-from codemode.data.json_shape import estimate_json_length, run_bounded
+from codemode.data.json_shape import estimate_json_length, run_off_loop_if_large
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
 from codemode.host.threads import LARGE_CHARACTERS, run_check
-from codemode.observe.request_telemetry import get_propagation_headers, measuring_server_call
+from codemode.observe.request_telemetry import get_propagation_headers, measure_server_call
 from codemode.tools.tool_result import ToolResult, parse_server_result, to_program_value
 from codemode.trace.visible_text import escape_invisible
 
@@ -172,7 +172,7 @@ def outcome_unknown_error(config: ServerConfig, tool: str, lost: UnansweredReque
     return CodeModeToolError(text, code=OUTCOME_UNKNOWN, details={"tool_name": tool})
 
 
-def failed_call_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
+def unanswered_call_error(config: ServerConfig, tool: str, lost: UnansweredRequestError) -> CodeModeToolError:
     """Return the error for an unanswered call that is safe to repeat."""
     if lost.is_late:
         text = f"{tool!r} of server {config.name!r} did not answer within {config.timeout_ms} ms"
@@ -448,7 +448,7 @@ class CallSender:
         self._on_result = None if hooks.on_result is UpstreamHooks().on_result else hooks.on_result
         self._on_signed_out = hooks.on_signed_out
         self._last_logged_message: str | None = None
-        self._slots = FairCallSlots(config.max_concurrency, config.calls_per_program)
+        self._slots = FairCallSlots(config.max_concurrency, config.program_concurrency_limit)
 
     async def call_tool(
         self, name: str, tool: types.Tool | None, arguments: Any, context: Any, *, may_repeat: bool
@@ -459,7 +459,7 @@ class CallSender:
             raise CodeModeToolError(f"{name!r} expects an object", details={"tool_name": name})
         call = ToolCall(name, tool, dict(arguments or {}), context, get_call_origin(context), may_repeat)
         async with self._slots.hold_slot(call.caller):
-            with measuring_server_call(self._config.name):
+            with measure_server_call(self._config.name):
                 try:
                     raw = await self._call_with_retries(call)
                 except CodeModeAuthenticationError:
@@ -480,7 +480,7 @@ class CallSender:
             return result
         value = result.structured_content
         if not result.has_structured_content:
-            value = await run_bounded(result.content, partial(to_program_value, result))
+            value = await run_off_loop_if_large(result.content, partial(to_program_value, result))
         self._on_result(self._config, name, value)
         return value
 
@@ -504,7 +504,7 @@ class CallSender:
                 if is_harmless and not (lost.is_late or lost.is_final) and attempt < max_attempts - 1:
                     continue
                 error = self._redact_error(
-                    (failed_call_error if is_harmless else outcome_unknown_error)(self._config, call.name, lost)
+                    (unanswered_call_error if is_harmless else outcome_unknown_error)(self._config, call.name, lost)
                 )
                 self._log_unless_repeated(error.message)
                 raise error from None

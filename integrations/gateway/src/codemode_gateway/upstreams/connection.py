@@ -33,7 +33,7 @@ from .session_streams import (
     MonitoredReceiver,
     RequestSendState,
     SilenceTimer,
-    WrappedServerError,
+    WrappedErrorData,
 )
 
 LOG_LEVELS_BY_VERBOSITY: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
@@ -252,7 +252,7 @@ class RequestDispatcher(JSONRPCDispatcher):
             if not self.in_flight:
                 self._idle.set()
 
-    async def wait_until_unused(self, seconds: float) -> None:
+    async def wait_until_idle(self, seconds: float) -> None:
         """Wait until no request is in flight, for a limited time."""
         if self.in_flight:
             self._idle.clear()
@@ -282,7 +282,7 @@ class RequestDispatcher(JSONRPCDispatcher):
             lost = self._diagnose_and_end_if_lost(error)
             if lost is not None:
                 raise UnansweredRequestMCPError(lost) from None
-            refusal: WrappedServerError = error.error.data
+            refusal: WrappedErrorData = error.error.data
             raise MCPError(refusal.error.code, refusal.error.message, refusal.error.data) from None
 
     def _diagnose_and_end_if_lost(self, error: MCPError) -> UnansweredRequestError | None:
@@ -290,7 +290,7 @@ class RequestDispatcher(JSONRPCDispatcher):
         sending, refusal = SENDING.get() or RequestSendState(), error.error.data
         if sending.lost is not None:
             return sending.lost
-        if isinstance(refusal, WrappedServerError):
+        if isinstance(refusal, WrappedErrorData):
             message = refusal.error.message
             if is_mapping(refusal.error.data) and UNREADABLE_MESSAGE in refusal.error.data:
                 return UnansweredRequestError("its answer cannot be read or is too large")

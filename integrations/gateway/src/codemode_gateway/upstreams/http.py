@@ -27,7 +27,7 @@ from ..config.secret_detection import is_secret_name
 from ..outgoing_http import (
     RefusedRedirectError,
     copy_request_to,
-    describe_url,
+    format_url_without_secrets,
     get_tls_context,
     is_trusted_redirect,
     send_following_redirects,
@@ -157,7 +157,7 @@ def describe_refusal(response: httpx2.Response, text: bytes, hide: Callable[[str
     )
 
 
-def is_lost_session(config: ServerConfig, request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
+def is_session_lost(config: ServerConfig, request: httpx2.Request, response: httpx2.Response, text: bytes) -> bool:
     """Return whether a server lost the session of a request, named in a header or in the URL of SSE messages."""
     is_event_post = config.transport == "sse" and request.method == "POST" and b'"initialize"' not in request.content
     if SESSION_HEADER not in request.headers and not is_event_post:
@@ -320,7 +320,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
 
     def _record_redirect(self, url: httpx2.URL, target: httpx2.URL) -> None:
         """Log a followed redirect. After a redirect to https no request uses plain HTTP."""
-        name, urls = self._config.name, (describe_url(url), describe_url(target))
+        name, urls = self._config.name, (format_url_without_secrets(url), format_url_without_secrets(target))
         if url.scheme != target.scheme:
             self._https_url = target
             message = "server %r redirects %s to %s, which is used instead: set it as url of its entry"
@@ -345,7 +345,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
             return UnansweredRequestError(
                 "the user must sign in first", needs_sign_in=True, never_arrived=True, is_final=True
             )
-        if is_lost_session(self._config, request, response, text):
+        if is_session_lost(self._config, request, response, text):
             return UnansweredRequestError(f"its session was lost: {description}", never_arrived=True, is_over=True)
         answer = extract_error_response(response, text, _parse_request_id(request))
         if answer is not None:

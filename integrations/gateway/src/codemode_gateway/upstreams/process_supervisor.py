@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from codemode.host.cancellation import shield_to_end
+from codemode.host.cancellation import shield_until_done
 from codemode.host.threads import run_in_single_use_thread
 
 # One supervisor process serves all servers of an event loop. It ends after its last user, and when this process ends
@@ -136,7 +136,7 @@ class ProcessSupervisor:
                 )
             )
             try:
-                self._process = await shield_to_end(starting)
+                self._process = await shield_until_done(starting)
             except BaseException:
                 ours.close()
                 if starting.done() and not starting.cancelled() and starting.exception() is None:

@@ -32,7 +32,7 @@ def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -
             return None if reason is None else UpstreamUnavailableError(reason)
 
         return Transport(
-            server.run_process_streams(), get_failure, True, server.get_last_output, server.ended_without_reading_past
+            server.run_process(), get_failure, True, server.get_last_output, server.ended_without_reading_past
         )
     if config.transport == "openapi":
         from .openapi import create_openapi_transport
@@ -188,7 +188,7 @@ class ReconnectingConnection:
 
     async def _close_discarded(self, connection: Connection, seconds: float) -> None:
         """Close a connection after all its requests are answered, or after a timeout."""
-        await connection.requests.wait_until_unused(seconds)
+        await connection.requests.wait_until_idle(seconds)
         await connection.aclose()
         self._discarded.discard(connection)
 

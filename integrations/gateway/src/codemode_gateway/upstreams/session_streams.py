@@ -288,7 +288,7 @@ MAX_UNREAD = 4_096
 
 
 @dataclass(frozen=True)
-class WrappedServerError:
+class WrappedErrorData:
     """A server's error answer, wrapped so that the SDK does not write it into a span."""
 
     error: types.ErrorData
@@ -303,7 +303,7 @@ def sanitize_message(item: Any) -> Any:
     message = getattr(item, "message", None)
     if isinstance(message, types.JSONRPCError):
         refusal: Any = types.ErrorData(code=message.error.code, message="")
-        refusal.data = WrappedServerError(message.error)
+        refusal.data = WrappedErrorData(message.error)
         return replace(item, message=message.model_copy(update={"error": refusal}))
     if not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return item

@@ -94,7 +94,7 @@ _FRAMED_MESSAGE = (
 _log = logging.getLogger("codemode.mcp")
 
 
-def _get_start_folder(config: ServerConfig) -> str | None:
+def _get_working_directory(config: ServerConfig) -> str | None:
     """Return a server's working directory, or None if the current directory no longer exists."""
     try:
         return config.cwd or config.folder or str(Path.cwd())
@@ -139,7 +139,7 @@ class StdioServer:
         return self._input.ended_without_reading_past(position)
 
     @asynccontextmanager
-    async def run_process_streams(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:
+    async def run_process(self) -> AsyncGenerator[tuple[MessageInbox, MessageOutbox]]:
         """Start the process and yield the session's streams; then end it with its child processes."""
         self._supervisor = ProcessSupervisor.acquire()
         pipes: list[asyncio.BaseTransport] = []
@@ -160,7 +160,7 @@ class StdioServer:
         try:
             env = {**get_default_environment(), **self._config.env}
             args = [self._config.command or "", *self._config.args]
-            child = self._child = await self._supervisor.spawn(args, env, _get_start_folder(self._config), theirs)
+            child = self._child = await self._supervisor.spawn(args, env, _get_working_directory(self._config), theirs)
             for protocol, connect in (
                 (self._input, loop.connect_write_pipe),
                 (self._output, loop.connect_read_pipe),

@@ -47,7 +47,7 @@ class UpstreamTool(Tool):
     is_foreign: ClassVar[bool] = True
 
 
-def filter_allowed(config: ServerConfig, tools: Iterable[types.Tool]) -> list[types.Tool]:
+def filter_allowed_tools(config: ServerConfig, tools: Iterable[types.Tool]) -> list[types.Tool]:
     """Return the tools that the configuration lets programs see."""
     return [tool for tool in tools if is_tool_allowed(config, tool.name)]
 
@@ -300,7 +300,7 @@ class Upstream:
         """Send a repeatable request, again if the session was lost. Raises `CodeModeToolError` and `MCPError`."""
         return await self._link.run_with_one_reconnect(lambda connection: request(connection.session))
 
-    async def ask_for_log(self) -> None:
+    async def send_log_level(self) -> None:
         """Request the subscribed log level from a running server."""
         connection = self._link.connection_if_open
         if connection is not None:
@@ -321,11 +321,11 @@ class Upstream:
         if self._listing is None or self._is_stale:
             await self.refresh()
         visible = await self._hooks.filter_tools(
-            self.config, allowed_tools := filter_allowed(self.config, self.listed_tools)
+            self.config, allowed_tools := filter_allowed_tools(self.config, self.listed_tools)
         )
         if self.config.pin == "block" and self._listed_on is None and len(visible) < len(allowed_tools):
             await self.refresh()  # pins block tools of the cached list: the server may have changed back
-            visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
+            visible = await self._hooks.filter_tools(self.config, filter_allowed_tools(self.config, self.listed_tools))
         return await create_program_tools(
             self.config, visible, self._hooks, self._call_for_program, self._get_or_fetch_current_tool
         )
@@ -371,7 +371,9 @@ class Upstream:
         version = (self._listing and self._listing.digest, self._hooks.get_filter_revision(self.config))
         if self._permitted[0] != version:
             try:
-                visible = await self._hooks.filter_tools(self.config, filter_allowed(self.config, self.listed_tools))
+                visible = await self._hooks.filter_tools(
+                    self.config, filter_allowed_tools(self.config, self.listed_tools)
+                )
             except OSError as error:
                 _log.warning("tools of server %r cannot be called without their pins: %s", self.config.name, error)
                 raise self._link.record_needed_sign_in_and_create_error(

@@ -176,7 +176,7 @@ async def test_a_file_that_others_may_have_written_or_read_allows_nothing_and_ke
     assert not await needs(mine, LOCAL, listed)
     assert await needs(RememberedAnswers(folder), LOCAL, listed)
     with pytest.raises(OSError, match="is not used"):
-        RememberedAnswers(folder).save_answer_given_outside_gateway("local", "session", known, "always")
+        RememberedAnswers(folder).save_external_answer("local", "session", known, "always")
     assert not (folder / "made by the gateway").exists()
 
 
@@ -190,7 +190,7 @@ async def test_a_file_of_a_later_version_is_read_and_not_written(tmp_path: Path)
     assert not await needs(RememberedAnswers(tmp_path), LOCAL, listed)
     assert [one.tool for one in remembered.list_permanent_answers()] == ["refund"]
     with pytest.raises(OSError, match="cannot be used"):
-        remembered.save_answer_given_outside_gateway("local", "session", known, "always")
+        remembered.save_external_answer("local", "session", known, "always")
 
 
 @in_loop

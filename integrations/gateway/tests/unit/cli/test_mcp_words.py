@@ -14,8 +14,8 @@ import pytest
 from authorization_server import sign_in_server
 from codemode_gateway.cli.command_context import (
     CONFIG_VARIABLE,
-    get_command_valid_in_any_folder,
     get_config_path,
+    get_portable_command_prefix,
     get_typed_command_prefix,
 )
 from hypothesis import given
@@ -38,7 +38,7 @@ def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def said(config: str | None = None) -> str:
-    return get_command_valid_in_any_folder(argparse.Namespace(config=config))
+    return get_portable_command_prefix(argparse.Namespace(config=config))
 
 
 def script_in(folder: Path) -> Path:

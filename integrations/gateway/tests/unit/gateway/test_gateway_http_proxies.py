@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from codemode_console.web import TrustedProxies
 from codemode_gateway import ConfigError
-from codemode_gateway.gateway.http_app import with_client_address
+from codemode_gateway.gateway.http_app import replace_client_address
 from codemode_gateway.gateway.http_auth import PEER_KEY
 from codemode_gateway.gateway.http_settings import parse_http_settings
 from gateway_doors import ANA, TOKENS, asking, modern_call
@@ -25,7 +25,7 @@ WRITTEN = st.lists(st.one_of(INNER, OUTER, st.text(max_size=8).filter(lambda tex
 def told(peer: str, *hops: str, **more: Any) -> dict[str, Any]:
     headers = [(b"x-forwarded-for", hop.encode("utf-8", "replace")) for hop in hops]
     scope = {"type": "http", "client": (peer, 1), "headers": headers, **more}
-    return dict(with_client_address(scope, TrustedProxies(PROXIES)))
+    return dict(replace_client_address(scope, TrustedProxies(PROXIES)))
 
 
 @given(st.lists(INNER, min_size=1, max_size=3), OUTER, WRITTEN)
@@ -53,7 +53,7 @@ def test_of_very_many_hops_only_the_nearest_are_looked_at():
 
 def test_a_connection_without_an_address_stays_one():
     scope = {"type": "http", "client": None, "headers": [(b"x-forwarded-for", b"203.0.113.5")]}
-    assert with_client_address(scope, TrustedProxies(PROXIES)) is scope
+    assert replace_client_address(scope, TrustedProxies(PROXIES)) is scope
 
 
 @pytest.mark.parametrize("said", ["proxy", ["10.1.0.1/8"], ["10.0.0.7", "*"]])

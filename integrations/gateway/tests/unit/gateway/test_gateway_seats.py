@@ -105,10 +105,10 @@ def test_no_name_of_a_user_is_that_of_all():
 
 def test_what_a_server_of_all_says_by_itself_is_about_no_user_who_has_signed_in():
     shared = get_sharing_scope(server(sharing="shared"), ANA)
-    assert not shared.concerns_only_user(ANA)
-    assert shared.concerns_only_user(LOCAL)
+    assert not shared.is_private_to(ANA)
+    assert shared.is_private_to(LOCAL)
     for sharing in (None, "user", "session"):
-        assert get_sharing_scope(server(sharing=sharing), ANA).concerns_only_user(ANA)
+        assert get_sharing_scope(server(sharing=sharing), ANA).is_private_to(ANA)
 
 
 def test_a_changed_configuration_leaves_alone_what_it_does_not_change():
@@ -289,7 +289,7 @@ def test_who_was_answered_before_all_was_listed_is_told_though_the_listing_began
 
     async def main() -> None:
         monkeypatch.setattr(workspaces, "LISTING_TIMEOUT_SECONDS", 0.05)
-        monkeypatch.setattr(workspaces, "create_client_tool", shown)
+        monkeypatch.setattr(workspaces, "create_tool_definition", shown)
         world = World(server())
         seat = await world.seats.get_or_create(ANA)
         monkeypatch.setattr(seat, "notify_tools_changed", lambda: told.append("changed"))

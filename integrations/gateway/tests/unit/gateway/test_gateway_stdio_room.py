@@ -34,7 +34,7 @@ class Client:
         for one in messages:
             self._says.put_nowait(one)
 
-    async def receive_lines(self) -> AsyncIterator[SessionMessage]:
+    async def receive_messages(self) -> AsyncIterator[SessionMessage]:
         while (said := await self._says.get()) is not None:
             yield SessionMessage(said)
 

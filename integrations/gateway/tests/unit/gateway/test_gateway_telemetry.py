@@ -280,8 +280,8 @@ def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: p
     monkeypatch.setattr(request_telemetry, "_get_loaded_module", lambda _name: None)
     with (
         request_telemetry.request_span("x", {}, request_carrier={"traceparent": PARENT}, transport_carrier={}) as span,
-        request_telemetry.measuring_server_call("x"),
-        request_telemetry.counting_waiting_approvals("store", 1),
+        request_telemetry.measure_server_call("x"),
+        request_telemetry.count_waiting_approvals("store", 1),
         request_telemetry.without_parent_trace(),
     ):
         request_telemetry.record_span_failure(span, "x")
@@ -299,7 +299,7 @@ def test_what_is_being_imported_at_this_moment_records_nothing_yet(monkeypatch: 
     assert not request_telemetry.is_telemetry_recorded()
     with (
         request_telemetry.request_span("x", {}, request_carrier={}, transport_carrier={}),
-        request_telemetry.measuring_server_call("x"),
+        request_telemetry.measure_server_call("x"),
     ):
         assert current_trace() is None
 

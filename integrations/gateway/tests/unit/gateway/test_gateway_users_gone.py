@@ -67,7 +67,7 @@ def test_who_comes_while_the_last_one_goes_knows_what_that_one_has_learned(
             going.set()
             await goes.wait()
 
-        monkeypatch.setattr(output_schema_inference.InferredOutputs, "aclose", aclose)
+        monkeypatch.setattr(output_schema_inference.InferredOutputSchemas, "aclose", aclose)
         first = known.open("ana", learns=True)
         one = await first.__aenter__()
         leaving = asyncio.create_task(first.__aexit__(None, None, None))

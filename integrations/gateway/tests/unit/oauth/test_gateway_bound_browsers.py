@@ -134,7 +134,7 @@ def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: 
         settings = GatewaySettings(state_folder=tmp_path)
         gateway = Gateway(GatewayConfig((config,), settings), GatewayOptions(over_http=True))
         async with gateway, create_http_app(gateway).running():
-            sign_in = await gateway.sign_ins.get_sign_in(config)
+            sign_in = await gateway.sign_ins.get_or_start_sign_in(config)
         assert sign_in is not None
         assert sign_in.secret is None
         assert "127.0.0.1" in sign_in.url

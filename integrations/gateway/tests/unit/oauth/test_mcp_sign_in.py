@@ -422,7 +422,7 @@ def test_tokens_are_secrets_and_never_logged(server: SignInServer, tmp_path: Pat
     with caplog.at_level(logging.DEBUG):
         signed_in(config)
         sign_ins = SignInManager(config)
-        with sign_ins.secrets.keep_logs_redacted():
+        with sign_ins.secrets.redact_logs():
             server.access.clear()
             assert asyncio.run(status_of(config, sign_ins.create_auth_hook()(config.servers[0]))) == 200
             logging.getLogger("mcp").error("%s", [*server.access, *server.refresh])
@@ -439,7 +439,10 @@ def test_two_gateways_open_one_page_and_both_are_signed_in(server: SignInServer,
             SignInManager(config, open_browser=opened.append) as one,
             SignInManager(config, open_browser=opened.append) as two,
         ):
-            urls = [await one.get_pending_url(config.servers[0]), await two.get_pending_url(config.servers[0])]
+            urls = [
+                await one.get_or_start_sign_in_url(config.servers[0]),
+                await two.get_or_start_sign_in_url(config.servers[0]),
+            ]
             assert urls[0] == urls[1]
             await asyncio.to_thread(browse, urls[1])
             for each in (one, two):
@@ -457,11 +460,11 @@ def test_a_sign_in_that_is_given_up_is_no_longer_waited_for(server: SignInServer
     async def run() -> None:
         async with SignInManager(config) as other:
             async with SignInManager(config) as one:
-                await one.get_pending_url(config.servers[0])
-                await other.get_pending_url(config.servers[0])
+                await one.get_or_start_sign_in_url(config.servers[0])
+                await other.get_or_start_sign_in_url(config.servers[0])
             with pytest.raises(SignInError, match="was cancelled"):
                 await asyncio.wait_for(other.wait_until_signed_in(config.servers[0]), 60)
-            assert await other.get_pending_url(config.servers[0])
+            assert await other.get_or_start_sign_in_url(config.servers[0])
 
     asyncio.run(run())
     assert not list((tmp_path / "tokens").glob("*.url"))

@@ -13,7 +13,7 @@ from codemode_gateway.passthrough.uri_routing import (
     UriRoutes,
     add_server_mark,
     find_template_server,
-    list_servers_of_same_origin,
+    list_servers_with_same_origin,
     may_be_prompt_of,
     split_server_mark,
     to_public_prompt_name,
@@ -88,8 +88,10 @@ def test_a_template_fits_what_it_may_be_filled_in_to(template: str, uri: str, fi
 
 
 def test_what_no_url_parser_reads_is_like_nothing_else() -> None:
-    assert list_servers_of_same_origin("http://[::1", [("a", "http://[::2"), ("b", "http://x")]) == []
-    assert list_servers_of_same_origin("http://x/1", [("a", "http://y/1"), ("b", "http://x"), ("c", "http://x/2")]) == [
+    assert list_servers_with_same_origin("http://[::1", [("a", "http://[::2"), ("b", "http://x")]) == []
+    assert list_servers_with_same_origin(
+        "http://x/1", [("a", "http://y/1"), ("b", "http://x"), ("c", "http://x/2")]
+    ) == [
         "b",
         "c",
     ]

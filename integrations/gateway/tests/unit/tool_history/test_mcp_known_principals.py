@@ -12,7 +12,7 @@ import pytest
 from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.tool_history import output_schema_inference, tool_pins
-from codemode_gateway.tool_history.output_schema_inference import InferredOutputs
+from codemode_gateway.tool_history.output_schema_inference import InferredOutputSchemas
 from codemode_gateway.tool_history.tool_pins import ToolPins
 from waiting import within
 
@@ -26,7 +26,7 @@ async def uses_pins(folder: Path, principal: str) -> None:
 
 
 async def uses_shapes(folder: Path, principal: str) -> None:
-    shapes = InferredOutputs(folder, principal)
+    shapes = InferredOutputSchemas(folder, principal)
     await shapes.load()
     if shapes.get_observed_output(SERVER, TOOL) is None:
         shapes.on_result(SERVER, "a", {"n": 1})

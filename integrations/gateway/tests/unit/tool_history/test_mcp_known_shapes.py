@@ -20,12 +20,12 @@ from codemode_gateway.tool_history.inferred_schema import (
     infer_shape,
     is_property_name,
     join_shapes,
-    limit_size,
+    limit_shape_size,
     shape_from_json,
     shape_to_json,
     shape_to_schema_without_rare_names,
 )
-from codemode_gateway.tool_history.output_schema_inference import InferredOutputs
+from codemode_gateway.tool_history.output_schema_inference import InferredOutputSchemas
 from hypothesis import given
 from hypothesis import strategies as st
 from in_loop import in_loop
@@ -49,7 +49,7 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
 @given(MANY, MANY)
 def test_a_shape_fits_all_that_was_seen_and_joining_more_only_widens_it(values: list[Any], more: list[Any]) -> None:
     before = reduce(join_shapes, map(infer_shape, values))
-    after = limit_size(reduce(join_shapes, map(infer_shape, more), before))
+    after = limit_shape_size(reduce(join_shapes, map(infer_shape, more), before))
     for value in values:
         assert fits(value, shape_to_schema_without_rare_names(before))
         assert fits(value, shape_to_schema_without_rare_names(after))
@@ -59,7 +59,7 @@ def test_a_shape_fits_all_that_was_seen_and_joining_more_only_widens_it(values: 
 
 @given(MANY, MANY)
 def test_what_is_written_down_is_read_as_it_was_and_goes_on_to_fit(values: list[Any], more: list[Any]) -> None:
-    kept = drop_rare_names(limit_size(reduce(join_shapes, map(infer_shape, values))), drops_unnamed_objects=True)
+    kept = drop_rare_names(limit_shape_size(reduce(join_shapes, map(infer_shape, values))), drops_unnamed_objects=True)
     again = shape_from_json(json.loads(json.dumps(shape_to_json(kept))))
     assert shape_to_json(again) == shape_to_json(kept)
     after = shape_to_schema_without_rare_names(reduce(join_shapes, map(infer_shape, more), again))
@@ -136,7 +136,7 @@ def test_many_names_and_deep_values_are_bounded() -> None:
     tree: Any = 1
     for level in range(rounds(6, 7)):
         tree = {f"k{'abcdefgh'[level]}{side}": tree for side in "lrmno"}
-    twice = limit_size(join_shapes(infer_shape(tree), infer_shape(tree)))
+    twice = limit_shape_size(join_shapes(infer_shape(tree), infer_shape(tree)))
     assert len(json.dumps(shape_to_schema_without_rare_names(twice))) < output_schema_inference.MAX_SHAPE_CHARACTERS
 
 
@@ -194,7 +194,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_loop
 async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principal(tmp_path: Path) -> None:
-    learned = InferredOutputs(tmp_path / "cache")
+    learned = InferredOutputSchemas(tmp_path / "cache")
     assert learned.get_observed_output(SERVER, tool()) is None
     for number in (1, 2):
         learned.on_result(SERVER, "t", {"id": number, "tags": ["secret tag"]})
@@ -209,7 +209,7 @@ async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert b"secret" not in file.read_bytes()
     assert b"declared" not in file.read_bytes()
-    again, other = InferredOutputs(tmp_path / "cache"), InferredOutputs(tmp_path / "cache", "another")
+    again, other = InferredOutputSchemas(tmp_path / "cache"), InferredOutputSchemas(tmp_path / "cache", "another")
     await again.load()
     await other.load()
     assert again.get_observed_output(SERVER, tool()) == said
@@ -218,7 +218,7 @@ async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principa
 
 @in_loop
 async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> None:
-    learned = InferredOutputs(tmp_path)
+    learned = InferredOutputSchemas(tmp_path)
     learned.get_observed_output(SERVER, tool())
     for _ in range(5):
         learned.on_result(SERVER, "t", {"alice": 1, "bob": 2})
@@ -231,7 +231,7 @@ async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> N
 
 @in_loop
 async def test_json_in_texts_is_told_until_a_text_is_something_else() -> None:
-    learned = InferredOutputs(None)
+    learned = InferredOutputSchemas(None)
     learned.get_observed_output(SERVER, tool())
     for number in (1, 2):
         learned.on_result(SERVER, "t", json.dumps([{"id": number}, {"id": 0}]))
@@ -250,7 +250,7 @@ async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog:
     file = tmp_path / output_schema_inference.FILE_NAME
     file.write_bytes(b"rubbish" * 1000)
     file.chmod(0o600)
-    learned = InferredOutputs(tmp_path)
+    learned = InferredOutputSchemas(tmp_path)
     await learned.load()
     learned.get_observed_output(SERVER, tool())
     learned.on_result(SERVER, "t", 1)
@@ -269,7 +269,7 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
     looked: list[Any] = []
     look = output_schema_inference.infer_shape
     monkeypatch.setattr(output_schema_inference, "infer_shape", lambda value: looked.append(value) or look(value))
-    learned = InferredOutputs(tmp_path)
+    learned = InferredOutputSchemas(tmp_path)
     learned.get_observed_output(SERVER, tool())
     for number in range(160):
         learned.on_result(SERVER, "t", number)
@@ -286,7 +286,7 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_schema_inference, "SAVE_SECONDS", 0.0)
-    learned, began, goes_on = InferredOutputs(tmp_path), threading.Event(), threading.Event()
+    learned, began, goes_on = InferredOutputSchemas(tmp_path), threading.Event(), threading.Event()
     write = learned._write_shape_rows_and_record_use
 
     def slow(rows: list[tuple[str, ...]]) -> None:
@@ -306,6 +306,6 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     finally:
         goes_on.set()
     await closing
-    again = InferredOutputs(tmp_path)
+    again = InferredOutputSchemas(tmp_path)
     await again.load()
     assert again.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}

@@ -150,7 +150,7 @@ def test_a_call_that_is_cancelled_when_its_turn_has_come_passes_the_place_on():
 def test_a_share_is_three_quarters_unless_the_configuration_says():
     for limit, said, expected in [(32, None, 24), (1, None, 1), (2, None, 2), (4, None, 3), (8, 2, 2), (8, 100, 8)]:
         config = ServerConfig("s", "stdio", max_concurrency=limit, max_concurrency_per_program=said)
-        assert config.calls_per_program == expected, (limit, said)
+        assert config.program_concurrency_limit == expected, (limit, said)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.upstreams.call_retries import (
     add_metadata_and_create_options,
     create_argument_headers,
-    failed_call_error,
     outcome_unknown_error,
+    unanswered_call_error,
 )
 from codemode_gateway.upstreams.connection_errors import UnansweredRequestError
 from codemode_gateway.upstreams.jsonrpc_lines import MAX_REQUEST_VALUES, parse_message_line, unreadable_answer_error
@@ -55,9 +55,10 @@ def test_an_error_says_whether_the_call_may_have_happened():
     server = ServerConfig("s", "stdio", timeout_ms=5)
     assert outcome_unknown_error(server, "t", UnansweredRequestError("it left")).code == "OUTCOME_UNKNOWN"
     assert "within 5 ms" in outcome_unknown_error(server, "t", UnansweredRequestError("", is_late=True)).message
-    assert failed_call_error(server, "t", UnansweredRequestError("", is_late=True)).code == "TIMEOUT"
+    assert unanswered_call_error(server, "t", UnansweredRequestError("", is_late=True)).code == "TIMEOUT"
     assert (
-        failed_call_error(server, "t", UnansweredRequestError("it left")).message == "'t' of server 's' failed: it left"
+        unanswered_call_error(server, "t", UnansweredRequestError("it left")).message
+        == "'t' of server 's' failed: it left"
     )
 
 
