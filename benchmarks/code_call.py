@@ -10,7 +10,7 @@ from typing import Any
 
 from codemode import Tool, WorkerPool, create_code_call_tools
 
-from .faces import Face, Run, show
+from .faces import Run, SurfaceUnderTest, show
 from .workloads import noop, rows
 
 _LOOPS = {"vm": {"preset": "experimental"}}
@@ -30,7 +30,7 @@ def script_of(js: str) -> str:
     return js.replace("tools.noop(", "callTool('noop', ").replace("tools.rows(", "callTool('rows', ")
 
 
-CODE_CALL = Face("W14", "CodeCall's execute", _on, dict.fromkeys(("W1", "W2", "W2u", "W3", "W4"), 1.1))
+CODE_CALL = SurfaceUnderTest("W14", "CodeCall's execute", _on, dict.fromkeys(("W1", "W2", "W2u", "W3", "W4"), 1.1))
 
 if __name__ == "__main__":
     show(CODE_CALL, sys.argv[1:])

@@ -17,7 +17,7 @@ from typing import Any
 
 from codemode import ExecWaitTools, Tool, WorkerPool, create_exec_wait_tools
 
-from .faces import Face, Run, face_rows
+from .faces import Run, SurfaceUnderTest, face_rows
 from .latency import SPARE_READY_SECONDS
 from .measure import Samples
 from .processes import pss_mib
@@ -49,7 +49,7 @@ def _on(pool: WorkerPool) -> Run:
     return run
 
 
-EXEC_WAIT = Face("W18", "exec", _on, dict.fromkeys(("W1", "W2", "W2u", "W3", "W4"), 1.1))
+EXEC_WAIT = SurfaceUnderTest("W18", "exec", _on, dict.fromkeys(("W1", "W2", "W2u", "W3", "W4"), 1.1))
 
 
 @dataclass

@@ -21,7 +21,7 @@ Run = Callable[[str], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
-class Face:
+class SurfaceUnderTest:
     """A face that is compared. ``on`` gives what runs a program for `codeMode` on it; ``targets`` are by program."""
 
     number: str
@@ -33,7 +33,7 @@ class Face:
 class Pair:
     """One program on both faces. A figure of either is one of the other's neighbours in time."""
 
-    def __init__(self, face: Face, program: Program, pool: WorkerPool) -> None:
+    def __init__(self, face: SurfaceUnderTest, program: Program, pool: WorkerPool) -> None:
         self._face = face
         self._program = program
         self._other, self._tool = face.on(pool), code_mode_tool(pool)
@@ -93,7 +93,7 @@ class Pair:
         return await self._tool.execute({"js": js})
 
 
-async def face_rows(face: Face, rounds: int, runs: int = 40) -> list[Row]:
+async def face_rows(face: SurfaceUnderTest, rounds: int, runs: int = 40) -> list[Row]:
     """Return a row for each program."""
     pool = WorkerPool()
     try:
@@ -109,6 +109,6 @@ async def face_rows(face: Face, rounds: int, runs: int = 40) -> list[Row]:
     return [pair.row() for pair in pairs]
 
 
-def show(face: Face, arguments: list[str]) -> None:
+def show(face: SurfaceUnderTest, arguments: list[str]) -> None:
     """Print the table of a face; the first argument is the number of rounds."""
     print(table(asyncio.run(face_rows(face, int(arguments[0]) if arguments else 15))))

@@ -44,14 +44,14 @@ class Wanted(NamedTuple):
 
 def servers() -> list[ListedServer]:
     """All servers, in the order of their names."""
-    said: dict[str, list[dict[str, Any]]] = {**_read("mcp_tools_others.json")["servers"], **_wanted_tools()}
+    said: dict[str, list[dict[str, Any]]] = {**_read_file("mcp_tools_others.json")["servers"], **_wanted_tools()}
     said |= {name: said[first] for first, name in AGAIN.items()}
     return [_listed(name, said[name]) for name in sorted(said)]
 
 
 def queries() -> Iterator[Wanted]:
     """Yield a query for each tool of the ten servers."""
-    said = _read("finding_queries.json")
+    said = _read_file("finding_queries.json")
     for kind, is_held in (("held", True), ("tuned", False)):
         for server, asked in said[kind].items():
             for tool, query in asked.items():
@@ -124,10 +124,10 @@ def _tool(said: dict[str, Any]) -> Tool:
 
 
 def _wanted_tools() -> dict[str, list[dict[str, Any]]]:
-    return dict(zip(NAMES, _read("mcp_tools_sample.json")["servers"].values(), strict=True))
+    return dict(zip(NAMES, _read_file("mcp_tools_sample.json")["servers"].values(), strict=True))
 
 
-def _read(name: str) -> Any:
+def _read_file(name: str) -> Any:
     return json.loads((DATA / name).read_text(encoding="utf-8"))
 
 

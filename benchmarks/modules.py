@@ -7,7 +7,7 @@ from typing import Any
 
 from codemode import ModuleServer, Tool, WorkerPool, create_modules_tool
 
-from .faces import Face, Run, show
+from .faces import Run, SurfaceUnderTest, show
 from .workloads import noop, rows
 
 _IMPORT = 'import * as tools from "@codemode/servers/tools";\n'
@@ -28,7 +28,7 @@ def module_of(js: str) -> str:
     return f"{_IMPORT if 'tools.' in js else ''}{body}globalThis.__codemode_result__ = {value}"
 
 
-MODULES = Face("W15", "codemode.run", _on, {"W1": 1.15, "W2": 1.15, "W2u": 1.4, "W3": 1.15, "W4": 1.15})
+MODULES = SurfaceUnderTest("W15", "codemode.run", _on, {"W1": 1.15, "W2": 1.15, "W2u": 1.4, "W3": 1.15, "W4": 1.15})
 
 if __name__ == "__main__":
     show(MODULES, sys.argv[1:])

@@ -85,7 +85,7 @@ async def decide(path: Path) -> None:
                 say(f"  [another process] {request.tool_name} asks for {json.dumps(request.input)}")
                 edited = {**request.input, "cents": min(request.input["cents"], 3000)}
                 answer = {request.interrupt_id: {"approved": True, "input": edited}}
-                seen = {request.interrupt_id: store.shown(request)}
+                seen = {request.interrupt_id: store.compute_display_digest(request)}
                 await store.decide(answer, actor="ana@acme", tenant=TENANT, seen=seen)
                 say(f"  [another process] ana approves {json.dumps(edited)}")
 

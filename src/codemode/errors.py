@@ -148,7 +148,7 @@ def error_from_guest_fields(name: str, message: str, code: str) -> CodeModeError
     # Only classes of this file: others may take more arguments.
     known = {
         error_class.__name__: error_class
-        for error_class in _subclasses(CodeModeError)
+        for error_class in _list_subclasses(CodeModeError)
         if error_class.__module__ == __name__
     }
     if code in _SANITIZED_MESSAGES:
@@ -156,8 +156,8 @@ def error_from_guest_fields(name: str, message: str, code: str) -> CodeModeError
     return known.get(name, CodeModeError if name == "CodeModeError" else CodeModeToolError)(message, code=code)
 
 
-def _subclasses(parent: type[CodeModeError]) -> list[type[CodeModeError]]:
-    return [cls for child in parent.__subclasses__() for cls in (child, *_subclasses(child))]
+def _list_subclasses(parent: type[CodeModeError]) -> list[type[CodeModeError]]:
+    return [cls for child in parent.__subclasses__() for cls in (child, *_list_subclasses(child))]
 
 
 def _restore_error(cls: type[CodeModeError], message: str, code: str, details: dict[str, Any]) -> CodeModeError:

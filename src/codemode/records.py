@@ -40,7 +40,7 @@ class _Record:
         return f"{type(self).__qualname__}({values})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), dict(zip(self.__match_args__, _get_field_values(self), strict=True)))
+        return _unpickle_record, (type(self), dict(zip(self.__match_args__, _get_field_values(self), strict=True)))
 
 
 class _DataclassFields:
@@ -53,7 +53,7 @@ class _DataclassFields:
         return created.__dataclass_fields__
 
 
-def _restore(kind: type[RecordT], fields: dict[str, Any]) -> RecordT:
+def _unpickle_record(kind: type[RecordT], fields: dict[str, Any]) -> RecordT:
     return kind(**fields)
 
 

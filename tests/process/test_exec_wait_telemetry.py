@@ -196,7 +196,7 @@ def test_a_warm_wake_and_an_expiry_are_counted(within, pool, telemetry):
         await pair.wait.execute({"runId": first["runId"]}, call=CallContext(conversation_id=SCOPE))
         runs = pair._runner.runs
         (one,) = runs.list_active()
-        runs._expire(one, one.execution)  # as its timer does
+        runs._expire_suspended(one, one.execution)  # as its timer does
         await runs.wait_for_background_work()
 
     within(closing(pair, main()))

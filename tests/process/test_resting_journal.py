@@ -50,7 +50,7 @@ def quick(spy: Spy) -> Any:
 async def rested(outcome: Any, is_cold: bool) -> Any:
     assert outcome.status == "resting", outcome.error
     if is_cold:
-        outcome.suspension.run.drop_worker()
+        outcome.suspension.run.release_worker()
     return outcome.suspension.run
 
 

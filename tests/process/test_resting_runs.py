@@ -37,7 +37,7 @@ def at_rest(outcome: Any, reason: str, is_cold: bool) -> Any:
     run = outcome.suspension.run
     assert (run.is_suspended, run.is_warm) == (True, True)
     if is_cold:
-        run.drop_worker()
+        run.release_worker()
         assert not run.is_warm
     return run
 

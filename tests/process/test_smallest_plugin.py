@@ -54,16 +54,16 @@ class Plugin:
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
 
-    def having(self, **settings: Any) -> PluginUnderTest:
+    def with_settings(self, **settings: Any) -> PluginUnderTest:
         return type(self)(**self._settings, **settings)
 
-    def part(self, data: bytes, mime_type: str) -> Any:
+    def create_content_part(self, data: bytes, mime_type: str) -> Any:
         raise NotImplementedError
 
-    def bytes_of(self, part: Any) -> bytes:
+    def get_content_bytes(self, part: Any) -> bytes:
         raise NotImplementedError
 
-    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+    async def describe_tools(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         return {one.name: one.description for one in self._agent(tools).tools}
 
     async def call(

@@ -109,7 +109,7 @@ def test_a_program_at_rest_goes_on_elsewhere_and_runs_no_call_twice(tmp_path, an
         run.cancel()
         with pytest.raises(asyncio.CancelledError) as raised:
             await run
-        lease = await here.rest(raised.value.__cause__.recovery, owner="here", tool=code_mode, tenant="acme")
+        lease = await here.put_suspended(raised.value.__cause__.recovery, owner="here", tool=code_mode, tenant="acme")
         record_id = lease.record.id
         await here.aclose()  # and its host with it
         clock.moved_ms = 31_000

@@ -29,8 +29,8 @@ def read_frame(worker: WorkerProcess) -> tuple[bytes, bytes]:
 def read_messages(worker: WorkerProcess) -> list[tuple[bytes, bytes]]:
     """Kind and payload of each message of a frame; EOFError when the worker has closed the channel."""
     worker.channel.settimeout(WAIT_MS / 1000)
-    (length,) = struct.unpack(">I", _read(worker, 4))
-    return [(message[:1], message[1:]) for message in split_messages(_read(worker, length))]
+    (length,) = struct.unpack(">I", _read_file(worker, 4))
+    return [(message[:1], message[1:]) for message in split_messages(_read_file(worker, length))]
 
 
 def read_hello(worker: WorkerProcess) -> dict[str, object]:
@@ -52,7 +52,7 @@ def run_program(worker: WorkerProcess, js: str) -> None:
     worker.channel.sendall(RunProgram(js, limits).to_frame())
 
 
-def _read(worker: WorkerProcess, size: int) -> bytes:
+def _read_file(worker: WorkerProcess, size: int) -> bytes:
     data = b""
     while len(data) < size:
         chunk = worker.channel.recv(size - len(data))

@@ -16,7 +16,7 @@ from suite import full_only
 
 from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
 from codemode.host import steps
-from codemode.host.threads import HostThreads, InvocationThreads, run_check
+from codemode.host.threads import HostThreads, InvocationThreads, run_in_thread_if_large
 
 TIMEOUT = 60
 LIMITED = {"execution_policy": {"timeout_ms": 60_000}}
@@ -117,9 +117,9 @@ def busy_until(event: threading.Event):
 async def test_endless_checks_of_one_share_leave_another_share_its_turn():
     end = threading.Event()
     noisy, calm = InvocationThreads(HostThreads()), InvocationThreads(HostThreads())
-    checks = [asyncio.create_task(noisy.run_check(busy_until(end))) for _ in range(4)]
+    checks = [asyncio.create_task(noisy.run_cpu_bound(busy_until(end))) for _ in range(4)]
     try:
-        assert await in_time(calm.run_check(lambda: "quick")) == "quick"
+        assert await in_time(calm.run_cpu_bound(lambda: "quick")) == "quick"
         assert not any(check.done() for check in checks)
     finally:
         end.set()
@@ -139,7 +139,7 @@ async def test_a_check_stops_when_nobody_waits_for_it():
         finally:
             stopped.set()
 
-    check = asyncio.create_task(run_check(1 << 20, work))
+    check = asyncio.create_task(run_in_thread_if_large(1 << 20, work))
     assert await asyncio.to_thread(begun.wait, TIMEOUT)
     check.cancel()
     assert await asyncio.to_thread(stopped.wait, TIMEOUT)
@@ -161,7 +161,7 @@ async def test_one_check_runs_at_a_time_however_many_shares_wait():
             running.release()
 
     shares = [InvocationThreads(HostThreads()) for _ in range(8)]
-    await in_time(asyncio.gather(*(share.run_check(work) for share in shares for _ in range(8))))
+    await in_time(asyncio.gather(*(share.run_cpu_bound(work) for share in shares for _ in range(8))))
     assert together == [False] * 64
 
 
@@ -174,11 +174,11 @@ async def test_an_invocation_that_asks_for_much_does_not_make_another_wait_for_a
     def ordered(name: str):
         return lambda: order.append(name)
 
-    first = asyncio.create_task(greedy.run_check(lambda: gate.wait(TIMEOUT)))
+    first = asyncio.create_task(greedy.run_cpu_bound(lambda: gate.wait(TIMEOUT)))
     await asyncio.sleep(0)
-    rest = [asyncio.create_task(greedy.run_check(ordered("greedy"))) for _ in range(8)]
+    rest = [asyncio.create_task(greedy.run_cpu_bound(ordered("greedy"))) for _ in range(8)]
     await asyncio.sleep(0)
-    other = asyncio.create_task(modest.run_check(ordered("modest")))
+    other = asyncio.create_task(modest.run_cpu_bound(ordered("modest")))
     await asyncio.sleep(0)
     gate.set()
     await in_time(asyncio.gather(first, *rest, other))
@@ -206,22 +206,22 @@ def test_a_check_that_hangs_is_passed_over(is_other_share):
 async def pass_over(*, is_other_share: bool):
     hanging, share = Hanging(), HostThreads()
     calm = InvocationThreads(HostThreads() if is_other_share else share)
-    hung = asyncio.create_task(InvocationThreads(share).run_check(hanging))
+    hung = asyncio.create_task(InvocationThreads(share).run_cpu_bound(hanging))
     assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
     try:
-        assert await in_time(calm.run_check(lambda: "quick")) == "quick"
+        assert await in_time(calm.run_cpu_bound(lambda: "quick")) == "quick"
         assert not hung.done()
     finally:
         hanging.end.set()
     assert await in_time(hung) == "hung"
-    assert await in_time(calm.run_check(lambda: "quick")) == "quick"
+    assert await in_time(calm.run_cpu_bound(lambda: "quick")) == "quick"
     assert share.checks._max_threads == 1
 
 
 @in_loop
 async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
     hanging, go_on = Hanging(), threading.Event()
-    hung = asyncio.create_task(InvocationThreads(HostThreads()).run_check(hanging))
+    hung = asyncio.create_task(InvocationThreads(HostThreads()).run_cpu_bound(hanging))
     assert await asyncio.to_thread(hanging.begun.wait, TIMEOUT)
     begun = threading.Event()
 
@@ -231,7 +231,7 @@ async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
             steps.count_steps()
         return True
 
-    other = asyncio.create_task(InvocationThreads(HostThreads()).run_check(busy))
+    other = asyncio.create_task(InvocationThreads(HostThreads()).run_cpu_bound(busy))
     assert await asyncio.to_thread(begun.wait, TIMEOUT)
     hanging.end.set()
     go_on.set()
@@ -274,7 +274,7 @@ async def test_loop_a_small_value_whose_check_takes_many_steps_leaves_the_loop()
         steps.count_steps(10_000)
         return 7
 
-    assert await in_time(run_check(10, work)) == 7
+    assert await in_time(run_in_thread_if_large(10, work)) == 7
     assert threads == [threading.current_thread().name, "codemode-check"]
 
 

@@ -70,7 +70,7 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
 
     async def search(number: int) -> int:
         invocation = InvocationThreads(shares[number % 2])
-        return len(await invocation.run_check(lambda: catalog.search("orders", 7)))
+        return len(await invocation.run_cpu_bound(lambda: catalog.search("orders", 7)))
 
     async def all_of_them() -> list[int]:
         return await asyncio.gather(*map(search, range(6)))

@@ -32,7 +32,7 @@ class World:
 
     def __init__(self, path: Path) -> None:
         self.lines = Lines(path)
-        self._read = path.open()
+        self._read_file = path.open()
         self.effects: dict[str, list[Any]] = defaultdict(list)
         self._began: dict[str, list[int]] = defaultdict(list)
         self._ended: Counter[tuple[str, int]] = Counter()
@@ -41,7 +41,7 @@ class World:
 
     def look(self) -> None:
         """Read what is new."""
-        for kind, value, pid in map(json.loads, self._read.readlines()):
+        for kind, value, pid in map(json.loads, self._read_file.readlines()):
             if kind == "effect":
                 self.effects[key_of(value)].append(value)
                 self.latest = pid
@@ -68,5 +68,5 @@ class World:
 
     def close(self) -> None:
         """Read no more."""
-        self._read.close()
+        self._read_file.close()
         self.lines.close()

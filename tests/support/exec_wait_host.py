@@ -31,7 +31,7 @@ async def main(given: dict[str, Any]) -> None:
     clock.moved_ms = given["moved_ms"]
     store = store_of(given["kind"], given["where"], clock)
     if given["dies_at_rest"]:
-        store.rest = die
+        store.put_suspended = die
     pair = pair_of(shop, store, pool, **given["options"])
     loop, running = asyncio.get_running_loop(), set[asyncio.Future[None]]()
 

@@ -28,7 +28,7 @@ class Process:
         self._news = asyncio.Event()
         self.began: list[str] = []
         self._is_ready = asyncio.Event()
-        self._reading = asyncio.ensure_future(self._read())
+        self._reading = asyncio.ensure_future(self._read_file())
 
     @classmethod
     async def started(cls, **given: Any) -> Self:
@@ -76,7 +76,7 @@ class Process:
     def go_on(self) -> None:
         os.kill(self._child.pid, signal.SIGCONT)
 
-    async def _read(self) -> None:
+    async def _read_file(self) -> None:
         assert self._child.stdout is not None
         async for line in self._child.stdout:
             told = json.loads(line)

@@ -169,7 +169,7 @@ class Play:
     def _maybe_drop(self, disturbances: Random, drops: float) -> None:
         if self.run.is_warm and disturbances.random() < drops:
             self.dropped += 1
-            self.run.drop_worker()
+            self.run.release_worker()
 
     async def _goes_on(self, disturbances: Random, drops: float) -> asyncio.Future[Any]:
         if self.run.pending_calls or self.run.is_warm or disturbances.random() >= drops / 2:

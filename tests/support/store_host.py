@@ -52,7 +52,7 @@ class Host:
         if not self.leases:
             return None
         lease = self.leases.pop(0)
-        rested = await self.store.rest(paused(age_ms=AGE_MS), lease=lease)
+        rested = await self.store.put_suspended(paused(age_ms=AGE_MS), lease=lease)
         if rested is None:
             return None
         self.leases.append(rested)

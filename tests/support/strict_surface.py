@@ -75,8 +75,8 @@ class View:
         return iter(self.names())
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
-        return self._catalog.paths_read_by_javascript
+    def implicitly_read_paths(self) -> tuple[str, ...]:
+        return self._catalog.implicitly_read_paths
 
     @property
     def may_wait_for_person(self) -> bool:

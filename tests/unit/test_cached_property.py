@@ -208,7 +208,7 @@ def test_a_check_hands_on_its_turn_while_it_computes_to_one_that_computes_the_sa
 
 
 async def _checked(work: Callable[[], Any]) -> Any:
-    return await InvocationThreads(HostThreads()).run_check(work)
+    return await InvocationThreads(HostThreads()).run_cpu_bound(work)
 
 
 @pytest.mark.parametrize("is_same", [True, False])

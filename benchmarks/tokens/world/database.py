@@ -47,12 +47,12 @@ class Database:
 
     def functions(self) -> dict[str, Any]:
         return {
-            "sqlite_read_query": self._read,
+            "sqlite_read_query": self._read_file,
             "sqlite_describe_table": self._describe,
             "sqlite_list_tables": self._list,
         }
 
-    async def _read(self, given: dict[str, Any]) -> list[Any]:
+    async def _read_file(self, given: dict[str, Any]) -> list[Any]:
         if not given["query"].lstrip().lower().startswith("select"):
             raise CodeModeToolError("Only SELECT queries are allowed for read_query")
         return self._rows(given["query"])

@@ -57,12 +57,12 @@ class Files:
 
     def functions(self) -> dict[str, Any]:
         return {
-            "filesystem_read_text_file": self._read,
+            "filesystem_read_text_file": self._read_file,
             "filesystem_read_multiple_files": self._read_many,
             "filesystem_write_file": self._write,
         }
 
-    async def _read(self, given: dict[str, Any]) -> dict[str, str]:
+    async def _read_file(self, given: dict[str, Any]) -> dict[str, str]:
         lines = self._text(given["path"]).splitlines()
         if "head" in given:
             lines = lines[: given["head"]]

@@ -43,7 +43,7 @@ class Issues:
         return {
             "github_list_issues": self._list,
             "github_search_issues": self._search,
-            "github_get_issue": self._get,
+            "github_get_issue": self._get_argument,
             "github_add_issue_comment": self._comment,
         }
 
@@ -62,7 +62,7 @@ class Issues:
         fits = [one for one in self._newest_first() if _is_meant(one, given["q"])]
         return {"total_count": len(fits), "incomplete_results": False, "items": _page(fits, given)}
 
-    async def _get(self, given: dict[str, Any]) -> dict[str, Any]:
+    async def _get_argument(self, given: dict[str, Any]) -> dict[str, Any]:
         return self._by_number(given["issue_number"])
 
     async def _comment(self, given: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,11 @@ class Knowledge:
         ]
 
     def functions(self) -> dict[str, Any]:
-        return {"memory_search_nodes": self._search, "memory_open_nodes": self._open, "memory_read_graph": self._read}
+        return {
+            "memory_search_nodes": self._search,
+            "memory_open_nodes": self._open,
+            "memory_read_graph": self._read_file,
+        }
 
     async def _search(self, given: dict[str, Any]) -> dict[str, Any]:
         wanted = given["query"].lower()
@@ -32,7 +36,7 @@ class Knowledge:
     async def _open(self, given: dict[str, Any]) -> dict[str, Any]:
         return self._about(set(given["names"]))
 
-    async def _read(self, _given: dict[str, Any]) -> dict[str, Any]:
+    async def _read_file(self, _given: dict[str, Any]) -> dict[str, Any]:
         return self._about({one["name"] for one in self._entities})
 
     def _about(self, names: set[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Listener:
         self.sent: list[bytes] = []
         self._gone = asyncio.Event()
         self._new = asyncio.Event()
-        self._read = 0
+        self._read_file = 0
 
     async def receive(self) -> dict[str, Any]:
         await self._gone.wait()
@@ -52,11 +52,11 @@ class Listener:
     async def next(self) -> dict[str, str]:
         """Return the next event, as field and value."""
         async with asyncio.timeout(BOUND_SECONDS):
-            while self._read == len(self.sent):
+            while self._read_file == len(self.sent):
                 self._new.clear()
                 await self._new.wait()
-        self._read += 1
-        lines = self.sent[self._read - 1].decode().split("\r\n")
+        self._read_file += 1
+        lines = self.sent[self._read_file - 1].decode().split("\r\n")
         return {name: value for name, _, value in (line.partition(": ") for line in lines if line)}
 
     async def changes(self, count: int) -> list[tuple[str, str]]:
@@ -75,7 +75,7 @@ class Listener:
         async with asyncio.timeout(BOUND_SECONDS):
             await self.ended.wait()
         last: dict[str, str] = {}
-        while self._read < len(self.sent):
+        while self._read_file < len(self.sent):
             last = await self.next()
         return last
 

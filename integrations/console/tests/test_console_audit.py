@@ -41,7 +41,7 @@ def test_the_audit_is_shown_with_addresses_and_what_is_in_a_line() -> None:
         async with house.browser() as ana, house.browser(EVE) as eve:
             record_id = await house.put("a")
             await house.decide("a", OK)
-            await house.store.note("odd", actor="x", tenant="acme", details={"n": "y" * 5000})
+            await house.store.add_audit_line("odd", actor="x", tenant="acme", details={"n": "y" * 5000})
             page = (await ana.get("/audit")).text
             assert f'<a href="/records/{record_id}">{record_id}</a>' in page
             assert "192.0.2.9" in page
@@ -67,7 +67,9 @@ def test_pages_of_the_audit_follow_one_another(monkeypatch: pytest.MonkeyPatch) 
     async def work() -> None:
         house = House()
         for number in range(150):
-            await house.store.note(f"k{number % 2}", actor="x", tenant=("acme", "globex", "initech")[number % 3])
+            await house.store.add_audit_line(
+                f"k{number % 2}", actor="x", tenant=("acme", "globex", "initech")[number % 3]
+            )
         every = [one async for one in house.store.audit(tenant=ALL_TENANTS)]
         async with house.browser() as ana:
             for kind in ("", "k1"):
@@ -90,7 +92,7 @@ def test_a_copy_has_all_lines_that_somebody_may_see_and_is_one_itself(tmp_path: 
         house = House(SqliteInterruptStore(tmp_path / "a.sqlite"))
         async with house.browser() as ana, house.browser(BOB) as bob, house.browser(EVE) as eve:
             for number in range(310):
-                await house.store.note("k", actor=HOSTILE, tenant=("acme", "globex", "initech")[number % 3])
+                await house.store.add_audit_line("k", actor=HOSTILE, tenant=("acme", "globex", "initech")[number % 3])
             every = [one async for one in house.store.audit(tenant=ALL_TENANTS)]
             for browser, tenants in ((ana, {"acme", "globex"}), (bob, {"initech"})):
                 own = [one.sequence for one in every if one.tenant in tenants]

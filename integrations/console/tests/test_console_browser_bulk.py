@@ -84,5 +84,5 @@ async def test_two_that_are_selected_are_denied_with_a_reason_at_320_pixels_by_k
     await expect(page.get_by_role("heading", level=1)).to_have_text("2 denied")
     await require_nothing_serious(page)
     await require_fitting(page)
-    counted = await desk.store.counts(tenant=ALL_TENANTS)
+    counted = await desk.store.count_waiting_requests(tenant=ALL_TENANTS)
     assert (counted, refunded) == ({"refund": 1}, [])

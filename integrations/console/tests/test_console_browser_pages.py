@@ -230,10 +230,10 @@ async def test_images_of_the_console_violate_no_rule_of_axe(
     folder = Path(os.environ.get(FOLDER) or tmp_path)
     await DEMO.fill(desk.store, desk.code_mode, agent)
 
-    async def load_record(tool: str) -> str:
+    async def load_visible_record(tool: str) -> str:
         return (await desk.store.list(tenant="acme", tool=tool)).records[0].id
 
-    refunds, voucher, payment = [await load_record(name) for name in ("refund", "giveVoucher", "payOut")]
+    refunds, voucher, payment = [await load_visible_record(name) for name in ("refund", "giveVoucher", "payOut")]
     async with visiting(hall, [desk.url], reduced_motion="reduce", **VIEWS[view]) as visitor:
         await visitor.sign_in(desk.url)
         page = await visitor.page()

@@ -239,7 +239,7 @@ def test_ends_have_their_own_status_and_say_what_happened() -> None:
             await desk.store.decide({request.interrupt_id: {"approved": True}}, actor="cron", tenant="acme")
             lease = await desk.store.claim(owner="x", tenant=ALL_TENANTS, record_id=lost)
             assert lease is not None
-            await desk.store.lose(lease)
+            await desk.store.mark_lost(lease)
             for record_id, status, words in [(withdrawn, 409, "withdrawn"), (lost, 409, "cron decided first")]:
                 answer = await forms[record_id].press(ana, "Approve with changes")
                 assert (answer.status_code, words in answer.text, "4321" in answer.text) == (status, True, True)

@@ -29,7 +29,7 @@ class Shown:
         self.record, self.decided = replace(record, requests=(self.one,)), list[Any]()
         store: Any = desk.store
 
-        async def load_record(*_: Any, **__: Any) -> Any:
+        async def load_visible_record(*_: Any, **__: Any) -> Any:
             return self.record
 
         async def decide(decisions: Any, *, actor: str, **_: Any) -> Any:
@@ -37,7 +37,7 @@ class Shown:
             self.decided.append(said)
             return {name: replace(self.one, state="decided", actor=actor)}
 
-        store.record, store.decide = load_record, decide
+        store.record, store.decide = load_visible_record, decide
 
     @property
     def path(self) -> str:

@@ -78,7 +78,7 @@ def test_pages_follow_one_another_and_leave_nothing_out(scanned: int, monkeypatc
             await house.decide(name, OK, actor=name)
             if tenant != "initech":
                 decided.append(name)
-            await house.store.note("noise", actor="x", tenant="acme")
+            await house.store.add_audit_line("noise", actor="x", tenant="acme")
         async with house.browser() as ana, house.browser(EVE) as eve:
             for browser, own in ((ana, decided), (eve, [str(number) for number in range(60)])):
                 seen: list[str] = []

@@ -61,7 +61,7 @@ def test_what_waits_is_found_by_tenant_app_tool_label_and_state() -> None:
         lost = await put(house, "d")
         await house.decide("d", OK)
         lease = await house.store.claim(owner="o", tenant=ALL_TENANTS)
-        await house.store.lose(lease)
+        await house.store.mark_lost(lease)
         decided = await put(house, "e")
         await house.decide("e", OK)
         await put(house, "f", tenant="initech")
@@ -253,7 +253,7 @@ def test_what_is_decided_and_not_gone_on_with_is_led_to_from_what_waits() -> Non
         for name, record_id in (("a", stuck), ("b", lost)):
             await house.decide(name, OK)
             lease = await house.store.claim(owner="o", tenant=ALL_TENANTS, record_id=record_id)
-            await (house.store.release(lease, not_resumable="no key") if name == "a" else house.store.lose(lease))
+            await (house.store.release(lease, not_resumable="no key") if name == "a" else house.store.mark_lost(lease))
         async with house.browser() as ana:
             for query in ("", "?order=expiring&app=shop"):
                 page = Page((await ana.get(f"/{query}")).text)

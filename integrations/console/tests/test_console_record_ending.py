@@ -23,7 +23,7 @@ async def lost(desk: RecordDesk) -> str:
     await desk.store.decide({request.interrupt_id: {"approved": True}}, actor="bea", tenant="acme")
     lease = await desk.store.claim(owner="gone", tenant="acme", record_id=record_id)
     assert lease is not None
-    assert await desk.store.lose(lease)
+    assert await desk.store.mark_lost(lease)
     return record_id
 
 

@@ -29,13 +29,13 @@ from codemode.testing.contract import (
     Check,
     ContractAnswer,
     ContractTool,
-    Face,
     Failed,
     Finished,
     Hear,
     Outcome,
     Paused,
     PluginUnderTest,
+    SurfaceUnderTest,
     WaitingCall,
     accepts_partial_answers,
     contract_id,
@@ -57,22 +57,22 @@ class Plugin:
 
     _rules: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, face: Face, **settings: Any) -> None:
+    def __init__(self, face: SurfaceUnderTest, **settings: Any) -> None:
         self.face = face
         self._settings = settings
         self._saver = InMemorySaver()
         self._answered: dict[str, Any] = {}
 
-    def having(self, **settings: Any) -> PluginUnderTest:
+    def with_settings(self, **settings: Any) -> PluginUnderTest:
         return type(self)(self.face, **self._settings, **settings)
 
-    def part(self, data: bytes, mime_type: str) -> Any:
+    def create_content_part(self, data: bytes, mime_type: str) -> Any:
         return {"type": "image", "base64": b64encode(data).decode(), "mime_type": mime_type}
 
-    def bytes_of(self, part: Any) -> bytes:
+    def get_content_bytes(self, part: Any) -> bytes:
         return b64decode(part["base64"])
 
-    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+    async def describe_tools(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         name, given = self.face.request("return 1")
         scripted = asking(asks((name, given)))
         await self._agent(tools, scripted).ainvoke(START, self._config(str(uuid.uuid4())))
@@ -199,7 +199,7 @@ def checked(check: Check, plugin: PluginUnderTest) -> None:
     asyncio.run(asyncio.wait_for(check(plugin), WAIT_SECONDS))
 
 
-def usual(face: Face, check: Check) -> bool:
+def usual(face: SurfaceUnderTest, check: Check) -> bool:
     """Say whether the default suite has it: each check on one surface, and pauses on all."""
     return face is CODE_MODE or check in PAUSES or (CODE_MODE, check) not in ALL
 
@@ -209,7 +209,7 @@ def usual(face: Face, check: Check) -> bool:
     [*(one for one in ALL if usual(*one)), *full_only(*(one for one in ALL if not usual(*one)))],
     ids=contract_id,
 )
-def test_contract(face: Face, check: Check):
+def test_contract(face: SurfaceUnderTest, check: Check):
     checked(check, Plugin(face))
 
 
@@ -220,7 +220,7 @@ _FIRST = [one for one in _BATCHED if one[0] is CODE_MODE]
 @pytest.mark.parametrize(
     ("face", "check"), [*_FIRST, *full_only(*(one for one in _BATCHED if one not in _FIRST))], ids=contract_id
 )
-def test_batched_contract(face: Face, check: Check):
+def test_batched_contract(face: SurfaceUnderTest, check: Check):
     checked(check, Batched(face))
 
 

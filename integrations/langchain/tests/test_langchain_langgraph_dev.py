@@ -59,7 +59,7 @@ class Server:
     def resume(self, thread: str, answer: Any, stream_mode: str) -> None:
         """Stream a run that goes on, to its end."""
         given = {"assistant_id": "desk", "command": {"resume": answer}, "stream_mode": [stream_mode]}
-        streamed = self._read(f"/threads/{thread}/runs/stream", given).decode()
+        streamed = self._read_file(f"/threads/{thread}/runs/stream", given).decode()
         assert "event: error" not in streamed, streamed[-2000:]
 
     def result(self, thread: str) -> str:
@@ -68,9 +68,9 @@ class Server:
         return messages[-2]["content"]
 
     def _sent(self, path: str, given: Any = None) -> Any:
-        return json.loads(self._read(path, given))
+        return json.loads(self._read_file(path, given))
 
-    def _read(self, path: str, given: Any = None) -> bytes:
+    def _read_file(self, path: str, given: Any = None) -> bytes:
         body = None if given is None else json.dumps(given).encode()
         request = urllib.request.Request(self.url + path, body, {"content-type": "application/json"})
         with urllib.request.urlopen(request, timeout=BOUND) as answer:

@@ -93,7 +93,7 @@ class Desk:
     async def decide(self, run: StoredRun, *decisions: Any) -> None:
         asked = await self.waiting(run)
         given = {one.interrupt_id: decision for one, decision in zip(asked, decisions, strict=True)}
-        seen = {one.interrupt_id: self.store.shown(one) for one in asked}
+        seen = {one.interrupt_id: self.store.compute_display_digest(one) for one in asked}
         await self.store.decide(given, actor="ana", tenant="acme", seen=seen)
 
     async def outcome(self, run: StoredRun) -> Any:

@@ -54,16 +54,16 @@ class WholeAgent:
         self._settings = settings
         self._places: dict[str, dict[str, Any]] = {}
 
-    def having(self, **settings: Any) -> PluginUnderTest:
+    def with_settings(self, **settings: Any) -> PluginUnderTest:
         return type(self)(**self._settings, **settings)
 
-    def part(self, data: bytes, mime_type: str) -> Any:
+    def create_content_part(self, data: bytes, mime_type: str) -> Any:
         return ToolOutputImage(image_url=f"data:{mime_type};base64,{b64encode(data).decode()}")
 
-    def bytes_of(self, part: Any) -> bytes:
+    def get_content_bytes(self, part: Any) -> bytes:
         return b64decode(part["image_url"].partition(",")[2])
 
-    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+    async def describe_tools(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         model = Script("done")
         await Runner.run(self._agent(model, tools), "go", context={"conversation": "nobody"}, run_config=QUIET)
         return model.shown[0]

@@ -100,7 +100,7 @@ async def decide(database: str) -> None:
     async with open_store(database) as store:
         page = await store.list(tenant=TENANT, app=APP, state="pending")
         for request in (one for record in page.records for one in record.requests if one.state == "waiting"):
-            seen = {request.interrupt_id: store.shown(request)}
+            seen = {request.interrupt_id: store.compute_display_digest(request)}
             decision = {request.interrupt_id: decision_about(request)}
             await store.decide(decision, actor=os.environ.get("USER", "desk"), tenant=TENANT, seen=seen)
 

@@ -34,13 +34,13 @@ from codemode.testing.contract import (
     Check,
     ContractAnswer,
     ContractTool,
-    Face,
     Failed,
     Finished,
     Hear,
     Outcome,
     Paused,
     PluginUnderTest,
+    SurfaceUnderTest,
     WaitingCall,
     asks_approvals_for_nested_agents,
     contract_id,
@@ -53,12 +53,12 @@ WAIT_SECONDS = 120.0
 class Capability:
     """Agents with the `CodeMode` capability."""
 
-    face: Face = CODE_MODE
+    face: SurfaceUnderTest = CODE_MODE
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
 
-    def having(self, **settings: Any) -> PluginUnderTest:
+    def with_settings(self, **settings: Any) -> PluginUnderTest:
         return type(self)(**self.settings, **settings)
 
     def agent(self, tools: Sequence[ContractTool], script: Script) -> Agent[Any, Any]:
@@ -67,13 +67,13 @@ class Capability:
     def given(self, tools: Sequence[ContractTool]) -> dict[str, Any]:
         return {"tools": made(tools), "capabilities": [CodeMode(**self.settings)]}
 
-    def part(self, data: bytes, mime_type: str) -> Any:
+    def create_content_part(self, data: bytes, mime_type: str) -> Any:
         return BinaryContent(data, media_type=mime_type)
 
-    def bytes_of(self, part: Any) -> bytes:
+    def get_content_bytes(self, part: Any) -> bytes:
         return part.data
 
-    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+    async def describe_tools(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         script = Script("done")
         await self.agent(tools, script).run("go")
         return {tool.name: tool.description or "" for tool in script.seen[0][1].function_tools}

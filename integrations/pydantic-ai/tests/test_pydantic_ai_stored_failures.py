@@ -90,7 +90,7 @@ def test_a_parked_program_waits_beside_the_records_of_agents_and_goes_on_by_wait
         with pytest.raises(AnswerRefusedError, match="cents"):
             await desk.store.decide(wrong, actor="ana", tenant="acme")
         edited = {"approved": True, "input": {"order": "p", "cents": 7}}
-        seen = {asked.interrupt_id: desk.store.shown(asked)}
+        seen = {asked.interrupt_id: desk.store.compute_display_digest(asked)}
         if app == "programs":  # a resumer of the agent's records finds it too, and leaves it
             await desk.store.decide({asked.interrupt_id: edited}, actor="ana", tenant="acme", seen=seen)
         await desk.decide(run, OK)

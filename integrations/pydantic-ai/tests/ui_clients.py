@@ -63,9 +63,9 @@ class UseChat:
 
     def read(self, wire: list[str]) -> None:
         for event in events(wire):
-            self._read(event)
+            self._read_file(event)
 
-    def _read(self, event: dict[str, Any]) -> None:
+    def _read_file(self, event: dict[str, Any]) -> None:
         kind = event["type"]
         if kind == "error":
             raise AssertionError(event["errorText"])
@@ -147,9 +147,9 @@ class AGUIClient:
 
     def read(self, wire: list[str]) -> None:
         for event in events(wire):
-            self._read(event)
+            self._read_file(event)
 
-    def _read(self, event: dict[str, Any]) -> None:
+    def _read_file(self, event: dict[str, Any]) -> None:
         kind = event["type"]
         if kind == "RUN_ERROR":
             raise AssertionError(event["message"])

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any, Literal, TypeVar, cast
 
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 
 UNLIMITED = 1 << 62
 ResultT = TypeVar("ResultT")
@@ -145,7 +145,7 @@ async def run_off_loop_if_large(value: Any, work: Callable[[], ResultT]) -> Resu
 
     ``work`` may be started twice and must have no side effects.
     """
-    return await run_check(estimate_json_length(value, LARGE_CHARACTERS), work)
+    return await run_in_thread_if_large(estimate_json_length(value, LARGE_CHARACTERS), work)
 
 
 def estimate_json_length(value: Any, limit: int) -> int:

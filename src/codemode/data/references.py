@@ -29,7 +29,7 @@ class LocalReferenceResolver:
         self._identifier = string_or_empty(mapping_or_empty(root).get("$id")).rstrip("#")
         self._anchors: dict[str, Pointer] | None = None
 
-    def resolve(self, reference: str) -> Pointer | None:
+    def resolve_to_pointer(self, reference: str) -> Pointer | None:
         """The place ``reference`` names, or ``None`` when it is remote, malformed or leads nowhere."""
         if len(reference) > MAX_REFERENCE_CHARACTERS:
             return None
@@ -39,9 +39,9 @@ class LocalReferenceResolver:
         if fragment and not fragment.startswith("/"):
             return self._find_anchor(fragment)
         pointer = tuple(_decode_pointer_part(part) for part in fragment.split("/")[1:])
-        return None if self.lookup(pointer) is _MISSING else pointer
+        return None if self.look_up_pointer(pointer) is _MISSING else pointer
 
-    def lookup(self, pointer: Pointer) -> Any:
+    def look_up_pointer(self, pointer: Pointer) -> Any:
         """The value at ``pointer``."""
         value = self._root
         for part in pointer:
@@ -50,8 +50,8 @@ class LocalReferenceResolver:
 
     def look_up_reference(self, reference: Any) -> Any:
         """The schema that ``reference`` names, or ``None``."""
-        pointer = self.resolve(reference) if isinstance(reference, str) else None
-        return None if pointer is None else self.lookup(pointer)
+        pointer = self.resolve_to_pointer(reference) if isinstance(reference, str) else None
+        return None if pointer is None else self.look_up_pointer(pointer)
 
     def follow_reference_chain(self, schema: Any) -> Any:
         """The schema behind a chain of references, or ``None`` where it leads nowhere or in circles."""

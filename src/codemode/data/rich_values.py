@@ -190,7 +190,7 @@ def _decode_tag(tagged: Any, is_plain: bool) -> Any:
         case ["Date", str(text)]:
             return text if is_plain else _parse_date(text)
         case ["Uint8Array", str(text)]:
-            return text if is_plain else _read_bytes(text)
+            return text if is_plain else _decode_base64(text)
         case ["Set", [*_]]:
             return _to_set_or_list(_untag_nested_value(tagged[1], is_plain=is_plain), is_plain)
         case _:
@@ -205,7 +205,7 @@ def _parse_date(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _read_bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text, strict_mode=True)
     except ValueError:

@@ -24,7 +24,7 @@ from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_off_
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
 from ..host.steps import WorkLimitError
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import describe_content_part, make_content_part
 from ..protocol.ledger import Fulfilled, Ledger
@@ -68,7 +68,7 @@ async def store_new_media_parts(contents: ContentRegistry, tag: str, options: Co
         description, data = json.dumps(describe_content_part(part)), part.data
         if options.seal:
             sealing = partial(seal_content_part, description, data, options, _make_seal_binding(tag, part.id))
-            description, data = SEALED_DESCRIPTION, await run_check(len(data), sealing)
+            description, data = SEALED_DESCRIPTION, await run_in_thread_if_large(len(data), sealing)
         await store.put_content(tag, part.id, description, data)
         contents.stored_names.add(part.id)
 
@@ -131,7 +131,7 @@ async def load_ledger_content(ledger: Ledger, salt: str, options: ContinuationOp
     if store is None:
         return contents
     contents, tag = contents or ContentRegistry(), get_content_tag(salt)
-    for part_id in await run_check(LARGE_CHARACTERS, lambda: _find_part_ids(ledger, tag)):
+    for part_id in await run_in_thread_if_large(LARGE_CHARACTERS, lambda: _find_part_ids(ledger, tag)):
         if part_id in contents:
             continue
         part = await _fetch_part(tag, part_id, options)
@@ -148,7 +148,9 @@ async def _fetch_part(tag: str, part_id: str, options: ContinuationOptions) -> M
     if stored is None:
         return None
     description, data = stored
-    return await run_check(LARGE_CHARACTERS, lambda: _decode_part(description, data, tag, part_id, options))
+    return await run_in_thread_if_large(
+        LARGE_CHARACTERS, lambda: _decode_part(description, data, tag, part_id, options)
+    )
 
 
 def _decode_part(
@@ -222,12 +224,12 @@ class InvocationContent:
 
     async def _replace_parts_with_handles(self, output: Any, contents: ContentRegistry) -> Any:
         size = estimate_json_length(output, LARGE_CHARACTERS)
-        parts = await run_check(size, lambda: _find_new_parts(output, contents))
+        parts = await run_in_thread_if_large(size, lambda: _find_new_parts(output, contents))
         if not parts:
             return output
         for part in parts:
             contents.register(part)
-        return await run_check(size, lambda: replace_content_with_references(output, contents))
+        return await run_in_thread_if_large(size, lambda: replace_content_with_references(output, contents))
 
     async def _store_parts(self, contents: ContentRegistry) -> None:
         async with self._lock:  # calls run concurrently, and a part may be half stored

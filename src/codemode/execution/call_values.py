@@ -21,7 +21,7 @@ from ..data.plain_json import can_encode_with_orjson, read_encodable_part
 from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..interrupts.interrupt import Interrupt
 from ..interrupts.resolutions import Answer, ApprovalAnswer, lets_tool_run
 from ..options.parts import ExecutionPolicy
@@ -268,8 +268,10 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
     try:
         # Not closures: a closure keeps the value alive as long as an error refers to it.
         if size < LARGE_CHARACTERS:
-            return await run_check(size, partial(_validate_and_encode_output, tool, output, policy, weight=size))
-        return await run_check(size, partial(_encode_large_output, tool, output, policy))
+            return await run_in_thread_if_large(
+                size, partial(_validate_and_encode_output, tool, output, policy, weight=size)
+            )
+        return await run_in_thread_if_large(size, partial(_encode_large_output, tool, output, policy))
     except CodeModeSerializationError as error:
         _set_default_error_reason(error, "output")
         raise
@@ -368,7 +370,7 @@ async def extract_strings_and_make_outcome(text: str | None, sidecar: LargeStrin
     """Return the outcome of a call with this text. Raises `CodeModeSerializationError` for too large a string."""
     if text is None:
         return Fulfilled(text)
-    return Fulfilled(text, await run_check(len(text), lambda: sidecar.extract_strings(text)))
+    return Fulfilled(text, await run_in_thread_if_large(len(text), lambda: sidecar.extract_strings(text)))
 
 
 async def encode_interrupt_payload(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
@@ -380,7 +382,7 @@ async def encode_interrupt_payload(tool_name: str, payload: Mapping[str, Any], p
 
 async def decode_json_async(text: str) -> Any:
     """Decode JSON text of this host."""
-    return await run_check(len(text), lambda: decode_json(text))
+    return await run_in_thread_if_large(len(text), lambda: decode_json(text))
 
 
 async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
@@ -398,7 +400,7 @@ async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> F
         require_json_text_within_limits(text, policy.max_tool_input_bytes, policy.max_values, what)
         return parse_fetch_request(text)
 
-    return await run_check(len(text), read_checked_request)
+    return await run_in_thread_if_large(len(text), read_checked_request)
 
 
 def decode_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:

@@ -218,7 +218,7 @@ class DirectCallWorkerStandIn:
             case _:
                 raise CodeModeProtocolError("a call without a script is neither analysed nor run")
 
-    def listen(self) -> None:
+    def start_receiving(self) -> None:
         """Issue the call, unless the invocation has ended."""
         if self._max_input_bytes is None:
             return

@@ -35,7 +35,13 @@ from ..errors import (
     CodeModeWorkerError,
 )
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, current_threads, run_check
+from ..host.threads import (
+    LARGE_CHARACTERS,
+    InvocationThreads,
+    InvocationThreadsScope,
+    current_threads,
+    run_in_thread_if_large,
+)
 from ..interrupts.interrupt import Interrupt
 from ..observe.call_events import CallRecord, measure_and_hash_source
 from ..observe.reporter import InvocationReporter
@@ -84,14 +90,16 @@ async def decode_and_measure_result(text: str | None, max_values: int, ledger: L
         return None, None
     sidecar, contents = ledger.sidecar, ledger.contents
     if contents is not None and contents.parts and (contents.reference_key in text or "\\u" in text):
-        return await run_check(len(text), lambda: _decode_with_content(text, max_values, contents)), count_utf8_bytes(
-            text
-        )
+        return await run_in_thread_if_large(
+            len(text), lambda: _decode_with_content(text, max_values, contents)
+        ), count_utf8_bytes(text)
     if sidecar is None or not may_have_references(text):
         if len(text) <= _MAX_INLINE_CHARACTERS:
             return decode_program_value(text, max_values), count_utf8_bytes(text)
-        return await run_check(len(text), lambda: decode_program_value(text, max_values)), count_utf8_bytes(text)
-    return await run_check(
+        return await run_in_thread_if_large(
+            len(text), lambda: decode_program_value(text, max_values)
+        ), count_utf8_bytes(text)
+    return await run_in_thread_if_large(
         LARGE_CHARACTERS,
         lambda: (decode_program_value(text, max_values, sidecar), sidecar.measure_restored_bytes(text)),
     )
@@ -153,7 +161,7 @@ def make_invocation_and_id(
         started_ms=call.started_at_ms or now_ms(),
         limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
         profile=_with_untruncated_result(profile) if calls_directly else profile,
-        language_names=catalog.paths_read_by_javascript,
+        language_names=catalog.implicitly_read_paths,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,
@@ -392,7 +400,7 @@ class Execution:
     async def _run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text in a thread."""
         with InvocationThreadsScope(self._threads):
-            return await run_check(LARGE_CHARACTERS, work)
+            return await run_in_thread_if_large(LARGE_CHARACTERS, work)
 
     async def _run_with_journal(
         self, work: Callable[[], Awaitable[RunOutcome]], journaling: RunJournaling
@@ -486,11 +494,13 @@ class Execution:
             has_tags = text is not None and TAG_START in text and self._machine.settings.has_tagged_result
             if has_tags and not self._profile.returns_rich_values:
                 value, has_tags = (
-                    await run_check(len(text or ""), partial(_convert_tagged_value, tagged_to_plain_json, value)),
+                    await run_in_thread_if_large(
+                        len(text or ""), partial(_convert_tagged_value, tagged_to_plain_json, value)
+                    ),
                     False,
                 )
             elif has_tags:
-                await run_check(len(text or ""), partial(_convert_tagged_value, from_tagged_json, value))
+                await run_in_thread_if_large(len(text or ""), partial(_convert_tagged_value, from_tagged_json, value))
         except CodeModeError as error:
             return self.make_failed_outcome(await self._complete_and_report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)

@@ -24,7 +24,7 @@ from ..errors import (
     parse_http_error_fields,
 )
 from ..host.cancellation import FAILURES, is_cancelled_from_outside
-from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_check
+from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_in_thread_if_large
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, find_interrupt_request
 from ..options.parts import CodeModeOptions
@@ -150,8 +150,8 @@ async def unwrap_tool_result(entry: LedgerEntry, result: ToolResult) -> Any:
         if not result.is_error:
             parts = current_registry.get()
             room = parts.require_within_limits if isinstance(parts, ContentRegistry) else None
-            return await run_check(size, partial(to_program_value, result, room))
-        text, blocks = await run_check(size, partial(_describe_failed_result, result, entry.name))
+            return await run_in_thread_if_large(size, partial(to_program_value, result, room))
+        text, blocks = await run_in_thread_if_large(size, partial(_describe_failed_result, result, entry.name))
     except CodeModeSerializationError:
         raise
     except Exception as error:
@@ -232,7 +232,9 @@ class CallPipeline:
         except (CodeModeProtocolError, HostCodeError, UnreadIteratorError):
             raise
         except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
-            raise await run_check(LARGE_CHARACTERS, partial(redact_error_values, error, self._tool, side)) from None
+            raise await run_in_thread_if_large(
+                LARGE_CHARACTERS, partial(redact_error_values, error, self._tool, side)
+            ) from None
 
     async def apply_before_hook(self, checked: CheckedInput) -> CheckedInput:
         """Return the input that the call runs with. Raises the error of a refusal."""

@@ -17,7 +17,7 @@ from ..data.json_values import MAX_DEPTH, decode_json, encode_canonical_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_until_done
 from ..host.clock import monotonic_seconds, now_ms
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import REPLAY_VERSION, Continuation, get_replay_settings
 from ..protocol.events import CallSettled
@@ -97,7 +97,7 @@ class JournalAccess:
         """Open the journal. Raises `CodeModeAbortedError` if it cannot be used."""
         head = {
             "replayVersion": REPLAY_VERSION,
-            "engine": engine or await run_check(0, find_engine_version),
+            "engine": engine or await run_in_thread_if_large(0, find_engine_version),
             "settings": get_replay_settings(self.settings),
             "given": self.settings.invocation_data_json,
         }
@@ -121,9 +121,9 @@ class JournalAccess:
         """Return the recorded run. Raises `CodeModeProtocolError` if this host cannot continue it."""
         size = sum(map(len, opened.lines))
         try:
-            written = await run_check(size, lambda: self._decode_recorded_run(opened))
+            written = await run_in_thread_if_large(size, lambda: self._decode_recorded_run(opened))
             if not self._allows_any_engine and written.continuation.engine != (
-                engine := await run_check(0, find_engine_version)
+                engine := await run_in_thread_if_large(0, find_engine_version)
             ):
                 raise CodeModeProtocolError(
                     f"the program started on version {written.continuation.engine} of the engine, and this host has"
@@ -156,14 +156,14 @@ class JournalAccess:
         """Encode the outcome of the invocation."""
         expires = None if outcome.interrupt is None else outcome.interrupt.continuation["auth"]["expiresAtMs"]
         head = encode_canonical_json({"claims": list(claims), "expires": expires})
-        return await run_check(
+        return await run_in_thread_if_large(
             0, lambda: self._codec.sign_and_seal(f"{head}\n{self._outcomes.encode_outcome(outcome)}", _OUTCOME_POSITION)
         )
 
     async def read_outcome(self, opened: OpenedJournal) -> RecordedOutcome:
         """Return the recorded outcome. Raises `CodeModeProtocolError` if no host wrote it for this invocation."""
         text = opened.outcome or ""
-        ended = await run_check(len(text), lambda: self._decode_outcome(text))
+        ended = await run_in_thread_if_large(len(text), lambda: self._decode_outcome(text))
         await load_outcome_content(ended.outcome, self._outcomes.options)
         return ended
 
@@ -435,7 +435,7 @@ class InvocationJournal:
         try:
             size = sum(map(_count_characters, steps))
             work = partial(self._reader.encode_line, self._line_count, steps)
-            line = work() if size < _MAX_INLINE_LINE_CHARACTERS else await run_check(size, work)
+            line = work() if size < _MAX_INLINE_LINE_CHARACTERS else await run_in_thread_if_large(size, work)
             await self._write_line(line)
         except BaseException:
             self._queue[:0] = queued

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..continuations.journal import OpenedJournal
 from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeProtocolError
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.parts import ContinuationOptions
 from ..profile import SurfaceSettings
 from ..protocol.continuation import Continuation
@@ -114,7 +114,7 @@ class LedgerRestorer:
         if self.profile.has_content and (contents := await load_ledger_content(ledger, salt, self.options)) is not None:
             contents.reference_key = get_content_tag(salt)
             ledger = replace(ledger, contents=contents)
-        return await run_check(
+        return await run_in_thread_if_large(
             size, lambda: self._restore_strings_and_build_recovery(ledger, salt, sidecar, has_rich_values)
         )
 

@@ -14,7 +14,7 @@ from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
 from ..host.clock import PausableTimer
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import (
@@ -166,7 +166,7 @@ class NestedCalls:
             tool = self.catalog.get(entry.name)
             if tool is None:
                 size = LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0  # compared with all names
-                raise await run_check(size, lambda: self.catalog.tool_not_found_error(entry.name))
+                raise await run_in_thread_if_large(size, lambda: self.catalog.tool_not_found_error(entry.name))
             return await _ToolCall(self, entry, tool, answer, progress).perform_call()
         except CodeModeProtocolError:
             raise
@@ -214,7 +214,7 @@ class NestedCalls:
             argument = decode_catalog_argument(entry, self.options.execution_policy)
             return encode_json(self.catalog.answer_query(entry.name, argument), what=f"the answer of {entry.name}")
 
-        return await run_check(LARGE_CHARACTERS, query_and_encode)
+        return await run_in_thread_if_large(LARGE_CHARACTERS, query_and_encode)
 
     def reject_call(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return a request as rejected with this error, which host code may have raised."""
@@ -350,7 +350,7 @@ class _ToolCall:
         is_displayed = is_displayed or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
         if entry.sidecar is not None:  # a recovery reads the displayed input from these
             characters = max(characters, LARGE_CHARACTERS)
-        check = run_check(
+        check = run_in_thread_if_large(
             characters, partial(check_size_and_validate_input, tool, entry, self._policy, is_displayed=is_displayed)
         )
         return await (check if self._pipeline is None else self._pipeline.await_redacting_errors("input", check))
@@ -463,7 +463,7 @@ class CallProgressReporter:
     def on_person_asked(self) -> None:
         """See `CallProgressListener.on_person_asked`."""
         if self.clock is not None:
-            self.clock.stop()
+            self.clock.pause()
         self.feed(events.PersonAsked(self.id))
 
     def on_person_answered(self) -> None:

@@ -25,7 +25,7 @@ from ..errors import (
     Resumable,
     error_from_guest_fields,
 )
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
 from ..protocol.call_status import get_displayed_call_id, summarize_calls
@@ -125,7 +125,7 @@ class SuspendedRun(Protocol):
         """Continue it and return its next outcome, which may be another suspension."""
         ...
 
-    def drop_worker(self) -> None:
+    def release_worker(self) -> None:
         """Release worker and slot; the result stays the same."""
         ...
 
@@ -138,7 +138,7 @@ class SuspendedRun(Protocol):
         ...
 
 
-def with_changes(outcome: RunOutcome, **changes: Any) -> RunOutcome:
+def replace_outcome_fields(outcome: RunOutcome, **changes: Any) -> RunOutcome:
     """Return an outcome with some fields changed."""
     fields = {name: getattr(outcome, name) for name in RunOutcome.__match_args__ if name != "trace"}
     return RunOutcome(**{"trace": get_stored_value(outcome, "trace"), **fields, **changes})
@@ -238,7 +238,7 @@ async def to_value_with_descriptions(outcome: RunOutcome) -> Any:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
         size = estimate_json_length(outcome.value, LARGE_CHARACTERS)
-        return await run_check(
+        return await run_in_thread_if_large(
             size, lambda: resolve_content_references(outcome.value, contents, lambda part: part.description)
         )
     return outcome.value
@@ -366,7 +366,7 @@ class OutcomeCodec:
             return RunOutcome(
                 "interrupted", outer_id, console, interrupt=_join_interrupt(outcome["interrupt"], texts), **fields
             )
-        return RunOutcome("failed", outer_id, console, error=_read_error(outcome, texts), **fields)
+        return RunOutcome("failed", outer_id, console, error=_decode_error(outcome, texts), **fields)
 
     def _join_and_seal(self, head: str, texts: Iterable[str]) -> str:
         text = "".join([head, "\n", *texts])
@@ -448,7 +448,7 @@ def _make_console_event(
     return ConsoleEvent(**ids, level=level, text=text, written_at_ms=written_at_ms)
 
 
-def _read_error(outcome: Mapping[str, Any], texts: _TextReader) -> CodeModeError:
+def _decode_error(outcome: Mapping[str, Any], texts: _TextReader) -> CodeModeError:
     failure = outcome["error"]
     error = type(error_from_guest_fields(**failure))(
         failure["message"], code=failure["code"], details=outcome["details"]

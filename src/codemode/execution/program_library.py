@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from ..data.json_values import encode_canonical_json
 from ..data.narrowing import is_array, is_mapping, mapping_or_empty
 from ..errors import CodeModeError, CodeModeSyntaxError
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.checked_fields import WrongTypeError
 from ..records import record
 from ..signatures.declarations import create_call_types_and_aliases, format_name_with_jsdoc
@@ -274,7 +274,7 @@ class ProgramLibrary:
         if index is None:
             raise LookupError(f"there is no version {version} of the saved program {name!r}")
         before = versions[index + 1] if index + 1 < len(versions) else None
-        return await run_check(LARGE_CHARACTERS, lambda: diff_versions(before, versions[index]))
+        return await run_in_thread_if_large(LARGE_CHARACTERS, lambda: diff_versions(before, versions[index]))
 
     async def disable(self, name: str) -> None:
         """Refuse calls of a program until it is enabled or saved again."""

@@ -20,7 +20,7 @@ from ..data.json_values import (
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.forks import create_fork_safe_lock
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.parts import ExecutionPolicy
 from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_displayed_call_id
 from ..protocol.ledger import Fulfilled, LedgerEntry
@@ -65,7 +65,7 @@ async def save_large_call_results(outcome: RunOutcome, backend: StateBackend) ->
         and (call := calls.get(get_displayed_call_id(entry))) is not None
     ]
     for call, text in large[-MAX_CALL_RESULTS:]:
-        value = await run_check(len(text or ""), partial(decode_json, text or "null"))
+        value = await run_in_thread_if_large(len(text or ""), partial(decode_json, text or "null"))
         if (key := await save_large_result(backend, value)) is not None:
             call["kept"] = key
 
@@ -77,7 +77,9 @@ async def save_large_result(backend: StateBackend, value: Any) -> str | None:
     """
     try:
         label = "the result"
-        text = await run_check(LARGE_CHARACTERS, lambda: encode_json(value, max_bytes=MAX_RESULT_BYTES, what=label))
+        text = await run_in_thread_if_large(
+            LARGE_CHARACTERS, lambda: encode_json(value, max_bytes=MAX_RESULT_BYTES, what=label)
+        )
         if len(text) > MAX_RESULT_BYTES:  # non-ASCII text is longer when stored
             return None
         numbers = sorted(number for key in await backend.keys() if (number := _parse_result_number(key)) is not None)
@@ -143,7 +145,9 @@ class ProgramState:
             key, value = await _read_arguments(entry, policy)
             if entry.name == "state.keys":
                 keys = sorted(await self._backend.keys())
-                return await run_check(LARGE_CHARACTERS, lambda: encode_json(keys, what="the keys of state"))
+                return await run_in_thread_if_large(
+                    LARGE_CHARACTERS, lambda: encode_json(keys, what="the keys of state")
+                )
             if entry.name == "state.get":
                 return await self._backend.get(key)
             _require_writable_key(key, entry.name)
@@ -284,7 +288,7 @@ async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[
         require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
     if text is None or count is None:
         raise CodeModeProtocolError("the worker made a request about state that no program makes")
-    return await run_check(len(text), lambda: _parse_arguments(entry.name, text, count, policy))
+    return await run_in_thread_if_large(len(text), lambda: _parse_arguments(entry.name, text, count, policy))
 
 
 def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:

@@ -13,7 +13,7 @@ from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import shield_until_done
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_check
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large
 from ..interrupts.approval import ApprovalRequest, make_denial_error
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, ApprovalAnswer, KnownOutcomeAnswer, is_denial
@@ -200,7 +200,9 @@ class RecoveryPoint:
         self, js: str, settings: InvocationSettings, ledger: Callable[[], Ledger], engine: str | None, size: int
     ) -> None:
         # Stored here, where the caller's cancellation cannot reach: there must be no second interrupt.
-        interrupt, left = await run_check(size, lambda: self._make_interrupt_and_ledger(js, settings, ledger(), engine))
+        interrupt, left = await run_in_thread_if_large(
+            size, lambda: self._make_interrupt_and_ledger(js, settings, ledger(), engine)
+        )
         await store_and_retain_content_until_expiry(interrupt, left, settings.salt, self._options)
         self._interrupt = interrupt
 

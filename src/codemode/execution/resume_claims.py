@@ -26,7 +26,7 @@ from ..data.json_values import encode_canonical_json, encode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_until_done
 from ..host.clock import monotonic_seconds, now_ms
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..protocol.journal_entries import (
     ClaimRecord,
@@ -92,7 +92,7 @@ class ResumeClaim:
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
     async def _encode_in_thread_and_record(self, write: Callable[[OutcomeCodec], str]) -> str | None:
-        text = await run_check(LARGE_CHARACTERS, lambda: write(self.outcomes))
+        text = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: write(self.outcomes))
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
     def _find_other_outcome(self, text: str, recorded: Any) -> str | None:
@@ -100,7 +100,7 @@ class ResumeClaim:
 
     async def read_recorded_outcome(self, text: str) -> RunOutcome:
         """Return the recorded outcome. Raises `CodeModeProtocolError` if it cannot be read."""
-        outcome = await run_check(len(text), lambda: self.outcomes.decode_outcome(text))
+        outcome = await run_in_thread_if_large(len(text), lambda: self.outcomes.decode_outcome(text))
         return await load_outcome_content(outcome, self.outcomes.options)
 
 

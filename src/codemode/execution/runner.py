@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
 from ..host.clock import PausableTimer
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ..protocol import events
@@ -106,7 +106,7 @@ class TimerQueue:
             heappush(self._due_heap, (now + delay / 1000, entry.id))
         self._schedule_next()
 
-    def stop(self, request_id: int) -> None:
+    def stop_timer(self, request_id: int) -> None:
         """Cancel a timer."""
         self._fire_at_ms.pop(request_id, None)
         self._schedule_next()
@@ -159,7 +159,7 @@ PrepareTools: TypeAlias = "Callable[[ProgramFacts | None], Awaitable[None] | Non
 class MessageChannel(Protocol):
     """The connection to a worker; implemented by `WorkerChannel`."""
 
-    def listen(self) -> None:
+    def start_receiving(self) -> None:
         """Start to receive messages."""
         ...
 
@@ -302,7 +302,7 @@ class Runner:
         if self._journaling is not None:
             self._attach_journal()
         self.perform_effects(effects)
-        self._channel.listen()
+        self._channel.start_receiving()
         if not self.ended.done() and not self._is_preparing:
             self._clock.start()
 
@@ -444,7 +444,9 @@ class Runner:
 
     async def _check_in_thread(self, request: events.CheckProgram) -> None:
         try:
-            checked = await run_check(LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size))
+            checked = await run_in_thread_if_large(
+                LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size)
+            )
             self._on_program_checked(checked)
         except Exception as error:  # noqa: BLE001 - the waiting caller gets it
             self._end_with_exception(error)
@@ -469,7 +471,7 @@ class Runner:
             self.feed_event(accepted)
 
     def _pause_clock(self) -> None:
-        self._clock.stop()
+        self._clock.pause()
 
     def _start_or_stop_timers(self, effect: events.StartTimers | events.CancelTimer) -> None:
         if self._timers is None:
@@ -477,7 +479,7 @@ class Runner:
         if isinstance(effect, events.StartTimers):
             self._timers.start_timers(effect.entries)
         else:
-            self._timers.stop(effect.id)
+            self._timers.stop_timer(effect.id)
 
     def _deliver_timer(self, settled: events.CallSettled) -> None:
         self._deliver_outcome(settled) if self._journal is None else self._journal.write_and_deliver_call_outcome(
@@ -523,7 +525,7 @@ class Runner:
             except CodeModeProtocolError as error:
                 self.feed_event(events.HostFailed(error))
             else:
-                self._settle(settled, record)
+                self._on_call_settled(settled, record)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
@@ -550,7 +552,7 @@ class Runner:
         if self.ended.done() and not self._tasks:
             self._lease.release()
 
-    def _settle(self, settled: events.CallSettled, record: CallRecord) -> None:
+    def _on_call_settled(self, settled: events.CallSettled, record: CallRecord) -> None:
         journal = self._journal
         if journal is not None and journal.has_call_outcome(settled.id):
             return
@@ -582,7 +584,7 @@ class Runner:
         def on_timeout() -> None:
             # Answer first: the cancelled call may take its time or ignore the cancellation.
             error = make_timeout_error(self._machine.ledger[entry.id], timeout_ms)
-            self._settle(self._calls.reject_call(entry, error), record)
+            self._on_call_settled(self._calls.reject_call(entry, error), record)
             task.cancel()
 
         clock = self._make_clock(timeout_ms, on_timeout)

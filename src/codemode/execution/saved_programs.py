@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.similar_names import find_nearest_names, format_suggestion
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
 from ..protocol.ending_errors import make_illegal_access_error, make_syntax_error
@@ -172,9 +172,9 @@ class SavedProgramCatalog:
         return self._inner.names()
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
-        """See `ToolCatalog.paths_read_by_javascript`."""
-        return self._inner.paths_read_by_javascript
+    def implicitly_read_paths(self) -> tuple[str, ...]:
+        """See `ToolCatalog.implicitly_read_paths`."""
+        return self._inner.implicitly_read_paths
 
     @property
     def may_wait_for_person(self) -> bool:
@@ -257,12 +257,12 @@ class SavedProgramCatalog:
             log_failure(_log, "the owner of saved programs is not known", (), error)
             self._error = CodeModeToolError("saved programs cannot be read now")
         weight = len(self._js or "") + sum(len(program.current.body["program"]) for program in self._programs.values())
-        selected = await run_check(weight, self._select_programs_to_send)
+        selected = await run_in_thread_if_large(weight, self._select_programs_to_send)
         preparation = self._inner.prepare_for_program(self._add_server_imports(facts), invocation_data)
         if preparation is not None:
             await preparation
         weight += _CHARACTERS_PER_NAME * len(self._inner)
-        self._sent_programs = await run_check(weight, partial(self._make_sent_programs, selected))
+        self._sent_programs = await run_in_thread_if_large(weight, partial(self._make_sent_programs, selected))
         await self._record_changes_and_pins()
         self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable_programs()}
 
@@ -543,7 +543,7 @@ class SavedProgramCatalog:
             "inputSchema": body["input_schema"],
             "program": request["program"],
             "tools": sorted(hash_mentioned_tools(request["program"], self._inner)),
-            "difference": await run_check(
+            "difference": await run_in_thread_if_large(
                 LARGE_CHARACTERS, lambda: diff_versions(previous, to_saved_version(name, unsaved))
             ),
             "replaces": 0 if previous is None else previous.version,

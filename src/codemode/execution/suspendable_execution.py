@@ -12,7 +12,7 @@ from ..data.json_values import count_utf8_bytes
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_until_done, wait_or_pass_late_result
 from ..host.clock import now_ms
-from ..host.threads import InvocationThreadsScope, run_check
+from ..host.threads import InvocationThreadsScope, run_in_thread_if_large
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import CodeModeOptions
 from ..profile import SurfaceSettings
@@ -29,7 +29,7 @@ from .call_context import OuterCallSettings
 from .call_values import AnsweredPause
 from .execution import Execution, decode_program_value
 from .journal_opening import RunJournaling
-from .outcome import OutputItem, PendingCall, RunOutcome, Suspension, list_pending_calls, with_changes
+from .outcome import OutputItem, PendingCall, RunOutcome, Suspension, list_pending_calls, replace_outcome_fields
 from .programs import accept_checked_program
 from .recovery import RecoveryLedgerBuilder, make_continuation, make_signed_interrupt
 from .suspendable_runner import SuspendableRunner
@@ -134,7 +134,9 @@ async def decode_output_items(written: list[EncodedOutputItem], max_values: int)
             return OutputItem(item.kind, item.text, item.level)
         return OutputItem(item.kind, decode_program_value(item.text, max_values, label=_ITEM_LABEL))
 
-    return await run_check(sum(len(entry.text) for entry in written), lambda: tuple(map(decode_item, written)))
+    return await run_in_thread_if_large(
+        sum(len(entry.text) for entry in written), lambda: tuple(map(decode_item, written))
+    )
 
 
 _StopReason: TypeAlias = events.Ending | events.SuspensionReason
@@ -236,10 +238,10 @@ class SuspendableExecution(Execution):
             lambda: self._continue_on_run_loop(self._wait_ms if wait_ms is None else wait_ms)
         )
 
-    def drop_worker(self) -> None:
+    def release_worker(self) -> None:
         """Release worker and slot of a suspended run, on its own loop. The result stays the same."""
         if self._is_machine_suspended and not self._is_continuing:
-            cast("SuspendableRunner", self._runner).drop_worker()
+            cast("SuspendableRunner", self._runner).release_worker()
 
     async def abort(self, reason: str = "the run was aborted") -> RunOutcome:
         """End it with its calls and return its failed outcome. Works from any event loop and thread."""
@@ -268,7 +270,7 @@ class SuspendableExecution(Execution):
             try:
                 stop = await self._start_on_worker_and_wait(source)
             except BaseException:
-                await self._close()
+                await self._close_runner()
                 raise
         except asyncio.CancelledError as cancelled:
             raise cancelled from await self._complete_and_report_error(
@@ -279,7 +281,7 @@ class SuspendableExecution(Execution):
         try:
             return await self._finish_segment(stop)
         except BaseException:  # cancelled before its worker was released
-            await self._close()
+            await self._close_runner()
             raise
 
     async def _start_on_worker_and_wait(self, source: str) -> _StopReason:
@@ -334,14 +336,14 @@ class SuspendableExecution(Execution):
         except BaseException as error:
             if not runner.ended.done():
                 if isinstance(error, asyncio.CancelledError):
-                    runner.drop_worker()
+                    runner.release_worker()
                 raise
             stop = None
         self._has_segment_ended = True
         try:
             return runner.ended.result() if stop is None else stop  # it ended at the same moment
         except BaseException:
-            await self._close()
+            await self._close_runner()
             raise
 
     async def _run_and_journal_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
@@ -405,20 +407,20 @@ class SuspendableExecution(Execution):
             return RunOutcome("resting", *self._outcome_fields, output=output, suspension=suspension, **warnings)
         machine.ledger.progress = self._progress
         self._is_over = True
-        await self._close()
+        await self._close_runner()
         outcome = await (
             self._report_end_and_make_completed_outcome(stop)
             if isinstance(stop, events.Completed)
             else self._make_failed_or_interrupted_outcome(stop)
         )
-        return with_changes(outcome, output=output) if output else outcome
+        return replace_outcome_fields(outcome, output=output) if output else outcome
 
     async def _make_failed_or_interrupted_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
         if isinstance(ending, events.Failed):
             return self.make_failed_outcome(await self._complete_and_report_error(ending.error))
         return await self._report_end_and_make_interrupted_outcome()
 
-    async def _close(self) -> None:
+    async def _close_runner(self) -> None:
         runner = self._runner
         if runner is not None:
             await runner.close()
@@ -449,14 +451,14 @@ class SuspendableExecution(Execution):
             return make_signed_interrupt(continuation, continuation_options, self._outer.call.conversation_id)
 
         with InvocationThreadsScope(self._threads):
-            interrupt = await run_check(len(js) + machine.stored_ledger_bytes, build_interrupt)
+            interrupt = await run_in_thread_if_large(len(js) + machine.stored_ledger_bytes, build_interrupt)
             await store_and_retain_content_until_expiry(interrupt, ledger, settings.salt, continuation_options)
             return interrupt
 
     def _on_ended_while_suspended(self) -> None:
         """End the calls of a run that ended while suspended, through a lost journal or a protocol violation."""
         if not (self._is_continuing or self._is_over or self._is_starting or self._loop.is_closed()):
-            self._closing = self._loop.create_task(self._close())
+            self._closing = self._loop.create_task(self._close_runner())
             self.on_change()
 
     def _notify_change(self) -> None:

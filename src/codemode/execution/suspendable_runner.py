@@ -111,24 +111,24 @@ class SuspendableRunner(Runner):
         """Hold the worker of a suspended run until another run needs its slot."""
         lease = self._lease
         if self.is_warm and not lease.make_revocable(lambda: self._on_worker_revoked(lease)):
-            self.drop_worker()
+            self.release_worker()
 
     def reclaim_worker(self) -> None:
         """Use the held worker again, if it was not revoked."""
-        if self.is_warm and not self._lease.reclaim_worker():
-            self.drop_worker()
+        if self.is_warm and not self._lease.make_irrevocable():
+            self.release_worker()
 
     def _on_worker_revoked(self, lease: PooledWorkerLease) -> None:
         def on_revoked() -> None:
             if self._lease is lease:
-                self.drop_worker()
+                self.release_worker()
 
         try:
             self._loop.call_soon_threadsafe(on_revoked)
         except RuntimeError:  # the loop is closed, so the worker is not needed
             lease.kill()
 
-    def drop_worker(self) -> None:
+    def release_worker(self) -> None:
         """Release the worker and its slot, if any, and suspend the program if it runs."""
         if self.is_warm:
             self.is_warm = False
@@ -199,7 +199,7 @@ class SuspendableRunner(Runner):
 
     def _stop_wait_clock(self) -> None:
         if self._wait_clock is not None:
-            self._wait_clock.stop()
+            self._wait_clock.pause()
 
     def _close_wait_clock(self) -> None:
         if self._wait_clock is not None:
@@ -261,7 +261,7 @@ class SuspendableRunner(Runner):
         if self._machine.suspension_reason is None:
             self.compute_seconds = self.compute_ms / 1000
         self._close_wait_clock()
-        self._lease.reclaim_worker()
+        self._lease.make_irrevocable()
         super()._finish(ending)
         self._notify_end()
 
@@ -277,7 +277,7 @@ class SuspendableRunner(Runner):
 
     def _on_worker_ended(self, reason: str) -> None:
         if self._machine.suspension_reason is not None:
-            self.drop_worker()
+            self.release_worker()
         super()._on_worker_ended(reason)
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 from ..data.json_values import decode_json, encode_json
 from ..errors import HOST_FETCH_ERROR, CodeModeFetchError, CodeModeProtocolError
 from ..host.cancellation import is_cancelled_from_outside
-from ..host.threads import run_check
+from ..host.threads import run_in_thread_if_large
 from ..options.parts import CodeModeOptions, FetchPolicy
 from .client import LOOPBACK_ADDRESSES, Resolver, fetch_from_addresses, is_public_address, resolve_host
 from .urls import Url, UrlError, UrlRules, parse_url, resolve_redirect_url
@@ -311,7 +311,7 @@ class Fetcher:
             answer = {**head, **_encode_body_fields(body)}
             return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
 
-        return await run_check(len(body), encode_head_and_body)
+        return await run_in_thread_if_large(len(body), encode_head_and_body)
 
 
 def describe_fetch(policy: FetchPolicy | None) -> str | None:

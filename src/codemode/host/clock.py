@@ -59,7 +59,7 @@ class PausableTimer:
         if self._timer is None:
             self._timer = self._loop.call_at(now + self._remaining, self._on_timer)
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         """Stop until the next start."""
         if self._running:
             self._running = False
@@ -94,7 +94,7 @@ class PausableTimer:
         self._timer = None
         if not self._running:
             return
-        self.stop()
+        self.pause()
         if self._remaining > _SLACK_SECONDS:
             self.start()
         else:

@@ -166,7 +166,7 @@ LARGE_CHARACTERS = 1 << 11
 ResultT = TypeVar("ResultT")
 
 
-async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
+async def run_in_thread_if_large(characters: int, work: Callable[[], ResultT]) -> ResultT:
     """Run host work on a value of ``characters`` length: at once if it is small, else in a thread.
 
     A check that needs many steps is started again in a thread: ``work`` must have no side effects. If the caller is
@@ -178,7 +178,7 @@ async def run_check(characters: int, work: Callable[[], ResultT]) -> ResultT:
         except steps.LoopBudgetExceeded:
             pass
     try:
-        return await (current_threads.get() or _default_threads).run_check(work)
+        return await (current_threads.get() or _default_threads).run_cpu_bound(work)
     except Exception as error:
         clear_error_frames(error)
         raise
@@ -246,7 +246,7 @@ class InvocationThreads:
         """Run a sync tool, with the caller's context variables."""
         return self._share.get_or_create_tool_threads(self._depth).run(_InvocationJob(self, work, _run_in_job_context))
 
-    async def run_check(self, work: Callable[[], ResultT]) -> ResultT:
+    async def run_cpu_bound(self, work: Callable[[], ResultT]) -> ResultT:
         """Run heavy host work with the caller's context variables, when it is this share's turn."""
         checks = self._share.checks
         job = _InvocationJob(self, work, lambda job: run_cpu_bound_in_turn(job, checks.adjust_max_threads))
@@ -342,7 +342,7 @@ async def run_in_single_use_thread(work: Callable[[], ResultT]) -> ResultT:
 
 async def run_cpu_bound_in_dedicated_thread(work: Callable[[], ResultT]) -> ResultT:
     """Run heavy host work of no invocation in a thread of its own, in turn with others, until it is abandoned."""
-    return await InvocationThreads(HostThreads(idle_seconds=0)).run_check(work)
+    return await InvocationThreads(HostThreads(idle_seconds=0)).run_cpu_bound(work)
 
 
 @record

@@ -113,7 +113,7 @@ class CallRecord:
     def input(self) -> Any:
         """The input, as far as it may be seen, to be read later."""
         if self.entry.sidecar is not None and not self.is_input_hidden:
-            return LazyValue(_decode_issued_input, self.entry)
+            return LazyValue(_decode_full_input, self.entry)
         return _decode_lazily(self.input_json)
 
 
@@ -210,10 +210,10 @@ def create_refusal_event(
 
 
 def _create_reported_error(outcome: Outcome | None) -> LazyValue | None:
-    return LazyValue(to_guest_error_fields, outcome) if isinstance(outcome, Rejected) else None
+    return LazyValue(read_guest_error_fields, outcome) if isinstance(outcome, Rejected) else None
 
 
-def to_guest_error_fields(outcome: Rejected) -> dict[str, str]:
+def read_guest_error_fields(outcome: Rejected) -> dict[str, str]:
     """Return name, message and code of an error as a program reads it."""
     fields = mapping_or_empty(_decode_or_none(outcome.fields_json))
     return {
@@ -267,7 +267,7 @@ def _decode_or_none(text: str | None) -> Any:
     return None if text is None else _decode_or_none_if_invalid(text)
 
 
-def _decode_issued_input(entry: LedgerEntry) -> Any:
+def _decode_full_input(entry: LedgerEntry) -> Any:
     try:
         return entry.decode_full_input()
     except (ValueError, CodeModeError):  # a call that is refused for just that

@@ -18,7 +18,7 @@ from ..data.json_shape import estimate_json_length, run_off_loop_if_large
 from ..data.json_values import decode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
-from ..host.threads import run_check
+from ..host.threads import run_in_thread_if_large
 from ..trace.visible_text import clip_text, clip_to_visible_line
 from .operations import Operation, OperationParameter, RequestBody, classify_media_type
 from .spec import NoUsableResponseError, get_origin, send_following_redirects
@@ -414,13 +414,13 @@ class OperationCaller:
             response, body = await self._send_request(operation, request)
             operation_response = OperationResponse(operation, value, request, response, body)
             if response.is_success:
-                return await run_check(len(body), operation_response.to_result)
+                return await run_in_thread_if_large(len(body), operation_response.to_result)
             retry_ms = _parse_retry_after_ms(response)
             may_repeat = (
                 operation.is_idempotent and response.status_code in _RETRIED_STATUSES and attempt < _MAX_ATTEMPTS
             )
             if not may_repeat or retry_ms is None or waited_ms + retry_ms > self._max_wait_ms:
-                raise await run_check(len(body), partial(operation_response.to_error, retry_ms))
+                raise await run_in_thread_if_large(len(body), partial(operation_response.to_error, retry_ms))
             waited_ms += retry_ms
             await asyncio.sleep(retry_ms / 1000)
         raise AssertionError

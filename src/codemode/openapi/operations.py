@@ -47,7 +47,7 @@ class SchemaCopier:
     """
 
     def __init__(self, spec: Spec, side: Side, max_values: int) -> None:
-        self._references = spec.references
+        self._references = spec.reference_resolver
         self._side: Side = side
         self._values_left = max_values
         self._names: dict[tuple[str, ...], str] = {}
@@ -65,7 +65,7 @@ class SchemaCopier:
         copied: dict[str, Any] = {}
         while self._pending_pointers:
             pointer = self._pending_pointers.popleft()
-            copied[self._names[pointer]] = self._copy_subschema(self._references.lookup(pointer), 0)
+            copied[self._names[pointer]] = self._copy_subschema(self._references.look_up_pointer(pointer), 0)
         return {"$defs": copied} if copied else {}
 
     def _copy_subschema(self, schema: Any, depth: int) -> Any:
@@ -107,7 +107,7 @@ class SchemaCopier:
         return _OMITTED
 
     def _copy_reference(self, reference: str, schema: Any) -> dict[str, Any]:
-        pointer = self._references.resolve(reference)
+        pointer = self._references.resolve_to_pointer(reference)
         if pointer is None:
             # Another document: it is not fetched. Also what leads nowhere.
             return {"description": f"not described here: {clip_text(reference, 100)}"}
@@ -292,7 +292,7 @@ class Operation:
         return {"type": "object", "properties": properties_by_key}
 
     @cached_property
-    def definition(self) -> str:
+    def schema_digest(self) -> str:
         """A digest of all that its schemas are made of."""
         parts = [self.method, self.path, self.raw, self.item.get("parameters"), sorted(self.hidden)]
         return self.spec.compute_digest(parts)

@@ -167,13 +167,13 @@ class Spec:
         return tuple(urljoin(base, url) for url in urls if url)
 
     @cached_property
-    def references(self) -> LocalReferenceResolver:
+    def reference_resolver(self) -> LocalReferenceResolver:
         """Resolves references within the document. References to other documents are not fetched, and find nothing."""
         return LocalReferenceResolver(self.document)
 
     def follow_references(self, value: Any) -> Mapping[str, Any]:
         """Return the object behind a chain of references; an empty one if it leads nowhere."""
-        return mapping_or_empty(self.references.follow_reference_chain(value))
+        return mapping_or_empty(self.reference_resolver.follow_reference_chain(value))
 
     def compute_digest(self, value: Any) -> str:
         """Return a digest of a part of the document with all parts that it refers to."""
@@ -191,7 +191,7 @@ class Spec:
     def _get_or_compute_digest(self, reference: str) -> tuple[str, set[str]]:
         if reference not in self._digests_by_reference:
             self._digests_by_reference[reference] = _compute_digest_and_references(
-                self.references.look_up_reference(reference)
+                self.reference_resolver.look_up_reference(reference)
             )
         return self._digests_by_reference[reference]
 

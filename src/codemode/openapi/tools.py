@@ -58,7 +58,7 @@ class _OperationSchema(FrameworkSchema):
 
     @property
     def definition(self) -> str:
-        return self._operation.definition
+        return self._operation.schema_digest
 
     def compile(self, compile_schema: Compile) -> CompiledSchema | None:
         is_input = self._side == "input"

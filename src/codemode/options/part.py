@@ -96,7 +96,7 @@ class OptionGroup:
                 f"{path} must be {article} {cls.__name__} or a mapping such as {cls._format_example(value)},"
                 f" got {value_text}"
             )
-        return cls(**cls._keywords(value))
+        return cls(**cls._to_keywords(value))
 
     def with_defaults(self, **defaults: Any) -> Self:
         """Return the same options, with these values for those that were not set explicitly."""
@@ -125,7 +125,7 @@ class OptionGroup:
         return type(self)(**{name: getattr(self, name) for name in self.explicit_names if name not in names})
 
     @classmethod
-    def _keywords(cls, mapping: Mapping[str, Any]) -> dict[str, Any]:
+    def _to_keywords(cls, mapping: Mapping[str, Any]) -> dict[str, Any]:
         known = {option.name for option in fields(cls)}
         keywords: dict[str, Any] = {}
         for key, value in mapping.items():

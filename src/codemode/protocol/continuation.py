@@ -29,13 +29,13 @@ from .settings import InvocationSettings, list_recorded_limit_names
 
 def read_object_with_keys(value: object, keys: set[str]) -> dict[str, Any]:
     """Return an object that has exactly these keys."""
-    body = read_mapping(value)
+    body = read_object(value)
     if set(body) != keys:
         raise CodeModeProtocolError("the continuation is malformed")
     return body
 
 
-def read_mapping(value: object) -> dict[str, Any]:
+def read_object(value: object) -> dict[str, Any]:
     """Return an object."""
     if not is_object(value):
         raise CodeModeProtocolError("the continuation is malformed")
@@ -228,7 +228,7 @@ def _outcome_from_dict(body: Mapping[str, Any]) -> Outcome | None:
         case statuses.fulfilled:
             return Fulfilled(read_optional_text(body.get("valueJson")))
         case statuses.rejected:
-            return _read_rejection(read_mapping(body.get("error")))
+            return _read_rejection(read_object(body.get("error")))
         case statuses.waiting:
             return Waiting(
                 read_text(body.get("interruptId")),
@@ -393,7 +393,7 @@ class Continuation:
     @classmethod
     def from_dict(cls, value: Any) -> Continuation:
         """Read a continuation. Raises `CodeModeProtocolError` for a value that `to_dict` cannot return."""
-        _require_replay_version(read_mapping(value))
+        _require_replay_version(read_object(value))
         body = read_object_with_keys(value, _BODY_KEYS)
         replay_settings = read_object_with_keys(
             body["settings"], {*_SETTING_READERS, *list_recorded_limit_names(LargeHeapPolicy)}
@@ -467,11 +467,11 @@ def continuation_from_texts(texts: Iterable[str]) -> dict[str, Any]:
         for text in rest:
             item = _read_json_object(text)
             if item.keys() == {"content"}:
-                contents.append({**read_mapping(item["content"]), "data": next(rest)})
+                contents.append({**read_object(item["content"]), "data": next(rest)})
                 continue
             item = read_object_with_keys(item, {"entry", "texts"})
             long_texts = {_read_long_text_name(name): next(rest) for name in read_list(item["texts"])}
-            ledger.append({**read_mapping(item["entry"]), **long_texts})
+            ledger.append({**read_object(item["entry"]), **long_texts})
     except StopIteration:
         raise CodeModeProtocolError("the continuation is cut off") from None
     return {**body, "ledger": ledger, "contents": contents}
@@ -494,7 +494,7 @@ def _read_progress(value: object) -> ProgramProgress:
 
 def _read_json_object(text: str, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     try:
-        return read_mapping(decode_json(text, max_depth=max_depth))
+        return read_object(decode_json(text, max_depth=max_depth))
     except ValueError as error:
         raise CodeModeProtocolError("the continuation cannot be read") from error
 
@@ -519,7 +519,7 @@ _SETTING_READERS: dict[str, Callable[[object], Any]] = {
     "seed": read_text,
     "started_ms": read_positive_integer,
     "profile": read_text,
-    "parameters": read_mapping,
+    "parameters": read_object,
     "fetch": read_boolean,
     "state": read_boolean,
     "language_names": read_texts,

@@ -136,8 +136,8 @@ names of the JSON Schema. "unknown": code of the author's may convert anything.
 class CompiledSchema(Protocol):
     """A schema that is ready for use. One that says its `Conversion` has an attribute ``conversion``.
 
-    A schema that excludes fields also has a method ``as_it_came(value)``: it returns an output that violates the schema
-    without these fields, and a list of further problems.
+    A schema that excludes fields also has a method ``read_leniently(value)``: it returns an output that violates the
+    schema without these fields, and a list of further problems.
     """
 
     @property
@@ -146,7 +146,7 @@ class CompiledSchema(Protocol):
         ...
 
     @property
-    def varies(self) -> bool:
+    def is_nondeterministic(self) -> bool:
         """True when one input may give two values, because a default is made for each."""
         ...
 
@@ -169,7 +169,7 @@ def is_object_schema(schema: JsonSchema) -> bool:
     return target.get("type") == "object" or "properties" in target
 
 
-def declares_container(schema: JsonSchema) -> bool:
+def is_container_schema(schema: JsonSchema) -> bool:
     """Tell whether a schema is of objects or arrays, perhaps of null, and of nothing else."""
     pending, types = [resolve_reference(schema, schema)], set[str]()
     for _ in range(_MAX_ALTERNATIVES):

@@ -98,7 +98,7 @@ class CompiledJsonSchema:
             notes += _drop_refused_defaults(self.json_schema, SchemaDocument(self.json_schema, text))
         self.notes = tuple(notes)
 
-    varies = False
+    is_nondeterministic = False
     conversion: Conversion = "none"
 
     def validate_input(self, value: Any) -> ValidatedInput:

@@ -30,7 +30,7 @@ _SEQUENCES = (list, tuple, set, frozenset)
 _LIST_TYPES = frozenset({"list", "set", "frozenset", "generator"})
 
 
-class _OutputPart(NamedTuple):
+class _ReadContext(NamedTuple):
     """The path of a part of the value, and the list of failures of the author's code.
 
     ``converts``: whether parts that fit are converted to what the type says.
@@ -40,8 +40,8 @@ class _OutputPart(NamedTuple):
     failures: list[SchemaProblem]
     converts: bool
 
-    def with_step(self, step: Any) -> _OutputPart:
-        return _OutputPart((*self.path, step), self.failures, self.converts)
+    def with_step(self, step: Any) -> _ReadContext:
+        return _ReadContext((*self.path, step), self.failures, self.converts)
 
     def add_failure(self, message: str) -> None:
         path = [step if isinstance(step, int) else str(step) for step in self.path]
@@ -76,14 +76,14 @@ class LenientOutputReader:
 
     def read(self, value: Any) -> tuple[Any, list[SchemaProblem]]:
         """Return the value to write as JSON, and the places where the author's code failed."""
-        path = _OutputPart((), [], converts=True)
+        path = _ReadContext((), [], converts=True)
         return self._read_part(self._root, value, path), path.failures
 
     def drop_excluded_fields(self, value: Any) -> Any:
         """Return plain JSON without the fields that the type excludes."""
-        return self._read_part(self._root, value, _OutputPart((), [], converts=False))
+        return self._read_part(self._root, value, _ReadContext((), [], converts=False))
 
-    def _read_part(self, schema: Any, value: Any, path: _OutputPart) -> Any:
+    def _read_part(self, schema: Any, value: Any, path: _ReadContext) -> Any:
         from pydantic import ValidationError
 
         from ..host.cancellation import FAILURES
@@ -105,7 +105,7 @@ class LenientOutputReader:
                 path.add_failure(f"its type fails on it: {type(error).__name__}")
             return result
 
-    def _read_too_deep_value(self, value: Any, path: _OutputPart) -> Any:
+    def _read_too_deep_value(self, value: Any, path: _ReadContext) -> Any:
         """Return a value below the depth limit, or None if it may hold excluded fields."""
         if not self._has_excluded_fields or not isinstance(value, dict | list):
             return value
@@ -117,11 +117,14 @@ class LenientOutputReader:
         if converter is None:
             schema_with_definitions: Any = {"type": "definitions", "schema": schema, "definitions": self._definitions}
             adapter = _CoreSchemaAdapter(schema_with_definitions if self._definitions else schema)
-            validate, write = StepLimitedValidator(adapter, self._refuse).validate, PieceSerializer(adapter).to_python
+            validate, write = (
+                StepLimitedValidator(adapter, self._refuse).validate,
+                PieceSerializer(adapter).to_plain_json,
+            )
             converter = self._converters[id(schema)] = lambda value: write(validate(value), round_trip=False)
         return converter
 
-    def _read_mismatched_value(self, schema: Any, value: Any, path: _OutputPart) -> Any:
+    def _read_mismatched_value(self, schema: Any, value: Any, path: _ReadContext) -> Any:
         """Read the parts of a value that does not match this part of the type."""
         unwrapped = self._unwrap_schema(schema)
         kind = unwrapped.get("type")
@@ -150,7 +153,7 @@ class LenientOutputReader:
                 break
         return schema
 
-    def _read_union(self, union: Mapping[str, Any], value: Any, path: _OutputPart) -> Any:
+    def _read_union(self, union: Mapping[str, Any], value: Any, path: _ReadContext) -> Any:
         """Read the value by the first branch of its kind, without the fields that any such branch excludes."""
         matching_branches = [
             branch for branch in _list_union_branches(union) if self._may_match(self._unwrap_schema(branch), value)
@@ -173,7 +176,7 @@ class LenientOutputReader:
             return kind == "dict"
         return isinstance(value, _SEQUENCES) and kind in (*_LIST_TYPES, *_POSITIONAL_TYPES)
 
-    def _read_fields(self, schema: Mapping[str, Any], value: Mapping[Any, Any], path: _OutputPart) -> dict[Any, Any]:
+    def _read_fields(self, schema: Mapping[str, Any], value: Mapping[Any, Any], path: _ReadContext) -> dict[Any, Any]:
         fields = {
             key: field for name, field in list_named_fields(schema["fields"]) for key in iterate_field_keys(name, field)
         }
@@ -184,7 +187,7 @@ class LenientOutputReader:
             if key not in excluded and not _is_excluded(fields.get(key), member)
         }
 
-    def _read_items(self, schema: Mapping[str, Any], items: list[Any], path: _OutputPart) -> list[Any]:
+    def _read_items(self, schema: Mapping[str, Any], items: list[Any], path: _ReadContext) -> list[Any]:
         item_schemas: Any = schema.get("items_schema", _ANY_SCHEMA)
         if schema.get("type") in _NAMED_TUPLE_TYPES:
             item_schemas = [field["schema"] for field in schema.get("fields", schema.get("arguments_schema", ()))]

@@ -113,7 +113,7 @@ def _find_plain_optional(members: tuple[Any, ...]) -> PlainType | None:
 class PlainSchema:
     """A plain type as a compiled schema. ``create_full_schema`` compiles it with pydantic, for other values."""
 
-    varies = False
+    is_nondeterministic = False
     takes_tags = True
     conversion: Conversion = "pydantic"
 

@@ -206,7 +206,7 @@ class TypeSchema:
         return ValidatedInput(instance, lambda: self.to_displayed_json(instance, value))
 
     @property
-    def varies(self) -> bool:
+    def is_nondeterministic(self) -> bool:
         """True when one input may give two values."""
         return has_varying_defaults(self._core_schema)
 
@@ -229,9 +229,9 @@ class TypeSchema:
             raise SchemaMismatchError([TOO_COMPLEX_PROBLEM]) from None
         if is_rich.get():
             return self._serializer.to_python_values(instance, round_trip=False)
-        return self._serializer.to_python(instance, round_trip=False)
+        return self._serializer.to_plain_json(instance, round_trip=False)
 
-    def as_it_came(self, value: Any) -> tuple[Any, list[SchemaProblem]]:
+    def read_leniently(self, value: Any) -> tuple[Any, list[SchemaProblem]]:
         """Return an output that misses the type, without the fields that it excludes, and where its code fails."""
         return self._lenient_reader.read(value)
 
@@ -304,7 +304,7 @@ class TypeSchema:
             if is_rich.get():
                 tagged = to_tagged_json(self._serializer.to_python_values(instance, round_trip=True))
                 return decode_json(encode_json(tagged, what="an input"))
-            return self._serializer.to_python(instance, round_trip=True)
+            return self._serializer.to_plain_json(instance, round_trip=True)
         finally:
             if self._may_hold_iterators:
                 rewind_iterators(instance)

@@ -32,7 +32,7 @@ class PieceSerializer:
         self._can_split = not getattr(adapter, "_config", None)
         self._serializers: dict[tuple[int, int], Any] = {}
 
-    def to_python(self, instance: Any, *, round_trip: bool) -> Any:
+    def to_plain_json(self, instance: Any, *, round_trip: bool) -> Any:
         """Return plain JSON of an instance."""
         serializer_options = {"mode": "json", "by_alias": True, "round_trip": round_trip, "warnings": False}
         if not self._can_split or count_values(instance, MAX_PIECE_VALUES) < MAX_PIECE_VALUES:

@@ -36,7 +36,7 @@ def create_call_types_and_aliases(
     """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
     parts = [_create_input_and_output_documents(tool) for tool in tools]
     printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
-    calls = [_print_call(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
+    calls = [_print_call_signature(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
     return calls, printer.print_aliases()
 
 
@@ -75,7 +75,7 @@ def _create_named_document(schema: Any, tool_name: str, suffix: str, has_rich_va
     return NamedDocument(read_document(schema, has_rich_values=has_rich_values), to_pascal_case(tool_name) + suffix)
 
 
-def _print_call(
+def _print_call_signature(
     tool: DescribedTool, input_part: NamedDocument | None, output_part: NamedDocument | None, printer: TypePrinter
 ) -> str:
     return_type = "unknown" if output_part is None else printer.print_root(output_part)

@@ -87,8 +87,8 @@ class _SchemaSampler:
     def _create_from_keywords(self, schema: Mapping[Any, Any], depth: int) -> Any:
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            pointer = self._local.resolve(reference)
-            return None if pointer is None else self.create_value(self._local.lookup(pointer), depth + 1)
+            pointer = self._local.resolve_to_pointer(reference)
+            return None if pointer is None else self.create_value(self._local.look_up_pointer(pointer), depth + 1)
         for keyword in ("anyOf", "oneOf"):
             branches = list_or_empty(schema.get(keyword))
             if branches and "properties" not in schema:

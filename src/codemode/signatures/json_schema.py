@@ -120,7 +120,7 @@ class _SchemaReader:
         definitions: dict[Pointer, ShapeDefinition] = {}
         while self._pending:
             pointer = self._pending.pop()
-            definitions[pointer] = self._read_definition(self._local.lookup(pointer))
+            definitions[pointer] = self._read_definition(self._local.look_up_pointer(pointer))
         return ShapeDocument(definitions)
 
     def _read_definition(self, schema: Any) -> ShapeDefinition:
@@ -161,7 +161,7 @@ class _SchemaReader:
         return self._read_keywords(schema, context)
 
     def _read_reference(self, reference: str, context: _ReadContext) -> Shape:
-        pointer = self._local.resolve(reference)
+        pointer = self._local.resolve_to_pointer(reference)
         if pointer is None:
             return create_unknown_type(to_comment_line(f"unresolved $ref {reference}", MAX_COMMENT_CHARACTERS))
         if pointer not in self._seen_pointers:
@@ -302,9 +302,9 @@ class _SchemaReader:
     def _list_allowed_keys(self, schema: Schema) -> list[str]:
         """The only keys that ``propertyNames`` admits, when it lists them."""
         names = mapping_or_empty(schema.get("propertyNames"))
-        pointer = self._local.resolve(string_or_empty(names.get("$ref"))) if "$ref" in names else None
+        pointer = self._local.resolve_to_pointer(string_or_empty(names.get("$ref"))) if "$ref" in names else None
         if pointer is not None:
-            names = mapping_or_empty(self._local.lookup(pointer))
+            names = mapping_or_empty(self._local.look_up_pointer(pointer))
         key_values = [names["const"]] if "const" in names else list_or_empty(names.get("enum"))
         keys = list(_select_unique_strings(key_values))
         return keys if len(keys) <= MAX_LISTED_KEYS else []

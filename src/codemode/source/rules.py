@@ -109,7 +109,7 @@ def find_call_of_missing_tool(facts: Any, is_known: Callable[[str], bool]) -> Un
     return None
 
 
-def list_requested_definitions(facts: Any) -> list[str]:
+def list_requested_definition_names(facts: Any) -> list[str]:
     """Return the tools whose definitions the program requests by literal name, from untrusted facts."""
     names = islice(list_or_empty(mapping_or_empty(facts).get("definitions")), MAX_DEFINITIONS)
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and len(name) <= MAX_NAME_LENGTH))

@@ -34,7 +34,7 @@ STORE_KINDS = frozenset(
         "unreadable",
     }
 )
-"""The kinds of lines that a store writes itself; `InterruptStore.note` writes all others."""
+"""The kinds of lines that a store writes itself; `InterruptStore.add_audit_line` writes all others."""
 MAX_REQUESTS_IN_LINE = 50
 """The maximum number of requests that a line lists; it always has their count."""
 _MAX_REASON_CHARACTERS = 2000
@@ -47,11 +47,11 @@ class AuditLine:
     """A decision or its outcome.
 
     ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn, purged or
-    notice_failed, or a kind passed to `InterruptStore.note`. ``at_ms`` is Unix time by the database's clock. ``actor``
+    notice_failed, or a kind passed to `InterruptStore.add_audit_line`. ``at_ms`` is Unix time by the database's clock. ``actor``
     is who decided: ``system`` for a timeout, None for an outcome written by a program's host. ``tenant`` is None for
     lines that belong to no tenant. ``decision`` is approved, edited, denied, answered, value, error or run_again, and
     ``reason`` its text, at most 2,000 characters. ``shown`` is the digest of what the approver saw, as returned by
-    `InterruptStore.shown`; ``digest`` the SHA-256 of the edited input, the answer or the outcome as canonical JSON, and
+    `InterruptStore.compute_display_digest`; ``digest`` the SHA-256 of the edited input, the answer or the outcome as canonical JSON, and
     ``diff`` the difference between the displayed and the edited input. ``outcome`` is the new state of the record.
     ``hash`` is the SHA-256 of all other fields; ``salt`` keeps its input from being guessed.
     """

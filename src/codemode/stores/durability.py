@@ -26,7 +26,7 @@ DEFAULT_STORED_MAX_AGE_MS = 7 * 24 * 3_600_000
 StoreLike: TypeAlias = "InterruptStore | str | Path"
 _URL_EXAMPLES = "sqlite:///pauses.db, or postgresql://user@host/name"
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
-_REQUIRED_METHODS = ("put", "decide", "claim", "settle", "rest", "journal")
+_REQUIRED_METHODS = ("put", "decide", "claim", "settle", "put_suspended", "journal")
 
 
 def open_store(store: StoreLike) -> InterruptStore:

@@ -17,7 +17,7 @@ from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
@@ -150,7 +150,7 @@ class InterruptStore(ABC):
     async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""
         text = await self._run_read(lambda session: queries.find_interrupt_json(session, interrupt_id, tenant))
-        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+        return None if text is None else await run_in_thread_if_large(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt of a record, also after the record has ended, to show the calls of its program.
@@ -158,7 +158,7 @@ class InterruptStore(ABC):
         None if an older version of codemode ended the record. Raises `UnknownRequestError`.
         """
         text = await self._run_read(lambda session: queries.get_last_interrupt_json(session, record_id, tenant))
-        return None if text is None else await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+        return None if text is None else await run_in_thread_if_large(LARGE_CHARACTERS, lambda: decode_interrupt(text))
 
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
         """Return a record. Raises `UnknownRequestError`."""
@@ -196,7 +196,7 @@ class InterruptStore(ABC):
             raise ValueError(f"record_ids must be at most {queries.MAX_LISTED_RECORDS}, got {len(ids)}")
         return await self._run_read(lambda session: queries.find_records_without_payload(session, ids, tenants))
 
-    async def counts(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
+    async def count_waiting_requests(self, *, tenant: Tenants, app: str | None = None) -> dict[str, int]:
         """Return the number of waiting requests by tool, for the 100 tools with the most, in descending order."""
         tenants = to_tenant_names(tenant)
         return await self._run_read(lambda session: queries.count_waiting_requests(session, tenants, app))
@@ -218,7 +218,7 @@ class InterruptStore(ABC):
             return False
         return has_open is False
 
-    def shown(self, request: Any) -> str:
+    def compute_display_digest(self, request: Any) -> str:
         """Return the digest of what an approver saw of a `StoredRequest` or `PendingRequest`."""
         return compute_display_digest(request)
 
@@ -324,7 +324,7 @@ class InterruptStore(ABC):
                     lambda session: queries.get_state_outcome_and_not_resumable_reason(session, record_id, tenant)
                 )
                 if text is not None:
-                    return await run_check(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
+                    return await run_in_thread_if_large(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
                 if state == "lost":
                     raise create_lost_record_error()
                 remaining_seconds = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
@@ -395,7 +395,7 @@ class InterruptStore(ABC):
         """
         return await self._run_read(lambda session: queries.find_last_resumed(session, tenant, app))
 
-    async def rest(
+    async def put_suspended(
         self,
         interrupt: Resumable,
         *,
@@ -471,7 +471,7 @@ class InterruptStore(ABC):
         options = leases.ReleaseOptions(refusals or {}, delay_ms, not_resumable)
         return await self._run_write(lambda session: leases.release_record(session, lease, options))
 
-    async def lose(self, lease: Lease) -> bool:
+    async def mark_lost(self, lease: Lease) -> bool:
         """Mark a claimed record as lost: its outcome is unknown."""
         return await self._run_write(lambda session: leases.mark_lost_if_owned(session, lease))
 
@@ -507,7 +507,7 @@ class InterruptStore(ABC):
             lambda session: terminal_states.get_interrupt_json_if_record_lost(session, record_id, tenant)
         )
         if text is not None:
-            paused = await run_check(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+            paused = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: decode_interrupt(text))
             await self._guard.release(record_writes.get_continuation_nonce(paused))
         await self._run_write(lambda session: terminal_states.make_record_claimable(session, record_id, by, tenant))
 
@@ -561,7 +561,7 @@ class InterruptStore(ABC):
         """Return the sequence number of the last change."""
         return await self._run_read(queries.get_last_change_sequence)
 
-    async def note(
+    async def add_audit_line(
         self,
         kind: str,
         *,
@@ -582,7 +582,7 @@ class InterruptStore(ABC):
         audit_record_id = (
             None if record_id is None else record_writes.require_short_storable_text(record_id, "record_id")
         )
-        checked_details = await run_check(
+        checked_details = await run_in_thread_if_large(
             LARGE_CHARACTERS, lambda: validate_audit_kind_and_details(kind, details or {})
         )
         line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": checked_details}

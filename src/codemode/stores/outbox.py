@@ -70,7 +70,7 @@ class Outbox:
                 return claimed
         return ()
 
-    async def settle(self, notice: Notice, *, error: str | None = None, retry_ms: int | None = None) -> bool:
+    async def record_delivery(self, notice: Notice, *, error: str | None = None, retry_ms: int | None = None) -> bool:
         """Record that a notice was sent, or failed with ``error``: to be retried after ``retry_ms``, or given up.
 
         A notice that is given up gets an audit line. False, and nothing is written, if the claim is lost. Raises

@@ -241,7 +241,7 @@ class _PostgresDatabase:
     @contextmanager
     def watch(self) -> Generator[ChangeWatch]:
         """See `Database.watch`."""
-        with self._notifier.watch() as watch, self._listener.listening():
+        with self._notifier.watch() as watch, self._listener.listen():
             yield watch
 
     def close(self) -> None:
@@ -332,7 +332,7 @@ class _NotificationListener:
         self._is_running = False
 
     @contextmanager
-    def listening(self) -> Generator[None]:
+    def listen(self) -> Generator[None]:
         """Listen while the block runs."""
         with self._lock:
             self._waiter_count += 1

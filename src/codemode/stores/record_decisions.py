@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import encode_canonical_json
-from ..host.threads import LARGE_CHARACTERS, run_check
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from . import leases
 from .answers import EncodedAnswer, encode_decisions, require_decision_mapping, validate_and_encode_answers
 from .audit import Attribution, truncate_for_audit
@@ -52,12 +52,14 @@ async def validate_and_encode_decisions(
     """Validate answers outside the transaction, which would block other writers."""
     if len(require_decision_mapping(decisions)) > MAX_DECISIONS:
         raise ValueError(f"at most {MAX_DECISIONS} requests can be decided at a time, got {len(decisions)}")
-    decision_jsons = await run_check(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
+    decision_jsons = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
     requests, _ = await run_read_transaction(
         database, lambda session: load_requests_and_tenants(session, list(decisions), tenant)
     )
     waiting = [row.request for row in requests.values() if row.request.state == "waiting"]
-    return await run_check(LARGE_CHARACTERS, lambda: validate_and_encode_answers(waiting, decisions, decision_jsons))
+    return await run_in_thread_if_large(
+        LARGE_CHARACTERS, lambda: validate_and_encode_answers(waiting, decisions, decision_jsons)
+    )
 
 
 def write_decisions(

@@ -207,7 +207,7 @@ class Resumer:
                 self._store.settle(lease, outcome, tool=get_bound_tool(self._resume))
             )
         elif lease.is_takeover and is_outcome_unknown(error):
-            await write_or_log_despite_cancellation(self._store.lose(lease))
+            await write_or_log_despite_cancellation(self._store.mark_lost(lease))
         elif refusal is not None:
             await write_or_log_despite_cancellation(
                 self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal))

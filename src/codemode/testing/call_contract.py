@@ -70,7 +70,7 @@ class _EndlessTool:
 async def stops_tools_at_their_timeout(plugin: PluginUnderTest) -> None:
     """``tool_timeout_ms`` bounds one call: the tool is stopped, and the program may continue without it."""
     slow = _EndlessTool()
-    bounded = plugin.having(options={"execution_policy": {"tool_timeout_ms": 50}})
+    bounded = plugin.with_settings(options={"execution_policy": {"tool_timeout_ms": 50}})
     js = "try { return await tools.endless({}); } catch (error) { return error.message; }"
     outcome = await run_program(bounded, [slow.create_tool()], js)
     assert isinstance(outcome, Finished), outcome
@@ -95,7 +95,7 @@ async def excludes_tool_time_from_timeout(plugin: PluginUnderTest) -> None:
     outcome = await run_program(plugin, tools, js)
     assert outcome == Finished(value="here"), outcome
     outcome = await run_program(
-        plugin.having(options={"execution_policy": {"timeout_includes_tools": True}}), tools, js
+        plugin.with_settings(options={"execution_policy": {"timeout_includes_tools": True}}), tools, js
     )
     assert isinstance(outcome, Failed), outcome
 
@@ -244,7 +244,7 @@ async def _pause_on_refund(plugin: PluginUnderTest, recorder: RecordingTools) ->
 
 async def offers_only_meta_tools(plugin: PluginUnderTest) -> None:
     """The model is offered the meta-tools and none of the tools, of which their descriptions say nothing."""
-    shown = await plugin.shown(RecordingTools().tools)
+    shown = await plugin.describe_tools(RecordingTools().tools)
     assert set(shown) == set(plugin.face.offered)
     assert not any(word in text for text in shown.values() for word in ("stock", "refund"))
 
@@ -260,7 +260,7 @@ async def offers_same_descriptions_for_any_tools(plugin: PluginUnderTest) -> Non
         return ContractTool(name=name, function=tool)
 
     many = [create_tool(f"tool_{number}") for number in range(50)]
-    assert await plugin.shown(many) == await plugin.shown(RecordingTools().tools)
+    assert await plugin.describe_tools(many) == await plugin.describe_tools(RecordingTools().tools)
 
 
 async def finds_and_describes_tools(plugin: PluginUnderTest) -> None:

@@ -24,7 +24,6 @@ from .plugin_under_test import (
     Check,
     ContractAnswer,
     ContractTool,
-    Face,
     Failed,
     Finished,
     Hear,
@@ -32,6 +31,7 @@ from .plugin_under_test import (
     Paused,
     PluginUnderTest,
     RecordingTools,
+    SurfaceUnderTest,
     WaitingCall,
     resume_run,
     run_program,
@@ -48,11 +48,11 @@ class _ImageTools:
 
         def take_picture() -> Any:
             """Take a picture."""
-            return [plugin.part(_PICTURE, "image/png")]
+            return [plugin.create_content_part(_PICTURE, "image/png")]
 
         def measure_picture(image: Any, label: str) -> int:
             """Say how large a picture is."""
-            self.seen.append(plugin.bytes_of(image))
+            self.seen.append(plugin.get_content_bytes(image))
             return len(self.seen[-1]) + len(label)
 
         self.tools = (
@@ -121,7 +121,9 @@ async def _expect_value_and_get_conversation(value: Any, work: Awaitable[Outcome
 
 async def offers_state_only_if_described(plugin: PluginUnderTest) -> None:
     """Where the model reads of state, programs find their stored values, under any name; others have no state."""
-    mentions_state = any("state.get(key)" in text for text in (await plugin.shown(RecordingTools().tools)).values())
+    mentions_state = any(
+        "state.get(key)" in text for text in (await plugin.describe_tools(RecordingTools().tools)).values()
+    )
     js = "await state.set('__proto__', { n: 1 }); return [await state.get('__proto__'), await state.keys()];"
     outcome = await run_program(plugin, RecordingTools().tools, js if mentions_state else "return typeof state;")
     assert outcome == Finished(value=[{"n": 1}, ["__proto__"]] if mentions_state else "undefined"), outcome
@@ -211,14 +213,14 @@ async def selects_program_and_direct_tools(plugin: PluginUnderTest) -> None:
         ({"keep": ["stock"]}, {"stock"}, {"refund", "close"}),
         ({"tools": "all", "keep": ["stock"]}, {"stock"}, set(_NAMES)),
     ):
-        shown = await plugin.having(**settings).shown(_RecordingShopTools().tools)
+        shown = await plugin.with_settings(**settings).describe_tools(_RecordingShopTools().tools)
         assert set(shown) == {"codeMode", *direct}, settings
         assert {name for name in _NAMES if f"{name}(input" in shown["codeMode"]} == in_programs, settings
 
 
 async def calls_tools_only_as_selected(plugin: PluginUnderTest) -> None:
     """A tool in both is called both ways; one that is in programs alone the model cannot call by its name."""
-    shop, selected = _RecordingShopTools(), plugin.having(tools=["stock", "close"], keep=["stock"])
+    shop, selected = _RecordingShopTools(), plugin.with_settings(tools=["stock", "close"], keep=["stock"])
     assert await selected.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert await selected.call(shop.tools, "refund", {"n": 2}) == Finished(value="refund 2")
     assert isinstance(await selected.call(shop.tools, "close", {"n": 3}), Failed)
@@ -229,8 +231,8 @@ async def calls_tools_only_as_selected(plugin: PluginUnderTest) -> None:
 
 async def offers_kept_tools_directly(plugin: PluginUnderTest) -> None:
     """The model itself calls the tools in ``keep``, next to the tools of the surface, which stand for all others."""
-    shop, keeping = _RecordingShopTools(), plugin.having(keep=["stock"])
-    assert set(await keeping.shown(shop.tools)) == {*plugin.face.offered, "stock"}
+    shop, keeping = _RecordingShopTools(), plugin.with_settings(keep=["stock"])
+    assert set(await keeping.describe_tools(shop.tools)) == {*plugin.face.offered, "stock"}
     assert await keeping.call(shop.tools, "stock", {"n": 1}) == Finished(value="stock 1")
     assert isinstance(await keeping.call(shop.tools, "close", {"n": 2}), Failed)
     assert isinstance(await run_program(keeping, shop.tools, "return await tools.stock({ n: 3 });"), Failed)
@@ -243,7 +245,7 @@ async def requires_approval_of_direct_calls(plugin: PluginUnderTest) -> None:
     shop = _RecordingShopTools(gated=True)
     outcome: Any = None
     try:
-        outcome = await plugin.having(tools="all", keep=["refund"]).call(shop.tools, "refund", {"n": 1})
+        outcome = await plugin.with_settings(tools="all", keep=["refund"]).call(shop.tools, "refund", {"n": 1})
     except ValueError as error:
         assert "refund" in str(error)  # noqa: PT017 - which of the three it is each framework says
     assert not isinstance(outcome, Finished), outcome
@@ -255,7 +257,7 @@ async def refuses_unknown_tool_names(plugin: PluginUnderTest) -> None:
     for option in ("tools", "keep"):
         for wrong, expected_text in ((["stokc"], "'stock'"), ("stock", f"{option}=['stock']")):
             try:
-                await plugin.having(**{option: wrong}).shown(_RecordingShopTools().tools)
+                await plugin.with_settings(**{option: wrong}).describe_tools(_RecordingShopTools().tools)
             except Exception as error:  # noqa: BLE001 - each framework has its own class
                 assert expected_text in str(error), (option, wrong)  # noqa: PT017 - as above
             else:
@@ -270,11 +272,11 @@ async def lists_tools_as_configured(plugin: PluginUnderTest) -> None:
     assert ["stock" in shown[how] for how in shown] == [True, True, False]
     assert shown["search"] == await _describe_with_listing(plugin, "search", shop.tools[:1])
     js = "const [found] = await tools.$search('stock'); return await tools[found.name]({ n: 1 });"
-    assert await run_program(plugin.having(listing="search"), shop.tools, js) == Finished(value="stock 1")
+    assert await run_program(plugin.with_settings(listing="search"), shop.tools, js) == Finished(value="stock 1")
 
 
 async def _describe_with_listing(plugin: PluginUnderTest, listing: str, tools: list[ContractTool]) -> str:
-    return (await plugin.having(listing=listing).shown(tools))["codeMode"]
+    return (await plugin.with_settings(listing=listing).describe_tools(tools))["codeMode"]
 
 
 SELECTION: tuple[Check, ...] = (
@@ -309,13 +311,13 @@ __all__ = [
     "Check",
     "ContractAnswer",
     "ContractTool",
-    "Face",
     "Failed",
     "Finished",
     "Hear",
     "Outcome",
     "Paused",
     "PluginUnderTest",
+    "SurfaceUnderTest",
     "WaitingCall",
     "accepts_partial_answers",
     "asks_approvals_for_nested_agents",
@@ -330,7 +332,7 @@ _MODEL_CHARACTERS = 20_000
 
 async def offers_only_code_mode(plugin: PluginUnderTest) -> None:
     """The model is offered codeMode alone, and its description declares the tools."""
-    shown = await plugin.shown(RecordingTools().tools)
+    shown = await plugin.describe_tools(RecordingTools().tools)
     assert list(shown) == ["codeMode"]
     assert "How many of a product there are." in shown["codeMode"]
     assert "Promise<number>" in shown["codeMode"]
@@ -344,7 +346,7 @@ async def converts_tools_namespace_to_string(plugin: PluginUnderTest) -> None:
 
 async def offers_only_exec_and_wait(plugin: PluginUnderTest) -> None:
     """The model is offered exec and wait alone, and the description of exec covers the tools."""
-    shown = await plugin.shown(RecordingTools().tools)
+    shown = await plugin.describe_tools(RecordingTools().tools)
     assert sorted(shown) == ["exec", "wait"]
     assert "How many of a product there are." in shown["exec"]
 
@@ -486,14 +488,14 @@ _EVERY_SURFACE_CHECKS: tuple[Check, ...] = (
     *CALLS,
 )
 
-CONTRACTS: tuple[tuple[Face, Check], ...] = (
+CONTRACTS: tuple[tuple[SurfaceUnderTest, Check], ...] = (
     *((CODE_MODE, check) for check in (*_CODE_MODE_CHECKS, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE, *SELECTION)),
     *((CODE_CALL, check) for check in (*CODE_CALL_ALONE, *_EVERY_SURFACE_CHECKS, offers_kept_tools_directly)),
     *((face, excludes_tool_time_from_timeout) for face in (CODE_MODE, CODE_CALL)),
 )
 """Each face with each of its checks, in the order in which a new plugin will want to pass them."""
 
-EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
+EXEC_WAIT_CONTRACTS: tuple[tuple[SurfaceUnderTest, Check], ...] = tuple(
     (EXEC_WAIT, check)
     for check in (offers_only_exec_and_wait, *_EVERY_SURFACE_CHECKS, *CONTENT, *STATE)
     if check is not calls_tools_with_reserved_names
@@ -501,7 +503,7 @@ EXEC_WAIT_CONTRACTS: tuple[tuple[Face, Check], ...] = tuple(
 """The same for exec and wait, whose programs call by its id a tool with a name that the language reads of objects."""
 
 
-def without(*checks: Check | tuple[Face, Check]) -> tuple[tuple[Face, Check], ...]:
+def without(*checks: Check | tuple[SurfaceUnderTest, Check]) -> tuple[tuple[SurfaceUnderTest, Check], ...]:
     """Return all that there are, for every face, without the checks of what a framework, or one face, does not have."""
     return tuple(
         contract for contract in (*CONTRACTS, *EXEC_WAIT_CONTRACTS) if not {contract, contract[1]}.intersection(checks)

@@ -15,7 +15,7 @@ Request: TypeAlias = tuple[str, Mapping[str, Any]]
 _TOOL_CALL = re.compile(r"\btools\.(\w+)\(")
 
 
-class Face(Protocol):
+class SurfaceUnderTest(Protocol):
     """One surface, as a model meets it in a framework."""
 
     @property
@@ -87,9 +87,9 @@ class _ExecWaitSurface:
         return (True, result["value"]) if result["status"] == "completed" else (False, result)
 
 
-CODE_MODE: Face = _CodeModeSurface()
-CODE_CALL: Face = _CodeCallSurface()
-EXEC_WAIT: Face = _ExecWaitSurface()
+CODE_MODE: SurfaceUnderTest = _CodeModeSurface()
+CODE_CALL: SurfaceUnderTest = _CodeCallSurface()
+EXEC_WAIT: SurfaceUnderTest = _ExecWaitSurface()
 
 
 SECRET = "/srv/secret/path"  # noqa: S105 - stands for host text that no program may read
@@ -172,11 +172,11 @@ class PluginUnderTest(Protocol):
     """
 
     @property
-    def face(self) -> Face:
+    def face(self) -> SurfaceUnderTest:
         """The surface of the agents: `CODE_MODE`, `CODE_CALL` or `EXEC_WAIT`."""
         ...
 
-    def having(self, **settings: Any) -> PluginUnderTest:
+    def with_settings(self, **settings: Any) -> PluginUnderTest:
         """Return the same plugin with other settings, in the plugin's own words.
 
         ``options`` are those of `CodeModeOptions`, on every surface; ``tools`` and ``listing`` are passed on codeMode
@@ -184,15 +184,15 @@ class PluginUnderTest(Protocol):
         """
         ...
 
-    def part(self, data: bytes, mime_type: str) -> Any:
+    def create_content_part(self, data: bytes, mime_type: str) -> Any:
         """Return the framework's own object for content, as a tool of its users gives it."""
         ...
 
-    def bytes_of(self, part: Any) -> bytes:
+    def get_content_bytes(self, part: Any) -> bytes:
         """Return the bytes of such an object, as a tool is given it."""
         ...
 
-    async def shown(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
+    async def describe_tools(self, tools: Sequence[ContractTool]) -> Mapping[str, str]:
         """Return what the model is offered: descriptions by tool name."""
         ...
 

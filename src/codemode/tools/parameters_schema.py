@@ -52,9 +52,9 @@ class ParametersSchema:
         return ValidatedInput(keywords, lambda: self._type.to_displayed_json(model, value))
 
     @property
-    def varies(self) -> bool:
+    def is_nondeterministic(self) -> bool:
         """True if equal inputs may validate to different values."""
-        return self._type.varies
+        return self._type.is_nondeterministic
 
     @property
     def conversion(self) -> Conversion:

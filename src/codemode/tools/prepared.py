@@ -22,8 +22,8 @@ from ..schemas.compiled import (
     SchemaProblem,
     ValidatedInput,
     copy_json,
-    declares_container,
     deduplicate_problems,
+    is_container_schema,
     is_object_schema,
     wrap_unvalidated_input,
 )
@@ -104,11 +104,11 @@ class PreparedTool:
 
     def compile_schemas(self) -> None:
         """Compile both schemas now, unless they are late. Raises `ValueError` naming the tool of a broken one."""
-        if not self.is_late:
+        if not self.has_late_schemas:
             _ = self._input, self._output
 
     @property
-    def is_late(self) -> bool:
+    def has_late_schemas(self) -> bool:
         """True if its schemas are compiled on first use only."""
         return self._schemas.is_late
 
@@ -150,7 +150,7 @@ class PreparedTool:
     @cached_property
     def input_varies(self) -> bool:
         """True if equal inputs may validate to different values."""
-        return self._input is not None and self._input.varies
+        return self._input is not None and self._input.is_nondeterministic
 
     @cached_property
     def execute_kind(self) -> ExecuteKind | None:
@@ -222,9 +222,11 @@ class PreparedTool:
             if isinstance(error, CodeModeError):
                 raise
             failure = error
-        as_it_came: Callable[[Any], tuple[Any, list[SchemaProblem]]] | None = getattr(self._output, "as_it_came", None)
-        if as_it_came is not None:
-            value, more = as_it_came(value)
+        read_leniently: Callable[[Any], tuple[Any, list[SchemaProblem]]] | None = getattr(
+            self._output, "read_leniently", None
+        )
+        if read_leniently is not None:
+            value, more = read_leniently(value)
             problems = [*problems, *more]
         return ConvertedOutput(value, problems, failure)
 
@@ -237,7 +239,7 @@ class PreparedTool:
     @property
     def declares_container(self) -> bool:
         """True if the declared output is an object or an array."""
-        return self._output is not None and declares_container(self._output.json_schema)
+        return self._output is not None and is_container_schema(self._output.json_schema)
 
     @cached_property
     def _input(self) -> CompiledSchema | None:
@@ -349,7 +351,7 @@ def compile_tools_and_log_missing_outputs(tools: Iterable[tuple[str, PreparedToo
     unknown: list[str] = []
     for name, tool in tools:
         tool.compile_schemas()
-        if tool.is_late:
+        if tool.has_late_schemas:
             continue
         if tool.output_json_schema is None and name not in _logged_names and len(_logged_names) < _MAX_LOGGED_NAMES:
             _logged_names.add(name)

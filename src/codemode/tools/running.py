@@ -83,13 +83,13 @@ class _IteratorReader:
     def _read_iterator(self, iterator: Iterator[Any]) -> list[Any]:
         items: list[Any] = []
         for item in iterator:
-            self._count_values(item)
+            self._count_against_limits(item)
             items.append(self.replace_iterators(item))
             if self._values_left < 0:
                 break
         return items
 
-    def _count_values(self, item: Any) -> None:
+    def _count_against_limits(self, item: Any) -> None:
         pending = [item]
         while pending and self._values_left >= 0:
             value = pending.pop()

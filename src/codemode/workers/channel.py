@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from ..errors import CodeModeProtocolError
-from ..host.threads import run_check
+from ..host.threads import run_in_thread_if_large
 from ..protocol.framing import CHUNK_CHARACTERS, FrameDecoder, split_messages
 from ..protocol.message_decoder import decode_message
 from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage
@@ -120,7 +120,7 @@ class WorkerChannel:
         self._loop = asyncio.get_running_loop()
         self._is_open = True
 
-    def listen(self) -> None:
+    def start_receiving(self) -> None:
         """Begin to read, unless it is closed already."""
         if self._is_open:
             self._loop.add_reader(self._descriptor, self._on_readable)
@@ -237,7 +237,7 @@ class WorkerChannel:
 
     async def _decode_and_deliver_large_frame(self, frame: bytes) -> None:
         try:
-            messages = await run_check(len(frame), lambda: [*map(decode_message, split_messages(frame))])
+            messages = await run_in_thread_if_large(len(frame), lambda: [*map(decode_message, split_messages(frame))])
             self._decoded_messages = iter(messages)
         except CodeModeProtocolError as error:
             self._on_violation(error)

@@ -292,9 +292,9 @@ class PooledWorkerLease:
         self._was_revocable = True
         self._revoke_callbacks.append(on_revoked)
         is_revocable = self._owner is not None and self._owner.add_revocable_lease(self)
-        return is_revocable or not self.reclaim_worker()
+        return is_revocable or not self.make_irrevocable()
 
-    def reclaim_worker(self) -> bool:
+    def make_irrevocable(self) -> bool:
         """Make the lease irrevocable again; False if it was revoked."""
         try:
             self._revoke_callbacks.pop()
@@ -320,7 +320,7 @@ class PooledWorkerLease:
 
     def kill_and_release_despite_threads(self) -> None:
         """Do what `kill_and_release` does although threads of the run still work: they need no slot."""
-        self.reclaim_worker()
+        self.make_irrevocable()
         self.threads = None
         self.kill_and_release()
 

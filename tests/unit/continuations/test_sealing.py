@@ -62,11 +62,11 @@ def test_the_body_comes_back(form):
 def test_a_sealed_body_cannot_be_read(form):
     is_readable = "4711" in json.dumps(packed(form))
     assert is_readable == (form == "json")
-    plain = zlib.decompress(bytes_of(packed(form))) if form == "deflate" else b""
+    plain = zlib.decompress(get_content_bytes(packed(form))) if form == "deflate" else b""
     assert (b"4711" in plain) == (form == "deflate")
 
 
-def bytes_of(value):
+def get_content_bytes(value):
     from base64 import urlsafe_b64decode
 
     return b"".join(map(urlsafe_b64decode, value["body"]))

@@ -89,7 +89,7 @@ def test_timers_of_other_moments_fire_when_they_are_due_and_withdrawn_ones_never
             await asyncio.sleep(wait / 1000)
             timers.start_timers([entry(number, delay)])
             if stops:
-                timers.stop(number)
+                timers.stop_timer(number)
             else:
                 due[number] = loop.time() + delay / 1000
 

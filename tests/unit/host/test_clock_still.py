@@ -50,7 +50,7 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
     stood = 0
     for what, seconds in steps:
         if what == "stand":
-            measured.stop()
+            measured.pause()
         else:
             measured.start()
         told.at += seconds

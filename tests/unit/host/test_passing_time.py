@@ -22,7 +22,7 @@ def test_a_deadline_rings_once_as_much_has_passed_as_it_was_set_for(passing_time
         )
         for clock in (running, still, later):
             clock.start()
-        still.stop()
+        still.pause()
         passing_time.skip(59 * MINUTE)
         await asyncio.sleep(0)
         assert rung == []

@@ -28,7 +28,7 @@ def test_a_run_that_has_work_again_is_free_once(later_jobs: int):
         let_end.set()
         await task
         for _ in range(later_jobs):
-            await threads.run_check(lambda: None)
+            await threads.run_cpu_bound(lambda: None)
 
     asyncio.run(main())
     assert calls == [1]

@@ -24,7 +24,7 @@ def _of_host() -> tuple[Any, Callable[[], Awaitable[Any]]]:
     async def work() -> None:
         ours = InvocationThreads(threads)
         seen.append(await ours.run_tool(threading.current_thread))
-        seen.append(await ours.run_check(threading.current_thread))
+        seen.append(await ours.run_cpu_bound(threading.current_thread))
 
     seen: list[threading.Thread] = []
     return threads, lambda: _done(work, seen)

@@ -190,12 +190,12 @@ class TimedRun:
             elif self._due:
                 request_id = min(self._due, key=lambda one: (self._due[one][0], one))
                 self._now, entry = self._due.pop(request_id)
-                self._settle(entry)
+                self._on_call_settled(entry)
             else:
-                self._settle(self._gated.pop(min(self._gated)))
+                self._on_call_settled(self._gated.pop(min(self._gated)))
         return self.machine.ending
 
-    def _settle(self, entry: LedgerEntry) -> None:
+    def _on_call_settled(self, entry: LedgerEntry) -> None:
         now_ms = TIMED.started_ms + self._now
         if entry.kind == "timer":
             settled = events.CallSettled(entry.id, Fulfilled(None), now_ms)
@@ -228,7 +228,7 @@ class TimedRun:
         elif not self._pauses:
             self._gated[entry.id] = entry
         elif isinstance(entry.outcome, Waiting):
-            self._settle(entry)
+            self._on_call_settled(entry)
         else:
             self._perform(self.machine.receive(wait(entry)))
 

@@ -100,7 +100,7 @@ def test_any_facts_are_survived(facts):
     for found in rules.find_violations(facts, STRICT, "eval\n(1)"):
         assert found["location"]["line"] >= 1
     rules.find_call_of_missing_tool(facts, lambda _name: False)
-    assert all(isinstance(name, str) for name in rules.list_requested_definitions(facts))
+    assert all(isinstance(name, str) for name in rules.list_requested_definition_names(facts))
 
 
 def test_the_first_name_that_is_not_known():
@@ -112,5 +112,5 @@ def test_the_first_name_that_is_not_known():
 
 
 def test_literal_definitions():
-    assert rules.list_requested_definitions(facts_of("getTool('a'); getTool('b'); getTool('a')")) == ["a", "b"]
-    assert rules.list_requested_definitions({"definitions": [1, "a" * 300, "c"]}) == ["c"]
+    assert rules.list_requested_definition_names(facts_of("getTool('a'); getTool('b'); getTool('a')")) == ["a", "b"]
+    assert rules.list_requested_definition_names({"definitions": [1, "a" * 300, "c"]}) == ["c"]

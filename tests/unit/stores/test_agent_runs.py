@@ -303,7 +303,9 @@ def test_what_a_framework_asks_in_its_own_words_is_an_approval_of_what_it_shows(
             first, second = (await store.record(record_id, tenant="t")).requests
             assert (first.kind, first.input) == (APPROVAL_KIND, {"cents": 1})
             assert (second.kind, second.input) == ("framework/approval", second.input)
-            assert [store.shown(one) for one in (first, second)] == [store.shown(one) for one in pause.requests]
+            assert [store.compute_display_digest(one) for one in (first, second)] == [
+                store.compute_display_digest(one) for one in pause.requests
+            ]
             for wrong in ("yes", {"approved": 1}, {"approved": True, "input": {"cents": "x"}}):
                 with pytest.raises(AnswerRefusedError):
                     await store.decide({"a": wrong}, actor="ana", tenant="t")

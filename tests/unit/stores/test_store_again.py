@@ -28,7 +28,7 @@ async def lost(store, *, age_ms=30 * HOUR_MS, tenant=""):
     record_id = await store.put(interrupt := paused("a", "b", age_ms=age_ms), tenant=tenant)
     await store.decide({"a": OK}, actor="ana", tenant=ALL)
     lease = await store.claim(owner="dead", tenant=ALL)
-    assert await store.lose(lease)
+    assert await store.mark_lost(lease)
     return record_id, interrupt, lease
 
 
@@ -98,7 +98,7 @@ def test_what_it_came_to_is_not_forgotten(make):
 def test_only_what_is_lost_is_run_again_and_only_while_it_holds(make, clock):
     async def scenario(store):
         waits = await store.put(paused("x"))
-        rests = (await store.rest(paused(), owner="o")).record.id
+        rests = (await store.put_suspended(paused(), owner="o")).record.id
         record_id, _, _ = await lost(store, age_ms=HOUR_MS)
         for one in (waits, rests):
             with pytest.raises(CodeModeError, match=r"pending|resting"):

@@ -45,7 +45,7 @@ def test_a_decision_is_told_with_all_that_makes_it_one(make, clock):
             assert (line.kind, line.actor, line.tenant, line.address) == ("decided", "ana@acme", "acme", "10.0.0.1")
             assert line.tool_name == "refund"
             assert line.record_id == record_id
-            assert line.shown == store.shown(made[line.interrupt_id])
+            assert line.shown == store.compute_display_digest(made[line.interrupt_id])
             assert before_ms <= line.at_ms <= clock.now_ms()
         first, second, third = told
         assert (first.interrupt_id, first.decision, first.reason) == ("a", "edited", "too much")
@@ -131,7 +131,7 @@ def test_every_end_of_a_record_is_told_by_whom_and_why(make, clock):
         await store.settle(await claimed(store), paused("later"))
         await store.withdraw(ids["gone"], actor="ana", reason="twice", tenant="acme", address="10.0.0.1")
         await decided(store, "lost")
-        await store.lose(await claimed(store))
+        await store.mark_lost(await claimed(store))
         await store.close_lost(ids["lost"], actor="bob", reason="looked it up", address="10.0.0.2")
         clock.moved_ms = HOUR_MS
         await store.sweep()
@@ -176,7 +176,7 @@ def test_an_answer_given_back_and_a_denial_by_time_are_told(make, clock):
         assert (refused.kind, refused.interrupt_id, refused.actor) == ("refused", "a", None)
         assert (refused.reason, refused.details) == ("no such order \0\ufffd", {"decided_by": "ana"})
         (stored, _) = (await store.record(record_id, tenant=ALL_TENANTS)).requests
-        assert refused.shown == store.shown(stored) == first.shown
+        assert refused.shown == store.compute_display_digest(stored) == first.shown
         for line in (first, second):
             assert (line.kind, line.actor, line.decision) == ("decided", "system", "denied")
             assert (line.reason, line.tool_name) == ("no decision in time", "refund")
@@ -217,8 +217,10 @@ def test_a_tenant_reads_its_own_lines_and_no_other(make):
         await store.put(paused("a"), tenant="acme")
         other = await store.put(paused("b"), tenant="other")
         await store.put(paused("c"), tenant="")
-        await store.note("signed-in", actor="ana", tenant="acme", address="10.0.0.1", details={"how": "token"})
-        await store.note("sign-in-refused", actor="?", tenant=ALL_TENANTS)
+        await store.add_audit_line(
+            "signed-in", actor="ana", tenant="acme", address="10.0.0.1", details={"how": "token"}
+        )
+        await store.add_audit_line("sign-in-refused", actor="?", tenant=ALL_TENANTS)
         assert await kinds(store, tenant="acme") == ["put", "signed-in"]
         assert await kinds(store, tenant="other") == ["put"]
         assert await lines(store, tenant="acme", record_id=other) == []
@@ -236,7 +238,7 @@ def test_a_tenant_reads_its_own_lines_and_no_other(make):
 def test_lines_are_read_from_where_somebody_was(make):
     async def scenario(store):
         for number in range(130):  # more than are read at once
-            await store.note(f"kind-{number}", actor="ana", tenant="t" if number % 2 else "u")
+            await store.add_audit_line(f"kind-{number}", actor="ana", tenant="t" if number % 2 else "u")
         every = [one.sequence for one in await lines(store)]
         assert every == list(range(1, 131))
         assert [one.sequence for one in await lines(store, after=100)] == list(range(101, 131))
@@ -254,7 +256,7 @@ def test_lines_are_read_from_where_somebody_was(make):
 def test_lines_of_several_tenants_are_read_as_one_list(make):
     async def scenario(store):
         for number in range(260):  # more than are read at once, and of no tenant too
-            await store.note("k", actor="ana", tenant=("t", "u", "v", ALL_TENANTS)[number % 4])
+            await store.add_audit_line("k", actor="ana", tenant=("t", "u", "v", ALL_TENANTS)[number % 4])
         for names in (set(), {"t"}, {"t", "v"}, frozenset({"t", "u", "v", "none", "\0"})):
             own = [one.sequence for one in await lines(store) if one.tenant in names]
             assert [one.sequence for one in await lines(store, tenant=names)] == own
@@ -284,18 +286,18 @@ def test_notes_are_bounded_and_pass_for_no_line_of_the_stores_own(make):
     async def scenario(store):
         for kind in (*sorted(STORE_KINDS), "", "k" * 101, 5):
             with pytest.raises(ValueError, match="kind"):
-                await store.note(kind, actor="ana", tenant="t")
+                await store.add_audit_line(kind, actor="ana", tenant="t")
         for wrong in ({"actor": "\0"}, {"actor": "a" * 1001}, {"address": "\ud800"}, {"address": 5}, {"tenant": None}):
             with pytest.raises(ValueError, match=next(iter(wrong))):
-                await store.note("k", **{"actor": "ana", "tenant": "t", **wrong})
+                await store.add_audit_line("k", **{"actor": "ana", "tenant": "t", **wrong})
         with pytest.raises(ValueError, match="details"):
-            await store.note("k", actor="ana", tenant="t", details=["x"])
+            await store.add_audit_line("k", actor="ana", tenant="t", details=["x"])
         for details in ({"x": "y" * 20_000}, {"x": object()}):
             with pytest.raises(CodeModeSerializationError, match="details"):
-                await store.note("k", actor="ana", tenant="t", details=details)
+                await store.add_audit_line("k", actor="ana", tenant="t", details=details)
         assert await lines(store) == []
         hostile = {"\0": "\ud800", "deep": [[[[None]]]], "n": 2**90, "f": 0.1, "__proto__": {"é": float("nan")}}
-        await store.note("k", actor="ana", tenant="t", details=hostile)
+        await store.add_audit_line("k", actor="ana", tenant="t", details=hostile)
         (line,) = await lines(store)
         assert line.details["n"] == 2**90
         assert await verify_audit(store) is None
@@ -308,8 +310,8 @@ def test_notes_are_found_by_what_they_are_about(make):
         kept = await store.put(paused("a"), tenant="acme")
         about = "x:5\U0001f600"
         for record_id in (about, kept, None):
-            await store.note("odd", actor="ana", tenant="acme", record_id=record_id)
-        await store.note("odd", actor="bob", tenant=ALL_TENANTS, record_id=about)
+            await store.add_audit_line("odd", actor="ana", tenant="acme", record_id=record_id)
+        await store.add_audit_line("odd", actor="bob", tenant=ALL_TENANTS, record_id=about)
         assert [one.actor for one in await lines(make(), record_id=about)] == ["ana", "bob"]
         assert [one.actor for one in await lines(store, tenant="acme", record_id=about)] == ["ana"]
         assert await lines(store, tenant="other", record_id=about) == []
@@ -317,7 +319,7 @@ def test_notes_are_found_by_what_they_are_about(make):
         assert await lines(store, record_id="x:6") == []
         for wrong in ("\0", "\ud800", "x" * 1001, 5):
             with pytest.raises(ValueError, match="record_id"):
-                await store.note("odd", actor="ana", tenant="acme", record_id=wrong)
+                await store.add_audit_line("odd", actor="ana", tenant="acme", record_id=wrong)
         assert await verify_audit(store) is None
 
     through(make, scenario)

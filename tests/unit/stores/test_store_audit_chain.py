@@ -68,8 +68,8 @@ async def filled(store):
     edited = {"approved": True, "input": {"cents": 9}}
     await store.decide({"a": NO, "b": edited}, actor="ana", tenant="acme", address="10.0.0.1")
     await store.settle(await claimed(store), "done")
-    await store.note("signed-in", actor="ana", tenant="acme", details={"n": 1})
-    await store.note("refused-to", actor="?", tenant=ALL_TENANTS)
+    await store.add_audit_line("signed-in", actor="ana", tenant="acme", details={"n": 1})
+    await store.add_audit_line("refused-to", actor="?", tenant=ALL_TENANTS)
     other = await store.put(paused("c"), tenant="other")
     await store.withdraw(other, actor="bob")
     return await store.audit_head()
@@ -278,7 +278,7 @@ def test_a_head_of_before_holds_while_the_chain_grows(make):
     async def scenario(store):
         heads = [await store.audit_head()]
         for number in range(3):
-            await store.note(f"k{number}", actor="ana", tenant="t")
+            await store.add_audit_line(f"k{number}", actor="ana", tenant="t")
             heads.append(await store.audit_head())
         assert len(set(heads)) == 4
         assert [await verify_audit(store, head) for head in heads] == [None] * 4
@@ -307,7 +307,7 @@ def test_two_stores_write_one_chain_at_once(make):
         await asyncio.gather(*((store, other)[number % 2].put(paused(str(number))) for number in range(4)))
         await decided(other, "0", "1")
         await decided(store, "2", "3", answer=NO)
-        more = [(store, other)[number % 2].note(f"k{number}", actor="a", tenant="t") for number in range(20)]
+        more = [(store, other)[number % 2].add_audit_line(f"k{number}", actor="a", tenant="t") for number in range(20)]
         await asyncio.gather(*more)
         assert [one.sequence for one in await lines(store)] == list(range(1, 29))
         assert await verify_audit(other, await store.audit_head()) is None
@@ -368,9 +368,9 @@ def test_a_store_of_before_the_audit_gets_one(kind, make, monkeypatch):
                 await asyncio.to_thread(_put_as_before, store._database)
         async with make() as store:
             (old,) = (await store.record("old", tenant="acme")).requests
-            await store.decide({"q": OK}, actor="ana", tenant="acme", seen={"q": store.shown(old)})
+            await store.decide({"q": OK}, actor="ana", tenant="acme", seen={"q": store.compute_display_digest(old)})
             (line,) = await lines(store)
-            assert (line.kind, line.record_id, line.shown) == ("decided", "old", store.shown(old))
+            assert (line.kind, line.record_id, line.shown) == ("decided", "old", store.compute_display_digest(old))
             await store.settle(await claimed(store), "done")
             assert await verify_audit(store, await store.audit_head()) is None
 
@@ -403,7 +403,7 @@ def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
     async def scenario(store):
         head = await filled(store)
         assert await verify_audit(store, head) is None
-        await store.note("one-more", actor="ana", tenant="t")
+        await store.add_audit_line("one-more", actor="ana", tenant="t")
         assert await verify_audit(store, head) is None
 
     through(make, scenario)

@@ -34,7 +34,7 @@ def through(make, scenario):
 
 async def change(store, statement, interrupt_id="a"):
     record = await store.record(await record_of(store), tenant=ALL_TENANTS)
-    digest = store.shown(record.requests[0])
+    digest = store.compute_display_digest(record.requests[0])
     with store._database.journal_transaction() as session:
         session.run(
             f"UPDATE codemode_requests SET {statement.replace('{shown}', digest)} WHERE interrupt_id = ?", interrupt_id
@@ -62,7 +62,7 @@ def test_a_decision_about_a_changed_request_is_refused_with_the_reason(make, nam
         assert (record.state, now.state, now.decision, now.actor) == ("pending", "waiting", None, None)
         assert "changed in the database" in now.refusal
         assert (now.input, now.tool_name, now.payload) == (asked.input, asked.tool_name, asked.payload)
-        assert store.shown(now) == store.shown(asked)
+        assert store.compute_display_digest(now) == store.compute_display_digest(asked)
         refused = [line async for line in store.audit(tenant=ALL_TENANTS) if line.kind == "refused"]
         assert [line.details["decided_by"] for line in refused] == ["ana"]
         assert await claim(store) is None

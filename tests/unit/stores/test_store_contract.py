@@ -207,7 +207,7 @@ def test_a_lease_that_nobody_could_hold_is_refused_wherever_one_is_taken(make):
         for lease_ms in (0, -1):
             for take in (
                 lambda lease_ms=lease_ms: store.claim(owner="o", tenant=ALL_TENANTS, lease_ms=lease_ms),
-                lambda lease_ms=lease_ms: store.rest(paused("b"), owner="o", tenant="acme", lease_ms=lease_ms),
+                lambda lease_ms=lease_ms: store.put_suspended(paused("b"), owner="o", tenant="acme", lease_ms=lease_ms),
             ):
                 with pytest.raises(ValueError, match=f"^lease_ms must be at least 1, got {lease_ms}$"):
                     await take()
@@ -258,7 +258,7 @@ def test_ends_that_are_none_of_the_program(make, clock):
         lease = await claimed(store)
         with pytest.raises(CodeModeError, match="resuming"):
             await store.withdraw(lost, actor="ana")
-        assert await store.lose(lease)
+        assert await store.mark_lost(lease)
         with pytest.raises(RecordLostError):
             await store.outcome(lost, tenant=ALL_TENANTS)
         with pytest.raises(RecordLostError):
@@ -334,7 +334,7 @@ def test_changes_are_given_up_to_their_head_to_whoever_does_not_follow(make):
         assert [one async for one in store.changes(tenant=ALL_TENANTS, follow=False)] == []
         for name in range(3):
             await store.put(paused(str(name)), tenant="acme" if name else "other")
-        await store.note("signed_in", actor="ana", tenant="acme")  # no change of a record
+        await store.add_audit_line("signed_in", actor="ana", tenant="acme")  # no change of a record
         head = await make().changes_head()
         every = [one async for one in store.changes(tenant=ALL_TENANTS, follow=False)]
         assert [one.tenant for one in every] == ["other", "acme", "acme"]
@@ -405,8 +405,8 @@ def test_what_cannot_be_meant_is_refused_by_its_name_and_uses_nothing_up(make):
         wrong = [
             ("decisions", lambda: store.decide(["a"], actor="ana", tenant="acme")),
             ("decisions", lambda: store.decide(None, actor="ana", tenant="acme")),
-            ("request", lambda: asyncio.to_thread(store.shown, record)),
-            ("request", lambda: asyncio.to_thread(store.shown, "a")),
+            ("request", lambda: asyncio.to_thread(store.compute_display_digest, record)),
+            ("request", lambda: asyncio.to_thread(store.compute_display_digest, "a")),
         ]
         for name, ask in wrong:
             with pytest.raises(ValueError, match=f"^{name} must be"):

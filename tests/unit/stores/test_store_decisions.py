@@ -96,15 +96,17 @@ def test_what_was_shown_is_what_is_decided(make):
     async def scenario(store):
         record_id = await store.put(paused(request("a", given={"x": 1})))
         (stored,) = (await store.record(record_id, tenant=ALL_TENANTS)).requests
-        shown = store.shown(stored)
-        assert shown == store.shown(request("a", given={"x": 1}))
+        shown = store.compute_display_digest(stored)
+        assert shown == store.compute_display_digest(request("a", given={"x": 1}))
         for other in (
             request("a", given={"x": 2}),
             request("a", given={"x": True}),
             request("a", given={"x": 1}, kind="k"),
         ):
             with pytest.raises(RequestSupersededError):
-                await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": store.shown(other)})
+                await store.decide(
+                    {"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": store.compute_display_digest(other)}
+                )
         for nothing in (None, "", 5):  # a form that has lost what it was given
             with pytest.raises(RequestSupersededError):
                 await store.decide({"a": OK}, actor="ana", tenant=ALL_TENANTS, seen={"a": nothing})
@@ -211,7 +213,7 @@ def test_a_lease_that_is_over_is_taken_over_with_the_same_answers(make, clock):
         assert not await store.renew(first)
         assert not await store.settle(first, 1)
         assert not await store.release(first, refusals={"a": "no"})
-        assert not await store.lose(first)
+        assert not await store.mark_lost(first)
         assert await store.settle(second, paused("b"))
         assert (await claimed(store)).resolutions == {"b": OK}
 

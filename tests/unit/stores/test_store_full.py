@@ -35,7 +35,7 @@ def test_one_record_too_many_is_refused_with_the_tenant_and_the_way_out(tmp_path
             await store.put(paused("more"), tenant="ana")
         assert error.value.details == {"tenant": "ana", "limit": 2}
         with pytest.raises(StoreFullError):
-            await store.rest(paused(), owner="me", tenant="ana")
+            await store.put_suspended(paused(), owner="me", tenant="ana")
         await fill(store, tenant="ben")
 
     through(scenario, tmp_path)

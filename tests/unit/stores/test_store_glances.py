@@ -66,7 +66,7 @@ def test_a_look_sees_what_another_store_of_the_file_has_just_kept_and_ended(make
 def test_a_look_sees_what_rests(make):
     async def scenario(store):
         asked = {"tenant": "acme", "app": "x", "labels": {"program": "p"}}
-        await store.rest(paused("a"), owner="o", **asked)
+        await store.put_suspended(paused("a"), owner="o", **asked)
         await store.list(tenant=ALL_TENANTS)
         assert not store.can_rule_out_open_records(**asked)
 

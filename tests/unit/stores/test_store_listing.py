@@ -46,7 +46,7 @@ async def filled(store):
         known.append(await store.put(paused(*waiting, age_ms=age_ms), **at))
         await _happens(store, known[-1], number, dice)
     for number in range(3):
-        lease = await store.rest(paused("left"), owner="o", tenant=TENANTS[number], labels={"agent": "x"})
+        lease = await store.put_suspended(paused("left"), owner="o", tenant=TENANTS[number], labels={"agent": "x"})
         known.append(lease.record.id)
     return known
 
@@ -62,7 +62,7 @@ async def _happens(store, record_id, number, dice):
         return
     lease = await claimed(store, record_id=record_id)
     if what == "lost":
-        await store.lose(lease)
+        await store.mark_lost(lease)
     elif what == "completed":
         await store.settle(lease, "done")
     elif what == "paused":
@@ -113,12 +113,14 @@ def test_every_list_is_what_a_plain_filter_finds(make):
                     expected = sorted(expected, key=lambda one: (one.expires_at_ms, ids.index(one.id)))
                 assert found == [one.id for one in expected], (tenant, order, asked)
         for tenant, names in whose:
-            counted = await store.counts(tenant=tenant)
+            counted = await store.count_waiting_requests(tenant=tenant)
             waiting = [one for one in records if is_asked(one, names, state="waiting")]
             tools = [one.tool_name for some in waiting for one in some.requests if one.state == "waiting"]
             assert counted == {one: tools.count(one) for one in tools}
             assert list(counted.values()) == sorted(counted.values(), reverse=True)
-            assert sum((await store.counts(tenant=tenant, app="app1")).values()) <= sum(counted.values())
+            assert sum((await store.count_waiting_requests(tenant=tenant, app="app1")).values()) <= sum(
+                counted.values()
+            )
 
     through(make, scenario)
 
@@ -175,12 +177,14 @@ def test_other_tenants_are_neither_listed_nor_counted(make):
                 for asked in ({}, {"labels": {"a": "b"}}, {"tool": "tool of acme"}, {"tool": "tool of initech"}):
                     page = await store.list(tenant=frozenset(names), order=order, **asked)
                     assert {one.tenant for one in page.records} <= set(known)
-            assert set(await store.counts(tenant=frozenset(names))) == {f"tool of {one}" for one in known}
+            assert set(await store.count_waiting_requests(tenant=frozenset(names))) == {
+                f"tool of {one}" for one in known
+            }
         many = frozenset(str(one) for one in range(MAX_TENANTS - 1)) | {"acme"}
         for labels in (None, {"a": "b"}):
             assert [one.tenant for one in (await store.list(tenant=many, labels=labels)).records] == ["acme"]
         for wrong in (None, 5, ["acme"], frozenset({5}), {"acme": 1}, many | {"one more"}):
-            for ask in (store.list, store.counts):
+            for ask in (store.list, store.count_waiting_requests):
                 with pytest.raises(ValueError, match="tenant"):
                     await ask(tenant=wrong)
 
@@ -211,7 +215,7 @@ def test_only_so_many_tools_are_counted_those_for_which_most_wait(make):
     async def scenario(store):
         await store.put(paused(*(request(f"a{one}", tool=f"tool {one}") for one in range(MAX_COUNTED_TOOLS + 5))))
         await store.put(paused(*(request(f"b{one}", tool=f"tool {one}") for one in range(90, 95))))
-        counted = await store.counts(tenant="")
+        counted = await store.count_waiting_requests(tenant="")
         assert len(counted) == MAX_COUNTED_TOOLS
         assert list(counted.items())[:6] == [*((f"tool {one}", 2) for one in range(90, 95)), ("tool 0", 1)]
 
@@ -278,9 +282,9 @@ def test_a_store_of_before_finds_by_label_and_expiry_what_it_had(kind, make, mon
             assert await paged(store, 2, tenant="acme", order="expiring") == ["r3", "r1", "r0"]
             assert await paged(store, 2, tenant="acme", labels={"number": "1", "is": "é"}) == ["r1"]
             assert await paged(store, 2, tenant="acme", labels={"is": "é"}, state="waiting") == ["r3", "r1", "r0"]
-            assert await store.counts(tenant=frozenset({"acme"})) == {"refund": 3}
+            assert await store.count_waiting_requests(tenant=frozenset({"acme"})) == {"refund": 3}
             await store.run_again("r2", actor="ana")
-            assert await store.counts(tenant="acme") == {"refund": 4}
+            assert await store.count_waiting_requests(tenant="acme") == {"refund": 4}
             await store.withdraw("r0", actor="ana")
             assert await paged(store, 2, tenant="acme", labels={"is": "é"}, order="expiring") == ["r3", "r2", "r1"]
 

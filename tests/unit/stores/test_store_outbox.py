@@ -38,8 +38,8 @@ def test_a_version_that_waits_is_told_to_each_target_once(make):
         assert [one.interrupt_id for one in record.requests] == ["a", "b"]
         assert (record.payload, record.source) == (None, None)
         assert await told(store) == ()
-        assert await store.outbox("t").settle(notice)
-        assert not await store.outbox("t").settle(notice)
+        assert await store.outbox("t").record_delivery(notice)
+        assert not await store.outbox("t").record_delivery(notice)
         (other,) = await told(store, "u")
         assert len({notice.id, other.id}) == 2
         await decided(store, "a")
@@ -47,7 +47,7 @@ def test_a_version_that_waits_is_told_to_each_target_once(make):
         await store.settle(await claimed(store), paused("b"))
         (later,) = await told(store)
         assert (later.record.version, later.id == notice.id) == (2, False)
-        await store.outbox("u").settle(other)
+        await store.outbox("u").record_delivery(other)
         assert versions(await told(store, "u")) == [(first, 2)]
 
     through(make, scenario)
@@ -63,7 +63,7 @@ def test_a_target_that_is_new_is_told_of_what_waits_now_alone(make, clock, monke
         ids["half"] = await store.put(paused("half", "other"))
         ids["twice"] = await store.put(paused("one", "two"))
         assert await store.put(paused("two", "three")) == ids["twice"]
-        await store.rest(paused("rests"), owner="o")
+        await store.put_suspended(paused("rests"), owner="o")
         await decided(store, "done")
         await store.settle(await claimed(store), "v")
         await store.withdraw(ids["gone"], actor="ana")
@@ -107,10 +107,10 @@ def test_a_claim_whose_lease_is_over_is_taken_again_under_the_same_id(make, cloc
         (second,) = await told(store, lease_ms=30_000)
         assert (second.id, second.attempts) == (first.id, 0)
         outbox = make().outbox("t")
-        assert not await outbox.settle(first)
-        assert not await outbox.settle(first, error="no", retry_ms=0)
-        assert not await outbox.settle(first, error="no")
-        assert await outbox.settle(second)
+        assert not await outbox.record_delivery(first)
+        assert not await outbox.record_delivery(first, error="no", retry_ms=0)
+        assert not await outbox.record_delivery(first, error="no")
+        assert await outbox.record_delivery(second)
         assert await store.failed_notices([first.record.id], tenant=ALL_TENANTS) == ()
         clock.moved_ms += 40_000
         assert await told(store) == ()
@@ -126,13 +126,13 @@ def test_what_failed_is_tried_again_when_it_was_said_and_then_shown_as_failed(ma
         for number in range(3):
             (notice,) = await told(store)
             assert notice.attempts == number
-            assert await outbox.settle(notice, error="it answered 500", retry_ms=15_000)
+            assert await outbox.record_delivery(notice, error="it answered 500", retry_ms=15_000)
             clock.moved_ms += 14_000
             assert await told(store) == ()
             assert await store.failed_notices([record_id], tenant="acme") == ()
             clock.moved_ms += 2_000
         (notice,) = await told(store)
-        assert await outbox.settle(notice, error="it answered 500 \0 \ud800")
+        assert await outbox.record_delivery(notice, error="it answered 500 \0 \ud800")
         assert await told(store) == ()
         (failed,) = await make().failed_notices([record_id, "other", "\0"], tenant="acme")
         assert (failed.target, failed.record_id, failed.version, failed.attempts) == ("t", record_id, 1, 4)
@@ -176,7 +176,7 @@ def test_what_was_sent_is_not_told_again_when_its_answer_is_refused(make):
     async def scenario(store):
         await store.put(paused("a"))
         (notice,) = await told(store)
-        await store.outbox("t").settle(notice)
+        await store.outbox("t").record_delivery(notice)
         await decided(store, "a")
         await store.release(await claimed(store), refusals={"a": "no"})
         assert await told(store) == ()
@@ -219,7 +219,7 @@ def test_changes_that_tell_nothing_are_read_past(make, monkeypatch):
     async def scenario(store):
         await store.put(paused(*"abcdef"))
         (notice,) = await told(store)
-        await store.outbox("t").settle(notice)
+        await store.outbox("t").record_delivery(notice)
         for name in "abcde":
             await decided(store, name)
         assert await store.outbox("t").fill() == 4
@@ -234,13 +234,13 @@ def test_notices_go_with_their_record(make, clock):
     async def scenario(store):
         record_id = await store.put(paused("a"))
         (notice,) = await told(store)
-        await store.outbox("t").settle(notice, error="no")
+        await store.outbox("t").record_delivery(notice, error="no")
         await store.withdraw(record_id, actor="ana")
         clock.moved_ms += HOUR_MS
         await store.purge(timedelta(minutes=1))
         assert await store.failed_notices([record_id], tenant=ALL_TENANTS) == ()
         assert await store._run_read(lambda session: session.fetch_all("SELECT * FROM codemode_notices")) == []
-        assert not await store.outbox("t").settle(notice)
+        assert not await store.outbox("t").record_delivery(notice)
 
     through(make, scenario)
 
@@ -261,11 +261,11 @@ def test_wrong_numbers_are_refused(make):
         (notice,) = await told(store)
         for wrong in ({"retry_ms": 5}, {"retry_ms": -1, "error": "no"}):
             with pytest.raises(ValueError, match="retry_ms"):
-                await outbox.settle(notice, **wrong)
+                await outbox.record_delivery(notice, **wrong)
         with pytest.raises(ValueError, match="at most 500"):
             await store.failed_notices(map(str, range(501)), tenant=ALL_TENANTS)
         assert await store.failed_notices([], tenant=ALL_TENANTS) == ()
-        assert await outbox.settle(notice)
+        assert await outbox.record_delivery(notice)
 
     through(make, scenario)
 

@@ -137,7 +137,7 @@ async def operations(store, size, counted=None):
     await does("withdraw", store.withdraw(one, actor="ana"))
     await _rests(does, store, names)
     await does("outcome", _outcome(store, one))
-    await does("note", store.note("signed-in", actor="ana", tenant="t"))
+    await does("note", store.add_audit_line("signed-in", actor="ana", tenant="t"))
     await does("head", store.audit_head())
     await _journals(does, store, size)
     await _notices(does, store, names)
@@ -158,9 +158,9 @@ async def _notices(does, store, names):
     (ids,) = [[await store.put(paused(f"m{one}"))] for one in names[:1]]
     await outbox.fill()
     (notice,) = await _taken(outbox, ids, 100)
-    await does("retry", outbox.settle(notice, error="no", retry_ms=0))
+    await does("retry", outbox.record_delivery(notice, error="no", retry_ms=0))
     (notice,) = await _taken(outbox, ids, 100)
-    await does("fail", outbox.settle(notice, error="no"))
+    await does("fail", outbox.record_delivery(notice, error="no"))
     await does("failed notices", store.failed_notices([*ids, "x"], tenant="tenant1"))
     await store.withdraw(ids[0], actor="ana")
 
@@ -193,7 +193,7 @@ async def lists(store, counted=None):
     for tenant in tenants:
         await does(store.records([f"r{number}" for number in range(200)], tenant=tenant))
         for app in (None, "app1"):
-            await does(store.counts(tenant=tenant, app=app))
+            await does(store.count_waiting_requests(tenant=tenant, app=app))
     return costs
 
 
@@ -210,17 +210,17 @@ async def _journals(does, store, size):
 
 
 async def _rests(does, store, names):
-    lease = await does("rest", store.rest(paused(*names), owner="o", tenant="tenant1", app="app1"))
-    lease = await does("rest again", store.rest(paused(*names), lease=lease))
+    lease = await does("rest", store.put_suspended(paused(*names), owner="o", tenant="tenant1", app="app1"))
+    lease = await does("rest again", store.put_suspended(paused(*names), lease=lease))
     await does("renew a rest", store.renew(lease))
     await does("release a rest", store.release(lease, not_resumable="no"))
     asked = {"owner": "p", "tenant": "tenant1", "record_id": lease.record.id}
     await does("claim it too early", store.claim(**asked))
     await store.withdraw(lease.record.id, actor="ana")
-    lease = await does("rest more", store.rest(paused(), owner="o"))
+    lease = await does("rest more", store.put_suspended(paused(), owner="o"))
     await store.release(lease)
     lease = await does("claim by its id", store.claim(owner="p", tenant=ALL_TENANTS, record_id=lease.record.id))
-    await does("lose", store.lose(lease))
+    await does("lose", store.mark_lost(lease))
     await does("run again", store.run_again(lease.record.id, actor="ana"))
     await store.withdraw(lease.record.id, actor="ana")
 

@@ -49,7 +49,7 @@ async def state(store, record_id):
 def test_a_rest_is_kept_with_its_owner_and_asks_nobody(make):
     async def scenario(store):
         unknown = paused("a")
-        lease = await store.rest(
+        lease = await store.put_suspended(
             unknown, owner="o", tool="exec", tenant="acme", app="x", labels={"scope": "s"}, source="js", payload=[1]
         )
         record = await store.record(lease.record.id, tenant="acme")
@@ -71,11 +71,11 @@ def test_a_rest_is_kept_with_its_owner_and_asks_nobody(make):
 
 def test_each_rest_replaces_what_is_gone_on_from(make, clock):
     async def scenario(store):
-        lease = await store.rest(paused(), owner="o", payload=[1])
+        lease = await store.put_suspended(paused(), owner="o", payload=[1])
         clock.moved_ms = 20_000
-        second = await store.rest(later := paused("a"), lease=lease, payload=[2])
+        second = await store.put_suspended(later := paused("a"), lease=lease, payload=[2])
         clock.moved_ms = 45_000  # the lease begins anew with each
-        third = await store.rest(latest := paused(), lease=second)
+        third = await store.put_suspended(latest := paused(), lease=second)
         assert await taken(store, lease.record.id) is None
         assert (second.interrupt, third.interrupt, third.number) == (later, latest, lease.number)
         record = await store.record(lease.record.id, tenant=ALL)
@@ -100,7 +100,7 @@ async def first_changes(store, count):
 def test_a_program_is_taken_over_once_its_owner_is_gone(make, clock):
     async def scenario(store):
         clock.stop()
-        lease = await store.rest(interrupt := paused("a"), owner="o")
+        lease = await store.put_suspended(interrupt := paused("a"), owner="o")
         record_id = lease.record.id
         clock.moved_ms = 29_000
         assert await store.renew(lease)
@@ -113,10 +113,10 @@ def test_a_program_is_taken_over_once_its_owner_is_gone(make, clock):
         assert await taken(store, record_id, "third") is None
         # The first one comes back: nothing of it counts.
         assert not await store.renew(lease)
-        assert await store.rest(paused("x"), lease=lease) is None
+        assert await store.put_suspended(paused("x"), lease=lease) is None
         assert not await store.settle(lease, 1)
         assert not await store.release(lease)
-        assert not await store.lose(lease)
+        assert not await store.mark_lost(lease)
         assert (await store.record(record_id, tenant=ALL)).state == "resting"
         assert await store.settle(second, [2])
         assert await store.outcome(record_id, tenant=ALL) == [2]
@@ -133,7 +133,7 @@ def test_no_resumer_takes_one(make, clock):
         async def resume(interrupt, resolutions):
             resumed.append(interrupt)
 
-        lease = await store.rest(paused(), owner="o")
+        lease = await store.put_suspended(paused(), owner="o")
         clock.moved_ms = HOUR_MS
         assert await store.claim(owner="r", tenant=ALL) is None
         waits = await store.put(paused("b"))
@@ -150,7 +150,7 @@ def test_whoever_waits_elsewhere_has_what_the_owner_settles(make):
     async def scenario(store):
         other = make()
         for result in ({"n": 2**70}, CodeModeToolError("no")):
-            lease = await store.rest(paused(), owner="o", tenant="acme")
+            lease = await store.put_suspended(paused(), owner="o", tenant="acme")
             waits = asyncio.create_task(other.outcome(lease.record.id, tenant="acme", timeout_ms=60_000))
             with pytest.raises(TimeoutError):
                 await other.outcome(lease.record.id, tenant="acme", timeout_ms=1)
@@ -170,7 +170,7 @@ SCHEMA = {"type": "object", "properties": {"order": {"type": "string"}}}
 
 def test_it_becomes_pending_when_it_comes_to_ask(make):
     async def scenario(store):
-        lease = await store.rest(paused("x"), owner="o", tenant="acme")
+        lease = await store.put_suspended(paused("x"), owner="o", tenant="acme")
         record_id = lease.record.id
         assert await store.settle(lease, asks := paused("a", "b"), tool=Catalog(SCHEMA))
         record = await store.record(record_id, tenant="acme")
@@ -192,7 +192,7 @@ def test_it_becomes_pending_when_it_comes_to_ask(make):
 
 def test_a_recovery_that_asks_nobody_goes_on_by_itself(make):
     async def scenario(store):
-        lease = await store.rest(paused(), owner="o")
+        lease = await store.put_suspended(paused(), owner="o")
         cut_off = CodeModeWorkerError("the worker died")
         cut_off.recovery = paused()
         assert await store.settle(lease, cut_off)
@@ -207,7 +207,7 @@ def test_what_is_resumed_may_rest_and_loses_no_decision(make, clock):
         await store.decide({"a": OK}, actor="ana", tenant=ALL)
         lease = await store.claim(owner="o", tenant=ALL)
         await store.decide({"b": NO}, actor="bob", tenant=ALL)  # meanwhile
-        lease = await store.rest(paused("b", "c"), lease=lease)
+        lease = await store.put_suspended(paused("b", "c"), lease=lease)
         record = await store.record(record_id, tenant=ALL)
         assert (record.state, [one.state for one in record.requests]) == ("resting", ["applied", "decided", "waiting"])
         with pytest.raises(AlreadyDecidedError):
@@ -231,7 +231,7 @@ def test_an_answer_to_what_is_not_asked_any_more_is_refused(make):
         await store.put(paused("b"))
         await store.decide({"b": OK}, actor="ana", tenant=ALL)
         lease = await store.claim(owner="o", tenant=ALL)
-        await store.rest(paused(), lease=lease)
+        await store.put_suspended(paused(), lease=lease)
         with pytest.raises(RequestSupersededError):
             await store.decide({"a": OK}, actor="ana", tenant=ALL)
         assert (await store.decide({"b": OK}, actor="ana", tenant=ALL))["b"].state == "applied"  # the first decision
@@ -242,7 +242,7 @@ def test_an_answer_to_what_is_not_asked_any_more_is_refused(make):
 def test_an_owner_that_leaves_lets_others_have_it_at_once(make, clock):
     async def scenario(store):
         clock.stop()
-        lease = await store.rest(paused(), owner="o")
+        lease = await store.put_suspended(paused(), owner="o")
         assert await store.release(lease)
         assert not await store.renew(lease)
         second = await taken(store, lease.record.id)
@@ -257,14 +257,14 @@ def test_an_owner_that_leaves_lets_others_have_it_at_once(make, clock):
 
 def test_rests_come_to_ends_that_are_none_of_the_program(make, clock):
     async def scenario(store):
-        gone = await store.rest(paused("a"), owner="o")
-        lost = await store.rest(paused("b"), owner="o")
-        expires = await store.rest(paused("c", age_ms=HOUR_MS), owner="o")
+        gone = await store.put_suspended(paused("a"), owner="o")
+        lost = await store.put_suspended(paused("b"), owner="o")
+        expires = await store.put_suspended(paused("c", age_ms=HOUR_MS), owner="o")
         await store.withdraw(gone.record.id, actor="ana", reason="aborted")
         assert not await store.renew(gone)
         with pytest.raises(RecordWithdrawnError, match="aborted"):
             await store.outcome(gone.record.id, tenant=ALL)
-        assert await store.lose(lost)
+        assert await store.mark_lost(lost)
         with pytest.raises(RecordLostError):
             await taken(store, lost.record.id)
         clock.moved_ms = HOUR_MS
@@ -273,7 +273,7 @@ def test_rests_come_to_ends_that_are_none_of_the_program(make, clock):
                 await taken(store, expires.record.id)
             assert await store.sweep() == 1 - sweeps
         assert not await store.renew(expires)
-        assert await store.rest(paused(), lease=expires) is None
+        assert await store.put_suspended(paused(), lease=expires) is None
         clock.moved_ms = 3 * HOUR_MS
         assert await store.purge(timedelta(hours=1)) == 2
 
@@ -282,13 +282,13 @@ def test_rests_come_to_ends_that_are_none_of_the_program(make, clock):
 
 def test_wrong_arguments(make):
     async def scenario(store):
-        lease = await store.rest(paused(), owner="o")
+        lease = await store.put_suspended(paused(), owner="o")
         for wrong in ({}, {"owner": "o", "lease": lease}, {"owner": "\0"}, {"owner": "o", "lease_ms": 0}):
             with pytest.raises(ValueError, match=r"owner|lease"):
-                await store.rest(paused(), **wrong)
+                await store.put_suspended(paused(), **wrong)
         for more in ({"owner": "o"}, {"lease": lease}):
             with pytest.raises(CodeModeError, match="payload"):
-                await store.rest(paused(), payload="x" * ((16 << 20) + 1), **more)
+                await store.put_suspended(paused(), payload="x" * ((16 << 20) + 1), **more)
         assert len((await store.list(tenant=ALL, state="resting")).records) == 1
 
     through(make, scenario)
@@ -336,7 +336,7 @@ class Hosts:
     async def go_on(self, what, host, lease):
         store = self.store
         if what == "rest":
-            rested = await store.rest(paused(), lease=lease)
+            rested = await store.put_suspended(paused(), lease=lease)
             assert (rested is not None) == (self.holder == host)
             self.held(host, rested)
             return
@@ -364,7 +364,7 @@ def test_whatever_hosts_do_one_holds_a_program_and_it_ends_once(steps):
         clock.now_ms = lambda: start_ms + clock.moved_ms
         store = MemoryInterruptStore(clock=clock)
         hosts = Hosts(store, clock)
-        hosts.held(0, await store.rest(paused(age_ms=1000 * HOUR_MS), owner="0"))
+        hosts.held(0, await store.put_suspended(paused(age_ms=1000 * HOUR_MS), owner="0"))
         record_id = hosts.leases[0].record.id
         for what, host, more_ms in steps:
             clock.moved_ms += more_ms

@@ -117,7 +117,7 @@ class Doubled(FrameworkSchema):
 
         class Made:
             json_schema = described.json_schema
-            varies = False
+            is_nondeterministic = False
 
             def validate_input(self, value):
                 return ValidatedInput(described.validate_input(value).value * 2, lambda: value)

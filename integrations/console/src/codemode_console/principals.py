@@ -80,7 +80,7 @@ async def audit_refusal_within_quota(
         return
     details = {"why": reason[:1000], "method": request.method[:20], "path": request.url.path[:500]}
     tenant = get_audit_tenant(principal.user)
-    await store.note(
+    await store.add_audit_line(
         "request_refused", actor=principal.user.name, tenant=tenant, address=principal.address, details=details
     )
 
@@ -113,11 +113,11 @@ async def find_decision_refusal(policy: Policy | None, user: User, record: Recor
 class StandingApprovals(Protocol):
     """Stores approvals that hold for later calls too."""
 
-    def choices(self, record: Record, request: StoredRequest) -> Mapping[str, str]:
+    def list_choices(self, record: Record, request: StoredRequest) -> Mapping[str, str]:
         """Return labels by name of how long an approval of this call may hold; {} for this call only."""
         ...
 
-    async def keep(
+    async def save_choice(
         self, record: Record, request: StoredRequest, choice: str, *, actor: str, address: str | None
     ) -> None:
         """Store one of these choices and audit it. ``actor`` has approved the call itself."""
@@ -128,7 +128,11 @@ def list_standing_choices(
     standing_approvals: StandingApprovals | None, record: Record, call: StoredRequest
 ) -> Mapping[str, str]:
     """Return the standing choices of a call, {} without a store for them."""
-    return {} if standing_approvals is None or call.kind != APPROVAL_KIND else standing_approvals.choices(record, call)
+    return (
+        {}
+        if standing_approvals is None or call.kind != APPROVAL_KIND
+        else standing_approvals.list_choices(record, call)
+    )
 
 
 async def store_standing_approval(
@@ -138,7 +142,7 @@ async def store_standing_approval(
     if standing_approvals is None or not choice:
         return None
     try:
-        await standing_approvals.keep(record, call, choice, actor=principal.user.name, address=principal.address)
+        await standing_approvals.save_choice(record, call, choice, actor=principal.user.name, address=principal.address)
     except Exception:  # noqa: BLE001 - the call itself is decided
         _log.warning("a standing approval could not be saved", exc_info=True)
         return Problem(200, "Approved for this call only", "Later calls of the tool need approval again.")

@@ -116,7 +116,7 @@ class Sessions:
         """End a session for all consoles on the store."""
         if self._store is not None:
             by: dict[str, Any] = {"actor": actor, "tenant": tenant, "address": address}
-            await self._store.note("signed_out", **by, record_id=_compute_audit_id(session))
+            await self._store.add_audit_line("signed_out", **by, record_id=_compute_audit_id(session))
         self._remember_sign_out(session)
 
     async def _is_signed_out(self, session: Session) -> bool:

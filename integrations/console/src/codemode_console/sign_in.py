@@ -91,12 +91,12 @@ class SignInHandler:
                 message = f"The token is unknown. Try again in {wait} seconds."
                 raise Problem(429, "Too many failed attempts", message, headers={"Retry-After": str(wait)})
             self._throttle.count_failure(network, now)
-            await self._store.note("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
+            await self._store.add_audit_line("sign_in_failed", actor="", tenant=ALL_TENANTS, address=address)
             return self._render_sign_in_page(
                 request, fields.get("next", ""), status=401, problem="The token is unknown."
             )
         user, key = authenticated
-        await self._store.note("signed_in", actor=user.name, tenant=get_audit_tenant(user), address=address)
+        await self._store.add_audit_line("signed_in", actor=user.name, tenant=get_audit_tenant(user), address=address)
         _, cookie = self._sessions.start(key)
         await self._end_previous_session(request, address)
         response = _sign_in_response(request, _resolve_next_path(request, fields.get("next", "")))

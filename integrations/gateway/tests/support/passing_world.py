@@ -15,7 +15,7 @@ from codemode_gateway.passthrough.handlers import (
     create_capability_and_log_middleware,
     create_handlers,
 )
-from codemode_gateway.passthrough.logs import Hide, identity
+from codemode_gateway.passthrough.logs import Hide, hide_nothing
 from codemode_gateway.passthrough.proxy import PassthroughProxy
 from codemode_gateway.upstreams.connection import UpstreamLogLevel
 from mcp import Client
@@ -39,7 +39,7 @@ class FakeUpstream:
         self.passed: PassthroughProxy | None = None
         self.client: Client | None = None
         self.context: Any = None
-        self._log_level = UpstreamLogLevel(lambda: None if self.passed is None else self.passed.logs.level)
+        self._log_level = UpstreamLogLevel(lambda: None if self.passed is None else self.passed.logs.subscribed_level)
         self._serving: asyncio.Task[None] | None = None
         self._is_over = asyncio.Event()
 
@@ -118,7 +118,7 @@ async def gateway(
     *upstreams: FakeUpstream,
     call: Callable[[PassthroughProxy, Any, Any], Awaitable[Any]] | None = None,
     hide: Callable[[str], str] = str,
-    hide_in: Hide = identity,
+    hide_in: Hide = hide_nothing,
 ) -> AsyncGenerator[tuple[Server[Any], PassthroughProxy]]:
     """A server that passes these through; ``call`` serves the calls of its one tool."""
     passed = PassthroughProxy(lambda: upstreams, hide=hide, hide_in=hide_in)

@@ -70,9 +70,13 @@ class ArgumentsSchema:
         self._names = [name for name, field in fields.items() if name not in self._injected.names and not field.exclude]
 
     @property
-    def varies(self) -> bool:
+    def is_nondeterministic(self) -> bool:
         """Whether validation of an input is nondeterministic."""
-        return self._compiled_schema.varies if self._model_schema is None else self._model_schema.varies
+        return (
+            self._compiled_schema.is_nondeterministic
+            if self._model_schema is None
+            else self._model_schema.is_nondeterministic
+        )
 
     @property
     def conversion(self) -> str:

@@ -43,7 +43,7 @@ def get_annotations(tool: BaseTool) -> dict[str, Any]:
     """Return a tool's hints in the protocol's spelling; its metadata takes precedence over the server's hints."""
     metadata: Mapping[str, Any] = tool.metadata or {}
     raw_annotations = {
-        **_as_mapping(_as_mapping(_as_mapping(metadata.get("mcp")).get("tool")).get("annotations")),
+        **_mapping_or_empty(_mapping_or_empty(_mapping_or_empty(metadata.get("mcp")).get("tool")).get("annotations")),
         **metadata,
     }
     annotations = {_ANNOTATION_NAMES.get(key, key): value for key, value in raw_annotations.items()}
@@ -84,7 +84,7 @@ def unwrap_server_output(content: Any, artifact: Any = None) -> Any:
     """
     if not isinstance(content, list) or not all(map(_is_content_block, cast("list[Any]", content))):
         return cast("Any", content)
-    structured = _as_mapping(artifact).get(_STRUCTURED_CONTENT_KEY)
+    structured = _mapping_or_empty(artifact).get(_STRUCTURED_CONTENT_KEY)
     if structured is not None:
         return structured
     blocks = [_to_mcp_block(block) for block in cast("list[dict[str, Any]]", content)]
@@ -95,7 +95,7 @@ def unwrap_server_output(content: Any, artifact: Any = None) -> Any:
 
 def join_block_texts(content: Sequence[Any]) -> str | None:
     """Return the text of content blocks, or None."""
-    texts = [block if isinstance(block, str) else _as_mapping(block).get("text") for block in content]
+    texts = [block if isinstance(block, str) else _mapping_or_empty(block).get("text") for block in content]
     return "\n".join(block for block in texts if isinstance(block, str) and block) or None
 
 
@@ -108,10 +108,10 @@ def _to_mcp_block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_content_block(value: Any) -> bool:
-    return isinstance(_as_mapping(value).get("type"), str)
+    return isinstance(_mapping_or_empty(value).get("type"), str)
 
 
-def _as_mapping(value: Any) -> Mapping[str, Any]:
+def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 

@@ -320,7 +320,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
         model_request, update = super()._make_model_request(request, registered)
         if not any(map(self._is_exec_wait_tool, model_request.tools)):
             return model_request, update
-        return ToolCheckedRequest.of(
+        return ToolCheckedRequest.from_request(
             model_request, AllowedTools(model_request.tools, request.response_format, self.settings.middleware_name)
         ), update
 

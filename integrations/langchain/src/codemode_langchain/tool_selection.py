@@ -350,7 +350,7 @@ class ToolCheckedRequest(ModelRequest[Any]):
     """A model request whose tools are checked when the agent calls the model."""
 
     @classmethod
-    def of(cls, request: ModelRequest[Any], offer: AllowedTools) -> ToolCheckedRequest:
+    def from_request(cls, request: ModelRequest[Any], offer: AllowedTools) -> ToolCheckedRequest:
         """Return a request that is checked for allowed tools."""
         return _add_tool_check(
             cls(**{request_field.name: getattr(request, request_field.name) for request_field in fields(ModelRequest)}),

@@ -87,9 +87,9 @@ class _ArgumentsSchema:
         self.json_schema = compiled_schema.json_schema
 
     @property
-    def varies(self) -> bool:
+    def is_nondeterministic(self) -> bool:
         """Whether validation of an input is nondeterministic."""
-        return self._compiled_schema.varies
+        return self._compiled_schema.is_nondeterministic
 
     def validate_output(self, value: Any, what: str) -> Any:
         """Raise `NotImplementedError`: this schema is for input only."""

@@ -143,7 +143,7 @@ class _FieldDroppingSchema:
         self._compiled_schema = compiled_schema
         self._typed_schema = typed_schema
         self.json_schema = compiled_schema.json_schema
-        self.varies = False
+        self.is_nondeterministic = False
 
     def validate_input(self, value: Any) -> ValidatedInput:
         raise NotImplementedError
@@ -151,7 +151,7 @@ class _FieldDroppingSchema:
     def validate_output(self, value: Any, what: str) -> Any:
         return self._compiled_schema.validate_output(self._typed_schema.drop_excluded_fields(value), what)
 
-    def as_it_came(self, value: Any) -> tuple[Any, list[Any]]:
+    def read_leniently(self, value: Any) -> tuple[Any, list[Any]]:
         return self._typed_schema.drop_excluded_fields(value), []
 
 

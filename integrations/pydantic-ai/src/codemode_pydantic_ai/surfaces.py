@@ -41,26 +41,26 @@ class AgentToolSelection(ToolSelection):
     def require_names_in_toolset(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
         """Raise `UserError` for a name that matches no tool of a toolset; ``there`` are those of this step."""
         try:
-            self.require_known({*there, *_list_tool_names(toolset)})
+            self.require_known({*there, *_iter_tool_names(toolset)})
         except ValueError as error:
             if not _is_dynamic(toolset):
                 raise UserError(str(error)) from None
 
 
-def _list_tool_names(toolset: AbstractToolset[Any]) -> Iterator[str]:
+def _iter_tool_names(toolset: AbstractToolset[Any]) -> Iterator[str]:
     """Yield the names of tools that a toolset declares, including those hidden in this step."""
     if isinstance(toolset, FunctionToolset):
         yield from toolset.tools
     elif isinstance(toolset, CombinedToolset):
         for child in toolset.toolsets:
-            yield from _list_tool_names(child)
+            yield from _iter_tool_names(child)
     elif isinstance(toolset, PrefixedToolset):
-        yield from (f"{toolset.prefix}_{name}" for name in _list_tool_names(toolset.wrapped))
+        yield from (f"{toolset.prefix}_{name}" for name in _iter_tool_names(toolset.wrapped))
     elif isinstance(toolset, RenamedToolset):
         renamed = {old: new for new, old in toolset.name_map.items()}
-        yield from (renamed.get(name, name) for name in _list_tool_names(toolset.wrapped))
+        yield from (renamed.get(name, name) for name in _iter_tool_names(toolset.wrapped))
     elif isinstance(toolset, WrapperToolset):
-        yield from _list_tool_names(toolset.wrapped)
+        yield from _iter_tool_names(toolset.wrapped)
 
 
 def _is_dynamic(toolset: AbstractToolset[Any]) -> bool:

@@ -111,7 +111,7 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
         return read_places.correct_error_location(line, text, make_deadline_parser(deadline_ms), rows)
 
     def analyse(text: str, deadline_ms: int, surface: int = FUNCTION_BODY, is_warm_up: bool = False) -> dict[str, Any]:
-        if modules_by_name["program_repair"].is_json(text):
+        if modules_by_name["program_repair"].is_json_container(text):
             data = text.encode()
             at = len(data) - len(data.lstrip())
             return {
@@ -175,19 +175,19 @@ def _analyse_function_body(
     facts["modules"] = [use for use in facts["modules"] if not stripper.is_blanked(use["at"])]
     if free_names := extra_checks.free_names.find_free_names(tree, data, has_tools=not wants_names):
         facts["free"] = free_names
-    utf16_length = modules["source_positions"].utf16_length
+    count_utf16_units = modules["source_positions"].count_utf16_units
     ending = modules["program_ending"].find_function_body_ending(tree, data)
     if ending is not None and ending.blank_span is not None:
         blanked = edits.blank_gaps(data, [*stripper.gaps, edits.BlankedGap(*ending.blank_span)])
     last = modules["last_expression"].find_last_expression(tree, data) if ending is None else ending.value_span
     if last is not None:
-        facts["last"] = [utf16_length(data[:at]) for at in last]
+        facts["last"] = [count_utf16_units(data[:at]) for at in last]
     if ending is not None:
         facts["ends"] = ending.action
         if ending.note:
             facts["repairs"] = [ending.note]
         if ending.variable:
-            facts |= {"last": [utf16_length(data)] * 2, "last_name": ending.variable}
+            facts |= {"last": [count_utf16_units(data)] * 2, "last_name": ending.variable}
     return {
         "js": blanked,
         "facts": facts | {kind: placed(data, facts[kind]) for kind in FACTS_WITH_OFFSETS if facts.get(kind)},

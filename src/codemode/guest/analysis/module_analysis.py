@@ -249,7 +249,7 @@ class _WalkedModule:
             "namespace_calls": placed(calls.find_namespace_calls(self._namespaces, excluded_names, self._blanked_code)),
         }
         if self._last_span is not None:
-            at = self._modules["source_positions"].utf16_length(self._data[: self._last_span[0]])
+            at = self._modules["source_positions"].count_utf16_units(self._data[: self._last_span[0]])
             facts["last"] = [at, len(self._keep_call)]
         if self.ending is not None:
             facts |= {"last": facts.get("last", [0, 0]), "ends": self.ending.action}

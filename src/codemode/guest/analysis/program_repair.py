@@ -134,7 +134,7 @@ def may_need_repair(text: str) -> bool:
     )
 
 
-def is_json(text: str) -> bool:
+def is_json_container(text: str) -> bool:
     """Return whether a text is an object or an array of JSON, with a text in it: to the parser it may be a program."""
     beginning = text.lstrip()[:1]
     if beginning == "" or beginning not in "{[" or '"' not in text:

@@ -32,13 +32,13 @@ def iterate_locations(data: bytes, offsets: Iterable[int]) -> Iterator[tuple[int
         skipped = data[position:at]
         line += skipped.count(b"\n")
         last_line = skipped[skipped.rfind(b"\n") + 1 :]
-        units = utf16_length(last_line)
+        units = count_utf16_units(last_line)
         column = 1 + units if len(last_line) < len(skipped) else column + units
         position = at
         yield line, column
 
 
-def utf16_length(data: bytes) -> int:
+def count_utf16_units(data: bytes) -> int:
     """How many UTF-16 units a text has, given in UTF-8."""
     if data.isascii():
         return len(data)

@@ -16,7 +16,7 @@ from ...data.narrowing import is_array, mapping_or_empty
 from ...errors import CodeModeToolError
 from ...host.forks import create_fork_safe_lock, register_fork_reset
 from ...options.checked_fields import WrongTypeError
-from ...source.rules import list_requested_definitions
+from ...source.rules import list_requested_definition_names
 from ...tools.catalog import MAX_NAME_CHARACTERS, Catalog, answer_catalog_query
 from ...tools.collecting import collect_unprepared_tools
 from ...tools.prepared import PreparedTool, compile_tools_and_log_missing_outputs, prepare_tool
@@ -71,7 +71,7 @@ class CodeCallCatalog:
         return tuple(name for name in self._index if self._allowed is None or name in self._allowed)
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
+    def implicitly_read_paths(self) -> tuple[str, ...]:
         """Empty: scripts name tools with strings."""
         return ()
 
@@ -135,7 +135,7 @@ class CodeCallCatalog:
         definitions: dict[str, Any] | None = self._all_definitions_if_small if _DEFINITION_READERS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
-            definitions = self._get_definitions(list_requested_definitions(facts))
+            definitions = self._get_definitions(list_requested_definition_names(facts))
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
     def _get_definitions(self, names: list[str]) -> dict[str, Any]:

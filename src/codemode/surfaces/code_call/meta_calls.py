@@ -20,7 +20,7 @@ from ...execution.starting import (
     resume_with_answers,
 )
 from ...execution.sync_forms import SyncMethodsMixin
-from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_check
+from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_in_thread_if_large
 from ...signatures.declarations import extract_first_sentence, find_tool_description
 from ...stores.durability import StoreLike, add_store_to_options
 from ...trace.failures import log_tool_failure
@@ -181,7 +181,7 @@ async def answer_search(tools: RegisteredToolSet, request: SearchRequest) -> dic
     """Return the matching tools, best first, with warnings about the search."""
     registered = list(tools.indexed.values())
     candidates = (
-        await run_check(len(registered), partial(_find_admitted_positions, registered, request))
+        await run_in_thread_if_large(len(registered), partial(_find_admitted_positions, registered, request))
         if request.has_filters
         else None
     )
@@ -199,7 +199,9 @@ async def answer_search(tools: RegisteredToolSet, request: SearchRequest) -> dic
     best = [position for position in best if scores[position] >= request.min_score][: request.top_k]
     if not best:
         explain = partial(_explain_no_match, registered, request, candidates, max(scores.values(), default=None))
-        warnings |= dict.fromkeys(await run_check(len(registered), explain) or ([] if warnings else [_NO_MATCH]))
+        warnings |= dict.fromkeys(
+            await run_in_thread_if_large(len(registered), explain) or ([] if warnings else [_NO_MATCH])
+        )
     answer: dict[str, Any] = {
         "tools": [
             _build_search_match(
@@ -384,7 +386,9 @@ class MetaTools(SyncMethodsMixin):
                 input, partial(parse_describe_input, name, input, self.options)
             )
             catalog_question.queries = names
-            answer = await run_check(LARGE_CHARACTERS, partial(answer_describe, tools, names, max_definitions))
+            answer = await run_in_thread_if_large(
+                LARGE_CHARACTERS, partial(answer_describe, tools, names, max_definitions)
+            )
             catalog_question.result_count = len(answer["tools"])
         return answer
 

@@ -247,13 +247,13 @@ def _is_host_error(error: CodeModeError) -> bool:
 
 def error_to_result(error: CodeModeError) -> CodeCallResult:
     """Return the result for an error."""
-    status, description = _describe_error(error)
+    status, description = _build_status_and_error(error)
     result = CodeCallResult(status=status, error=description)
     result.exception, result.recovery, result.trace = error, error.recovery, error.trace
     return result
 
 
-def _describe_error(error: CodeModeError) -> tuple[str, dict[str, Any]]:
+def _build_status_and_error(error: CodeModeError) -> tuple[str, dict[str, Any]]:
     call = error.details.get("call")
     if is_object(call) and not _is_refused_by_limit(error, call):
         return "tool_error", _build_tool_error(call)

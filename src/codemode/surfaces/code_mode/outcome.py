@@ -48,22 +48,22 @@ def with_media_and_python_values(outcome: RunOutcome) -> RunOutcome:
     value = to_value_with_media_and_python_values(outcome)
     if value is outcome.value:
         return outcome
-    from ...execution.outcome import with_changes
+    from ...execution.outcome import replace_outcome_fields
 
-    return with_changes(outcome, value=value)
+    return replace_outcome_fields(outcome, value=value)
 
 
 def with_python_values(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with the tags in its value converted to Python values."""
     from ...data.rich_values import from_tagged_json
-    from ...execution.outcome import with_changes
+    from ...execution.outcome import replace_outcome_fields
 
-    return with_changes(outcome, value=from_tagged_json(outcome.value), is_tagged=False)
+    return replace_outcome_fields(outcome, value=from_tagged_json(outcome.value), is_tagged=False)
 
 
 def with_plain_json_value(outcome: RunOutcome) -> RunOutcome:
     """Return the outcome with the tags in its value converted to JSON, as the model sees it."""
     from ...data.rich_values import tagged_to_plain_json
-    from ...execution.outcome import with_changes
+    from ...execution.outcome import replace_outcome_fields
 
-    return with_changes(outcome, value=tagged_to_plain_json(outcome.value), is_tagged=False)
+    return replace_outcome_fields(outcome, value=tagged_to_plain_json(outcome.value), is_tagged=False)

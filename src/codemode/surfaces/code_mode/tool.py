@@ -31,7 +31,7 @@ from ...execution.starting import (
     resume_with_answers,
 )
 from ...execution.sync_forms import SyncMethodsMixin
-from ...host.threads import run_check
+from ...host.threads import run_in_thread_if_large
 from ...options.parts import CodeModeOptions
 from ...source.program_input import rename_program_field
 from ...stores.durability import StoreLike, add_store_to_options
@@ -229,8 +229,8 @@ class CodeModeTool(SyncMethodsMixin):
         plain_outcome, size = outcome, outcome.result_bytes or 0
         if outcome.is_tagged:
             self._output_formatter.has_rich_values = True
-            plain_outcome = await run_check(size, partial(with_plain_json_value, outcome))
-            outcome = await run_check(size, partial(with_python_values, outcome))
+            plain_outcome = await run_in_thread_if_large(size, partial(with_plain_json_value, outcome))
+            outcome = await run_in_thread_if_large(size, partial(with_python_values, outcome))
         is_rich = plain_outcome is not outcome
         if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
             return outcome.value

@@ -104,7 +104,7 @@ class CatalogView:
         }
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
+    def implicitly_read_paths(self) -> tuple[str, ...]:
         """Empty, as for the catalog."""
         return ()
 
@@ -243,7 +243,7 @@ class ExecCatalog:
         return tuple(self._entries.values())
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
+    def implicitly_read_paths(self) -> tuple[str, ...]:
         """Empty: implicit property reads of the language never reach a tool."""
         return ()
 

@@ -85,7 +85,7 @@ def _describe_servers(servers: Sequence[str]) -> str:
 def _format_entry_list(entries: Sequence[CatalogEntry]) -> str:
     """Return signatures, tools with output schemas first, and the number of omitted tools."""
     ordered = sorted(
-        entries, key=lambda entry: (not entry.tool.is_late and entry.tool.output_json_schema is None, entry.id)
+        entries, key=lambda entry: (not entry.tool.has_late_schemas and entry.tool.output_json_schema is None, entry.id)
     )
     lines: list[str] = []
     remaining = MAX_INDEX_CHARACTERS
@@ -101,10 +101,10 @@ def _format_entry_list(entries: Sequence[CatalogEntry]) -> str:
 
 
 def _iter_entry_lines(entries: Sequence[CatalogEntry]) -> Iterable[str]:
-    has_types = sum(entry.tool.is_late for entry in entries) <= _MAX_LATE_SCHEMAS
+    has_types = sum(entry.tool.has_late_schemas for entry in entries) <= _MAX_LATE_SCHEMAS
     for entry in entries:
         summary = extract_first_sentence(find_tool_description(entry.tool))
-        signature = _format_signature(entry) if has_types or not entry.tool.is_late else ""
+        signature = _format_signature(entry) if has_types or not entry.tool.has_late_schemas else ""
         yield f"- {to_comment_line(entry.id, 300)}{signature}{f' - {summary}' if summary else ''}"
 
 

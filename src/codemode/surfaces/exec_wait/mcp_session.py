@@ -12,7 +12,7 @@ from ...data.json_shape import run_off_loop_if_large
 from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty, string_or_empty
 from ...errors import CodeModeError, CodeModeToolError
-from ...host.threads import LARGE_CHARACTERS, run_check
+from ...host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ...schemas.compiled import ValidatedInput
 from ...tools.context import ToolCallContext
 from ...tools.prepared import MISSING, PreparedTool
@@ -154,7 +154,7 @@ async def await_tool_result(answer: Awaitable[Any]) -> ToolResult:
     result = await await_answer_or_raise_tool_error(answer)
     content = read_field(result, "content")
     if is_sequence(content) and len(content) > _MANY_BLOCKS:
-        return await run_check(len(content), partial(_build_tool_result, result, content))
+        return await run_in_thread_if_large(len(content), partial(_build_tool_result, result, content))
     return _build_tool_result(result, content)
 
 

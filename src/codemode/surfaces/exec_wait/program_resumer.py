@@ -59,7 +59,7 @@ class StoredRunResumer:
         """Attach a lease to a run and renew it while the run holds it."""
         from .stored_runs import to_run_id
 
-        self._runs.rename(run, to_run_id(lease.record.id))
+        self._runs.change_run_id(run, to_run_id(lease.record.id))
         run.lease = lease
         run.lease_renewal = asyncio.ensure_future(stored.renew_lease_or_abort_run(run))
 
@@ -167,7 +167,7 @@ class ProgramResumer:
         call: CallContext,
     ) -> Any:
         try:
-            run = self._runs.reserve(call.conversation_id or "", "")
+            run = self._runs.create_run(call.conversation_id or "", "")
         except NoCapacityError as no_capacity:
             return self._result_factory.build_no_capacity_result(no_capacity)
         try:
@@ -191,7 +191,7 @@ class ProgramResumer:
         except RunAbortedBeforeStartError:
             return await self._settler.store_result_or_release_lease(run, self._result_factory.build_abort_result(run))
         except BaseException as error:
-            await self._on_resume_failed(run, lease, error)
+            await self._on_resume_failure(run, lease, error)
             raise
 
     async def _record_answers_and_claim(
@@ -221,7 +221,7 @@ class ProgramResumer:
             self._stored_programs.attach_lease_and_rename_run(stored, run, lease)
         return lease
 
-    async def _on_resume_failed(self, run: ProgramRun, lease: Lease | None, error: BaseException) -> None:
+    async def _on_resume_failure(self, run: ProgramRun, lease: Lease | None, error: BaseException) -> None:
         if self._stored is None or lease is None:
             self._runs.end_and_abort_program(run)
             return
@@ -236,14 +236,14 @@ class ProgramResumer:
         from .stored_runs import get_scope, to_run_id
 
         scope = get_scope(record)
-        paused = None if self._stored is None else await self._stored.get_interrupt(record)
+        paused = None if self._stored is None else await self._stored.load_newest_interrupt(record)
         if scope is None or paused is None:
             raise CodeModeProtocolError("this record does not belong to exec", details={"origin": "continuation"})
         try:
-            run = self._runs.reserve(scope, record.source or "")
+            run = self._runs.create_run(scope, record.source or "")
         except NoCapacityError as error:
             raise CodeModeConcurrencyError("the limit of waiting runs is reached") from error
-        self._runs.rename(run, to_run_id(record.id))
+        self._runs.change_run_id(run, to_run_id(record.id))
         call = replace(call, tool_call_id=None, conversation_id=scope or None)
         outer = replace(
             self._context.create_outer_call_and_bind_state(call, run), takes_output=False, keeps_output=True
@@ -328,7 +328,7 @@ class RemoteRunWaiter:
             self._runs.end_parked_by_id(run_id, COMPLETED if found.get("status") == "completed" else FAILED)
             return dict(found)
         try:
-            run = self._runs.reserve(scope, string_or_empty(found.record.source))
+            run = self._runs.create_run(scope, string_or_empty(found.record.source))
         except NoCapacityError as error:
             await stored.release_lease(ProgramRun(scope, "", lease=found))
             return self._result_factory.build_no_capacity_result(error)
@@ -391,7 +391,7 @@ class RemoteRunWaiter:
 
         is_of_person = record.state == "pending"
         if is_of_person and self._options.approvals == "interrupt":
-            interrupt = await stored.get_interrupt(record)
+            interrupt = await stored.load_newest_interrupt(record)
             if interrupt is not None:
                 return interrupt
         # The model knows a call by its id, the first part of the request's id.

@@ -42,7 +42,7 @@ from .results import (
     parse_exec_input,
     parse_wait_input,
 )
-from .run_registry import NoCapacityError, RunRegistry, drop_worker
+from .run_registry import NoCapacityError, RunRegistry, drop_orphaned_worker
 from .run_settler import RunOutcomeApplier
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ProgramRunner:
 
     def __init__(self, context: ExecWaitContext) -> None:
         self._context = context
-        self.runs = RunRegistry(context.options, context.counts, self._on_expired)
+        self.runs = RunRegistry(context.options, context.counts, self._on_run_expired)
         self._catalog = context.catalog
         self._options = context.options
         self._settings = context.settings
@@ -111,7 +111,7 @@ class ProgramRunner:
     async def _reserve_and_start_run(self, request: ExecRequest, call: CallContext) -> Any:
         self._counts.count_event("exec")
         try:
-            run = self.runs.reserve(call.conversation_id or "", request.code)
+            run = self.runs.create_run(call.conversation_id or "", request.code)
         except NoCapacityError as no_capacity:
             return self._result_factory.build_no_capacity_result(no_capacity)
         run.counts["exec"], run.language = 1, request.language
@@ -265,7 +265,7 @@ class ProgramRunner:
 
     # --- end ---
 
-    async def _on_expired(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
+    async def _on_run_expired(self, run: ProgramRun, execution: SuspendedRun | None) -> None:
         if execution is None:
             if self._stored is not None:
                 await self._stored.mark_expired_records()
@@ -326,7 +326,7 @@ class ProgramRunner:
         """Abort the execution of an ended run; return its error with its calls, if known."""
         run.call_on_loop(run.cancel_lease_renewal)
         if execution.is_event_loop_closed:
-            drop_worker(execution)
+            drop_orphaned_worker(execution)
             return None
         try:
             return (await execution.abort(reason)).error

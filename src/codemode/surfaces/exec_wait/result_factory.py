@@ -69,11 +69,11 @@ class ResultFactory:
         if outcome.value is None and not output and (text := describe_missing_result(outcome, run.code)):
             output = [{"type": "text", "text": text}]
         value, max_characters = outcome.value, self._max_model_characters
-        if max_characters is not None and self.is_large(outcome):
+        if max_characters is not None and self.is_too_large_for_model(outcome):
             value = await save_and_describe_large_result(outcome, max_characters, location)
         return build_completed_result(value, output, telemetry)
 
-    def is_large(self, outcome: RunOutcome) -> bool:
+    def is_too_large_for_model(self, outcome: RunOutcome) -> bool:
         """Return True if the value is too large for the model."""
         return self._max_model_characters is not None and is_longer_than(
             outcome.value, self._max_model_characters, outcome.result_bytes
@@ -81,7 +81,7 @@ class ResultFactory:
 
     def needs_state_write(self, outcome: RunOutcome) -> bool:
         """Return True if building the result stores values in the program state."""
-        return self.is_large(outcome) or (outcome.error is not None and self._context.settings.has_state)
+        return self.is_too_large_for_model(outcome) or (outcome.error is not None and self._context.settings.has_state)
 
     def add_approval_note(self, result: dict[str, Any]) -> dict[str, Any]:
         """Add the note that a person was asked."""

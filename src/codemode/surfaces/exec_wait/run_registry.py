@@ -60,7 +60,7 @@ class RunRegistry:
         never_finalize_in_child(self._runs, self._warm, self._stopping)
         self._reset()
 
-    def reserve(self, scope: str, code: str) -> ProgramRun:
+    def create_run(self, scope: str, code: str) -> ProgramRun:
         """Return a new active run. Raises `NoCapacityError`."""
         with self._lock:
             share = self._options.get_max_waiting_runs(scope)
@@ -77,7 +77,7 @@ class RunRegistry:
             self._active_by_scope[scope] += 1
             return run
 
-    def rename(self, run: ProgramRun, run_id: str) -> None:
+    def change_run_id(self, run: ProgramRun, run_id: str) -> None:
         """Give a run the id of its record in the store."""
         with self._lock:
             is_registered = self._runs.get(run.run_id) is run
@@ -234,7 +234,7 @@ class RunRegistry:
         """End a run whose event loop has ended. Returns False if it was not active."""
         execution = run.execution
         is_ended = self.end(run, ABORTED)
-        drop_worker(execution)
+        drop_orphaned_worker(execution)
         return is_ended
 
     def end_and_abort_program(self, run: ProgramRun) -> None:
@@ -272,12 +272,12 @@ class RunRegistry:
             self._drop_idle_worker(run, execution)
         elif execution.is_warm:
             run.timers.append(run.loop.call_later(WARM_SECONDS, self._drop_idle_worker, run, execution))
-        run.timers.append(run.loop.call_later(ttl, self._expire, run, execution))
+        run.timers.append(run.loop.call_later(ttl, self._expire_suspended, run, execution))
 
     def _drop_idle_worker(self, run: ProgramRun, execution: SuspendedRun) -> None:
         if run.state == WAITING and run.execution is execution and execution.is_warm:
             self._counts.count_event("evictions", run=run)
-            execution.drop_worker()
+            execution.release_worker()
 
     def _start_expiry_timer(self, parked: ProgramRun) -> None:
         if parked.loop is not None and parked.state == WAITING and parked.expires_at_ms is not None:
@@ -298,7 +298,7 @@ class RunRegistry:
         self._ended_runs.append(run)
         self._forget_old_ended_runs()
 
-    def _expire(self, run: ProgramRun, execution: SuspendedRun) -> None:
+    def _expire_suspended(self, run: ProgramRun, execution: SuspendedRun) -> None:
         with self._lock:
             if run.state != WAITING or run.execution is not execution:
                 return
@@ -324,7 +324,7 @@ class RunRegistry:
             if run.is_active and run.loop is not None and run.loop.is_closed():
                 execution = run.execution
                 self._record_end(run, ABORTED)
-                drop_worker(execution)
+                drop_orphaned_worker(execution)
 
     def _forget_old_ended_runs(self) -> None:
         """Forget runs that ended longer ago than a run may wait."""
@@ -343,8 +343,8 @@ async def _abort_after_cancellation(execution: SuspendedRun) -> None:
     await execution.abort("the call was cancelled")
 
 
-def drop_worker(execution: SuspendedRun | None) -> None:
+def drop_orphaned_worker(execution: SuspendedRun | None) -> None:
     """Release the worker of a run whose event loop has ended, as far as possible."""
     if execution is not None:
         with suppress(RuntimeError):  # the loop is closed
-            execution.drop_worker()
+            execution.release_worker()

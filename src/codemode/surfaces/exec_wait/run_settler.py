@@ -192,7 +192,7 @@ class RunOutcomeApplier:
             if run.suspension_count == 0:  # the id is fixed once it was returned
                 from .stored_runs import to_run_id
 
-                self._runs.rename(run, to_run_id(run.lease.record.id))
+                self._runs.change_run_id(run, to_run_id(run.lease.record.id))
             run.call_on_loop(lambda: _start_lease_renewal(stored, run))
         return True
 

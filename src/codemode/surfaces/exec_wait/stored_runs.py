@@ -69,11 +69,11 @@ class StoredRuns:
             {**self._build_payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
         )
         if run.lease is None:
-            run.lease = await self._store.rest(
+            run.lease = await self._store.put_suspended(
                 continuation, owner=self._owner, payload=payload, lease_ms=LEASE_MS, **self._build_record_fields(run)
             )
             return True
-        lease = await self._store.rest(continuation, lease=run.lease, payload=payload)
+        lease = await self._store.put_suspended(continuation, lease=run.lease, payload=payload)
         if lease is None:
             run.lease = None
             return False
@@ -239,7 +239,7 @@ class StoredRuns:
         if record.state == "withdrawn" or outcome_fields.get("code") in (ABORTED, SNAPSHOT_EXPIRED):
             raise RecordWithdrawnError("this run was ended: answers cannot resume it")
 
-    async def get_interrupt(self, record: Record) -> Interrupt | None:
+    async def load_newest_interrupt(self, record: Record) -> Interrupt | None:
         """Return the newest interrupt of a record, or None if nothing was asked."""
         interrupt_ids = record.versions[-1].interrupt_ids if record.versions else ()
         return None if not interrupt_ids else await self._store.get(interrupt_ids[0], tenant=record.tenant)

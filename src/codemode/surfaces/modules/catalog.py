@@ -101,7 +101,7 @@ def parse_module_facts(facts: Any) -> ModuleFacts:
     specifiers: dict[str, None] = {fact.specifier: None for fact in imports}
     wants_all = False  # has a dynamic import() or uses discovery
     for item in islice(list_or_empty(raw.get("dynamic")), _MAX_FACTS):
-        specifier = _read_text(mapping_or_empty(item).get("from"))
+        specifier = _parse_text(mapping_or_empty(item).get("from"))
         if specifier is None:
             wants_all = True
         else:
@@ -112,7 +112,7 @@ def parse_module_facts(facts: Any) -> ModuleFacts:
             paths[path] = None
     return ModuleFacts(
         prefix=prefix if type(prefix) is int and 0 <= prefix < _MAX_POSITION else 0,
-        take=_read_text(raw.get("take")),
+        take=_parse_text(raw.get("take")),
         imports=imports,
         calls=_parse_namespace_calls(list_or_empty(raw.get("namespace_calls"))),
         paths=tuple(paths),
@@ -130,14 +130,14 @@ def _parse_imports(items: Sequence[Any]) -> tuple[ImportFact, ...]:
         names: list[str] = []
         positions: list[dict[str, int]] = []
         for pair in islice(list_or_empty(raw.get("names")), remaining):
-            name = _read_text(pair[0]) if is_array(pair) and pair else None
+            name = _parse_text(pair[0]) if is_array(pair) and pair else None
             names.append(name or "")  # keep the index of each name
         for pair in islice(list_or_empty(raw.get("places")), len(names)):
             line, column = pair[:2] if is_array(pair) and len(pair) > 1 else (None, None)
             positions.append(_parse_position(line, column))
         remaining -= len(names)
         position = _parse_position(raw.get("line"), raw.get("column"))
-        imports.append(ImportFact(_read_text(raw.get("from")) or "", tuple(names), position, tuple(positions)))
+        imports.append(ImportFact(_parse_text(raw.get("from")) or "", tuple(names), position, tuple(positions)))
     return tuple(imports)
 
 
@@ -145,13 +145,13 @@ def _parse_namespace_calls(items: Sequence[Any]) -> tuple[NamespaceCallFact, ...
     calls: list[NamespaceCallFact] = []
     for item in islice(items, _MAX_FACTS):
         raw = mapping_or_empty(item)
-        specifier, name = _read_text(raw.get("from")), _read_text(raw.get("name"))
+        specifier, name = _parse_text(raw.get("from")), _parse_text(raw.get("name"))
         if specifier is not None and name is not None:
             calls.append(NamespaceCallFact(specifier, name, _parse_position(raw.get("line"), raw.get("column"))))
     return tuple(calls)
 
 
-def _read_text(value: Any) -> str | None:
+def _parse_text(value: Any) -> str | None:
     return value if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS else None
 
 
@@ -371,7 +371,7 @@ class ModuleCatalog:
         return tuple(self._tools)
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
+    def implicitly_read_paths(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 
@@ -380,7 +380,7 @@ class ModuleCatalog:
         found = self._tools.get(name)
         return None if found is None else found.tool
 
-    def find(self, name: str) -> ModuleTool | None:
+    def get_module_tool(self, name: str) -> ModuleTool | None:
         """Return the tool of this name with its export name."""
         return self._tools.get(name)
 

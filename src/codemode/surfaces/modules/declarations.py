@@ -110,7 +110,7 @@ class ObservedOutput:
         )
 
     @property
-    def tag(self) -> str:
+    def jsdoc_tag(self) -> str:
         """The tag for the comment of the tool's function."""
         if not self.is_text:
             return "@observed The result type is that of earlier calls; it is not guaranteed."
@@ -340,7 +340,7 @@ def _format_comment(tool: ModuleTool) -> str:
     others = {name: value for name, value in tool.tool.annotations.items() if name not in _PLAIN_HINTS}
     tags = [*create_hint_tags(tool.tool), *_build_annotation_tags(others), *create_example_tags(tool.tool)]
     if (observed := get_observed_output(tool)) is not None:
-        tags.append(observed.tag)
+        tags.append(observed.jsdoc_tag)
     return format_jsdoc(JsDoc(find_tool_description(tool.tool), tuple(tags)))
 
 

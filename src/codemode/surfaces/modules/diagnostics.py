@@ -40,7 +40,7 @@ from ...execution.outcome_texts import (
     format_phrase_message,
     may_have_side_effects,
 )
-from ...observe.call_events import CallRecord, to_guest_error_fields
+from ...observe.call_events import CallRecord, read_guest_error_fields
 from ...profile import ErrorFields
 from ...protocol.ledger import Rejected
 from ...source.program_input import make_language_hint_for_error
@@ -458,7 +458,7 @@ def _build_traced_call(call: CallRecord) -> dict[str, Any]:
 def _format_call_failure(call: CallRecord) -> str:
     if call.status == "aborted":
         return "ToolCallError OUTCOME_UNKNOWN"
-    error_fields = to_guest_error_fields(call.outcome) if isinstance(call.outcome, Rejected) else {}
+    error_fields = read_guest_error_fields(call.outcome) if isinstance(call.outcome, Rejected) else {}
     if error_fields.get("name") in CLASSES:
         return f"{error_fields['name']} {error_fields.get('code')}"
     if isinstance(call.error, CodeModeError):

@@ -40,7 +40,7 @@ class DiscoveryArguments:
 
     def require_text(self, index: int, name: str) -> str:
         """Return a required, non-empty string."""
-        value = self._get(index)
+        value = self._get_argument(index)
         if not isinstance(value, str) or not value.strip():
             self.reject(f"/{index}", f"{name} to be a string that is not empty", value, name)
         return value
@@ -91,11 +91,11 @@ class DiscoveryArguments:
         error.reason = "validation"
         raise error
 
-    def _get(self, index: int) -> Any:
+    def _get_argument(self, index: int) -> Any:
         return self._values[index] if index < len(self._values) else None
 
     def _get_options(self, index: int) -> Mapping[str, Any]:
-        value = self._get(index)
+        value = self._get_argument(index)
         if value is None:
             return {}
         if not is_mapping(value):

@@ -18,7 +18,7 @@ from ...execution.starting import (
     resume_with_answers,
 )
 from ...host.clock import now_ms
-from ...host.threads import LARGE_CHARACTERS, run_check
+from ...host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
 from ...records import record
 from ...schemas.compiled import get_json_type_name
@@ -210,7 +210,7 @@ class RunCatalog:
         return self._current.names()
 
     @property
-    def paths_read_by_javascript(self) -> tuple[str, ...]:
+    def implicitly_read_paths(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 
@@ -425,7 +425,7 @@ class ModuleExecutor:
             if not isinstance(request, RunRequest):
                 return build_refusal_response(request)
             notes = request.notes
-            return await self._run(request, _create_outer_call(call))
+            return await self._run_request(request, _create_outer_call_settings(call))
         except CodeModeError as error:  # nothing of the program ran
             return build_refusal_response(
                 redact_diagnostics(
@@ -437,7 +437,7 @@ class ModuleExecutor:
             log_failure(_log, "a run of codemode.run failed", (), error)
             return build_refusal_response([*notes, _diagnose_host_failure(error)], error)
 
-    async def _run(self, request: RunRequest, outer: OuterCallSettings) -> Any:
+    async def _run_request(self, request: RunRequest, outer: OuterCallSettings) -> Any:
         notes, capabilities = (
             await self._load_requested_servers(request) if request.capabilities else (list(request.notes), [])
         )
@@ -472,7 +472,7 @@ class ModuleExecutor:
         call: CallContext | None,
     ) -> Any:
         """Resume a program; return what `execute` returns. Raises `CodeModeProtocolError`."""
-        catalog, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call(call)
+        catalog, outer = RunCatalog(self._servers, homes=self._identities), _create_outer_call_settings(call)
         tools = add_saved_programs_to_catalog(catalog, self._library, None, outer.call, self._pool)
         outcome = await resume_with_answers(
             self._profile, interrupt, resolution, resolutions, tools, self._settings, outer, self._pool
@@ -485,7 +485,7 @@ class ModuleExecutor:
         """List the requested servers; return notes about them, and the paths of those available."""
         notes = list(request.notes)
         if not self._description_cache.has_been_read:
-            await run_check(LARGE_CHARACTERS, self._description_cache.assume_description_read)
+            await run_in_thread_if_large(LARGE_CHARACTERS, self._description_cache.assume_description_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
         await self._servers.load_listings(
@@ -493,7 +493,9 @@ class ModuleExecutor:
         )
         await self._servers.build_catalog_off_loop()
         if unknown := [name for name, source in found.items() if source is None]:
-            notes += await run_check(LARGE_CHARACTERS, partial(self._build_missing_server_warnings, unknown))
+            notes += await run_in_thread_if_large(
+                LARGE_CHARACTERS, partial(self._build_missing_server_warnings, unknown)
+            )
         notes += [
             create_unavailable_server_diagnostic(server_source)
             for server_source in sources
@@ -553,16 +555,16 @@ class ModuleExecutor:
             all(is_declaration_cached(server) for server in servers)
             and sum(len(server.tools) for server in servers) <= _FEW_TOOLS
         )
-        return await run_check(0 if is_little else LARGE_CHARACTERS, declare_unread)
+        return await run_in_thread_if_large(0 if is_little else LARGE_CHARACTERS, declare_unread)
 
     def _build_policy(self, limits: RunLimits) -> ExecutionPolicy:
         return self._settings.with_default_limits(limits.to_policy()).execution_policy
 
     def _find_tool(self, name: str) -> ModuleTool | None:
-        return self._servers.get_or_build_catalog().find(name)
+        return self._servers.get_or_build_catalog().get_module_tool(name)
 
 
-def _create_outer_call(call: CallContext | None) -> OuterCallSettings:
+def _create_outer_call_settings(call: CallContext | None) -> OuterCallSettings:
     return OuterCallSettings(call=call_context_or_empty(call), is_traced=True)
 
 

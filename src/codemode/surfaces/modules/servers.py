@@ -253,9 +253,9 @@ class ServerWithListing:
         return ListedServer(
             path=self.path,
             server_id=self.server_id,
-            name=self._read_text("name") or self.server_id,
-            version=self._read_text("version"),
-            description=self._read_text("description", MAX_DESCRIPTION_CHARACTERS),
+            name=self._read_text_attribute("name") or self.server_id,
+            version=self._read_text_attribute("version"),
+            description=self._read_text_attribute("description", MAX_DESCRIPTION_CHARACTERS),
             capabilities=to_bounded_texts(capabilities) if is_sequence(capabilities) else (),
             tools=module_tools_of_server,
             left_out=(*self._read_text_list_attribute("left_out", MAX_LEFT_OUT), *left_out.notes)[:MAX_LEFT_OUT],
@@ -276,7 +276,7 @@ class ServerWithListing:
         texts = (to_bounded_text(text, MAX_NOTE_CHARACTERS) for text in value[:max_texts])
         return tuple(text for text in texts if text)
 
-    def _read_text(self, name: str, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
+    def _read_text_attribute(self, name: str, max_characters: int = MAX_NAME_CHARACTERS) -> str | None:
         """Return a text attribute, which a server may know only once it is connected."""
         server_text = to_bounded_text(getattr(self._server, name, None), max_characters)
         return to_bounded_text(getattr(self._live, name, None), max_characters) if server_text is None else server_text

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from ...data.narrowing import mapping_or_empty
-from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_check
+from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_in_thread_if_large
 from ...signatures.described_tool import DescribedTool
 from .embeddings import Embed, Embeddings, HostFunctionError, Vector, await_with_timeout, find_nearest_vectors, is_async
 from .index import ScoredTool, SearchResults, ToolIndex
@@ -198,7 +198,7 @@ class ToolSearch:
 
 
 async def _run_in_thread(work: Callable[[], ResultT]) -> ResultT:
-    return await run_check(LARGE_CHARACTERS, work)
+    return await run_in_thread_if_large(LARGE_CHARACTERS, work)
 
 
 def _create_embedding_text(name: str, tool: DescribedTool) -> str:

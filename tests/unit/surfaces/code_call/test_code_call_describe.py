@@ -157,7 +157,7 @@ def test_conditions_and_numbers_of_members_have_examples():
         "then": {"required": ["card"]},
     }
     (found,) = inputs(examples("buy", schema))
-    assert _read(found) == {
+    assert _read_file(found) == {
         "sku": "AA-1111",
         "how": "card",
         "roles": ["buyer"],
@@ -170,7 +170,7 @@ def test_a_required_text_with_a_pattern_and_no_example_of_its_own_has_no_example
     schema = {"type": "object", "properties": {"sku": {"type": "string", "pattern": "^[A-Z]+$"}}, "required": ["sku"]}
     assert examples("buy", schema) == []
     (found,) = inputs(examples("buy", {**schema, "required": []}))
-    assert _read(found) == {}
+    assert _read_file(found) == {}
 
 
 @each_row("value", [{"a": float("nan")}, {"a": [0] * 60}, {"a": object()}, {1: 2}, [[[[[[[[[[1]]]]]]]]]]])
@@ -189,12 +189,12 @@ def test_every_generated_input_of_the_sample_fits_its_schema():
         for one in answer["tools"]:
             assert len(one["usageExamples"]) <= 5
             for text in inputs(one["usageExamples"]):
-                prepare_tool(by_name[one["name"]]).validate_input(_read(text))
+                prepare_tool(by_name[one["name"]]).validate_input(_read_file(text))
                 shown += 1
     assert shown > len(sample)
 
 
-def _read(text: str) -> Any:
+def _read_file(text: str) -> Any:
     """Read an object literal as `literal` writes it: JSON but for names of keys."""
     return json.loads(re.sub(r"([{,] ?)([A-Za-z_$][\w$]*):", r'\1"\2":', text))
 

@@ -50,7 +50,7 @@ class Clocks:
 async def held_run(store: MemoryInterruptStore) -> tuple[StoredRuns, Lease]:
     """A run that another process holds."""
     payload = {"surface": PROFILE_NAME, "scope": "s", "expiresAtMs": EVER_MS}
-    lease = await store.rest(paused(), owner="another", payload=payload)
+    lease = await store.put_suspended(paused(), owner="another", payload=payload)
     assert lease is not None
     tool: Any = SimpleNamespace(settings=SimpleNamespace(continuation=SimpleNamespace(seal=False)))
     return StoredRuns(store, "", "", 900, tool), lease
@@ -98,7 +98,7 @@ def test_what_has_ended_is_told_apart_by_the_time_that_has_passed(monkeypatch, j
         Clocks(jumps_ms, passes).run_in(monkeypatch, run_registry)
         all_runs = RunRegistry(ExecWaitOptions(), UsageCounts(), nobody)
         for number in range(3):
-            one = all_runs.reserve("s", f"return {number}")
+            one = all_runs.create_run("s", f"return {number}")
             one.suspension_count = 1  # somebody was told its id
             all_runs.end(one, program_run.COMPLETED)
         return len(all_runs.list_runs_in_scope("s"))

@@ -19,7 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from codemode import CodeModeError
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.stores import ALL_TENANTS, FailedNotice, InterruptStore, Notice, Outbox, Record
 
 from .target import NoticeTarget, format_record_url
@@ -261,23 +261,25 @@ class NoticeSender:
         """Deliver one notice, and return for how many seconds to pause."""
         failure = await self._post_notice(target, client, notice)
         if failure is None:
-            await outbox.settle(notice)
+            await outbox.record_delivery(notice)
             return 0.0
         if notice.attempts >= len(RETRY_SECONDS):
-            if await outbox.settle(notice, error=failure.message):
+            if await outbox.record_delivery(notice, error=failure.message):
                 log_arguments = (notice.record.id, target.name, failure.message)
                 _log.warning("the notice of record %s could not be delivered to %s: %s", *log_arguments)
         else:
             jitter = 1 + _RETRY_JITTER * self._random_fraction()
             seconds = max(RETRY_SECONDS[notice.attempts] * jitter, failure.retry_after_seconds)
-            await outbox.settle(notice, error=failure.message, retry_ms=int(seconds * 1000))
+            await outbox.record_delivery(notice, error=failure.message, retry_ms=int(seconds * 1000))
         return failure.retry_after_seconds
 
     async def _post_notice(self, target: NoticeTarget, client: WebhookClient, notice: Notice) -> PostFailure | None:
         link = format_record_url(self._base_url, notice.record.id)
         try:
             # In a thread, since inputs may be large.
-            message = await run_check(LARGE_CHARACTERS, lambda: target.create_request(notice, link, self._clock()))
+            message = await run_in_thread_if_large(
+                LARGE_CHARACTERS, lambda: target.create_request(notice, link, self._clock())
+            )
         except Exception as error:  # noqa: BLE001 - untrusted content must not stop other notices
             return PostFailure(f"it could not be created ({type(error).__name__})")
         return await client(message.headers, message.body)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequestError
@@ -54,7 +54,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     async def show_call_list(request: Request) -> Response:
         query = _parse_query(request)
         tenants = select_visible_tenants(require_principal(request).user, query.tenant)
-        counts = await context.store.counts(tenant=tenants, app=query.app or None)
+        counts = await context.store.count_waiting_requests(tenant=tenants, app=query.app or None)
         tool = _resolve_tool_name(query.tool, counts)
         try:
             records_page = await context.store.list(
@@ -72,7 +72,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         if wants_json(request):
             return JSONResponse(_records_page_to_json(records_page, counts))
         decided_call = await _load_decided_call_values(context, request)
-        return await run_check(
+        return await run_in_thread_if_large(
             LARGE_CHARACTERS,
             lambda: _render_list_page(context, request, query, records_page, counts, tool, decided_call),
         )
@@ -306,7 +306,7 @@ def _create_rows(
                 and not call.refusal
                 and not list_standing_choices(context.standing_approvals, record, call)
             ):
-                version, shown = compute_call_version(record, call), context.store.shown(call)
+                version, shown = compute_call_version(record, call), context.store.compute_display_digest(call)
                 token = principal.create_form_token(compute_decision_token_subject(call.interrupt_id, version, shown))
                 form = {"form_token": token, "version": version, "shown": shown}
         rows.append(_CallRow(record, call, number, input_excerpt, selection, form))

@@ -52,7 +52,7 @@ class ConsoleContext:
         tool_options = self.app_options.get(record.app, self.app_options.get(None))
         return partial(inspect_interrupt, options=tool_options, conversation_id=get_scope(record) or None)
 
-    async def load_record(self, request: Request) -> Record:
+    async def load_visible_record(self, request: Request) -> Record:
         """Return the record of the URL. Raises `Problem` 404, also for other tenants' records."""
         record = await self.store.record(request.path_params["record_id"], tenant=ALL_TENANTS)
         if not require_principal(request).user.can_see(record.tenant):

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.stores import AnswerRefusedError, AuditLine, Record, StoredRequest, StoreError
 
 from ..bodies import FormItems, get_single_value, has_json_body, read_form_items, read_json
@@ -56,7 +56,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
 
     async def decide_call(request: Request) -> Response:
         submitted = await _read_submitted_decision(request)
-        record = await context.load_record(request)
+        record = await context.load_visible_record(request)
         call = _find_call(record, request.path_params["interrupt_id"])
         await _require_permission_or_audit(context, request, record, submitted, call.interrupt_id)
         require_valid_decision(call, submitted, is_for_programs=wants_json(request) or has_json_body(request))
@@ -95,7 +95,7 @@ async def _read_submitted_decision(request: Request) -> SubmittedDecision:
     if not has_json_body(request):
         return parse_decision_form(await read_form_items(request))
     body = await read_json(request)
-    return await run_check(LARGE_CHARACTERS, lambda: parse_decision_json(body))
+    return await run_in_thread_if_large(LARGE_CHARACTERS, lambda: parse_decision_json(body))
 
 
 async def _require_permission_or_audit(
@@ -119,7 +119,9 @@ async def _apply_decision(
     context: ConsoleContext, request: Request, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> Response:
     actor = require_principal(request).user.name
-    evaluation = await run_check(LARGE_CHARACTERS, lambda: _evaluate_decision(context, record, call, submitted, actor))
+    evaluation = await run_in_thread_if_large(
+        LARGE_CHARACTERS, lambda: _evaluate_decision(context, record, call, submitted, actor)
+    )
     # The standing approval is not stored again, since it may have been revoked since.
     if evaluation.is_repeated:
         return _decision_response(request, record, call)
@@ -134,7 +136,7 @@ async def _apply_decision(
         problem = await _store_decision(context, request, record, call, evaluation.decision[0])
         if problem is None:
             return await _store_standing_approval_and_respond(context, request, record, call, submitted)
-        record = await context.load_record(request)  # displays changes made meanwhile
+        record = await context.load_visible_record(request)  # displays changes made meanwhile
     submission = RedisplayedSubmission(
         call.interrupt_id, submitted, evaluation.form_result, problem, evaluation.is_same_input
     )
@@ -145,7 +147,7 @@ async def _apply_decision(
 def _evaluate_decision(
     context: ConsoleContext, record: Record, call: StoredRequest, submitted: SubmittedDecision, actor: str
 ) -> _EvaluatedDecision:
-    is_same_input = submitted.display_digest == context.store.shown(call)
+    is_same_input = submitted.display_digest == context.store.compute_display_digest(call)
     is_current = is_same_input and submitted.version == compute_call_version(record, call)
     form_result: FormResult | None = None
     try:
@@ -175,7 +177,7 @@ async def _store_decision(
     attribution: dict[str, Any] = {"actor": principal.user.name, "tenant": record.tenant, "address": principal.address}
     try:
         stored_calls = await context.store.decide(
-            {interrupt_id: decision}, seen={interrupt_id: context.store.shown(call)}, **attribution
+            {interrupt_id: decision}, seen={interrupt_id: context.store.compute_display_digest(call)}, **attribution
         )
     except AnswerRefusedError as error:
         problems: Any = error.details.get("problems", {}).get(interrupt_id, [error.message])
@@ -204,7 +206,7 @@ async def _store_standing_approval_and_respond(
     notice = await store_standing_approval(context.standing_approvals, record, call, choice, require_principal(request))
     if notice is None:
         return _decision_response(request, record, call)
-    return await render_record_page(context, request, await context.load_record(request), notice=notice)
+    return await render_record_page(context, request, await context.load_visible_record(request), notice=notice)
 
 
 def _decision_response(request: Request, record: Record, call: StoredRequest) -> Response:
@@ -228,11 +230,11 @@ def create_record_action_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of record actions."""
 
     async def show_record_action_form(request: Request) -> Response:
-        return _render_record_action_page(request, await context.load_record(request))
+        return _render_record_action_page(request, await context.load_visible_record(request))
 
     async def apply_record_action(request: Request) -> Response:
         items = await read_form_items(request)
-        record = await context.load_record(request)
+        record = await context.load_visible_record(request)
         await _require_record_action_permission_or_audit(context, request, record, items)
         return await _run_record_action(context, request, record, items)
 

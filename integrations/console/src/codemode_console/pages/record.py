@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import CodeModeProtocolError, Interrupt
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import Record, StoredRequest
@@ -241,7 +241,7 @@ async def create_cards(
         expanded=request.query_params.get("request"),
         is_for_programs=wants_json(request),
     )
-    return await run_check(LARGE_CHARACTERS, builder.build_cards)
+    return await run_in_thread_if_large(LARGE_CHARACTERS, builder.build_cards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,10 @@ class _CardBuilder:
         has_fields: bool,
         is_deferred: bool,
     ) -> RequestCard:
-        version, display_digest = compute_call_version(self.record, call), self.context.store.shown(call)
+        version, display_digest = (
+            compute_call_version(self.record, call),
+            self.context.store.compute_display_digest(call),
+        )
         has_room = not is_deferred and not self.is_for_programs
         may_answer, question = self._may_answer(call, submission), find_question(call)
         form, submitted_excerpt = None, None
@@ -389,10 +392,10 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the routes of a record's page and of its values."""
 
     async def show_record(request: Request) -> Response:
-        return await render_record_page(context, request, await context.load_record(request))
+        return await render_record_page(context, request, await context.load_visible_record(request))
 
     async def download_value(request: Request) -> Response:
-        return await _download_value(context, request, await context.load_record(request))
+        return await _download_value(context, request, await context.load_visible_record(request))
 
     return [
         Route("/records/{record_id}", show_record, methods=["GET"]),
@@ -443,7 +446,7 @@ async def render_record_page(
         }
         return render_page(request, "record.html", status=status, **page_values, **values)
 
-    return await run_check(LARGE_CHARACTERS, render)
+    return await run_in_thread_if_large(LARGE_CHARACTERS, render)
 
 
 async def _load_heading_values(context: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
@@ -501,7 +504,7 @@ async def _load_record_view(context: ConsoleContext, request: Request, record: R
     interrupt, unreadable = await _load_interrupt(context, record)
     page_query, reader = _parse_page_query(request), context.create_pause_reader(record)
     # Large checks run one at a time.
-    return await run_check(
+    return await run_in_thread_if_large(
         LARGE_CHARACTERS, lambda: create_record_view(record, interrupt, reader, page_query, unreadable)
     )
 
@@ -551,7 +554,7 @@ async def _download_value(context: ConsoleContext, request: Request, record: Rec
         return to_download_text(find_value(address, record, view)).encode("utf-8", "backslashreplace")
 
     try:
-        body = await run_check(LARGE_CHARACTERS, encode_value)
+        body = await run_in_thread_if_large(LARGE_CHARACTERS, encode_value)
     except LookupError:
         message = "The URL may be wrong, the program may have continued, or the key is missing here."
         raise Problem(404, "There is no such value", message) from None

@@ -134,7 +134,7 @@ async def _apply_program_action_and_audit(
         await (library.disable if action == "disable" else library.enable)(program.name)
     details = {"program": program.name, "version": program.current.version}
     attribution: dict[str, Any] = {"actor": principal.user.name, "tenant": program.owner, "address": principal.address}
-    await context.store.note(_AUDIT_KINDS[action], **attribution, details=details)
+    await context.store.add_audit_line(_AUDIT_KINDS[action], **attribution, details=details)
 
 
 def _compute_form_token_subject(program: SavedProgram) -> str:

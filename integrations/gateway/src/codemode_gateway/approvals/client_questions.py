@@ -22,7 +22,7 @@ from codemode.data.narrowing import is_object, mapping_or_empty, string_or_empty
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.host.cancellation import is_cancelled_from_outside, run_alongside_block
 from codemode.host.clock import now_ms
-from codemode.host.threads import run_check
+from codemode.host.threads import run_in_thread_if_large
 from codemode.interrupts.interrupt import Interrupt, PendingRequest, is_same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
@@ -149,7 +149,7 @@ class StateSealer:
             )
             return _encode_packed_state(packed)
 
-        return await run_check(estimate_json_length(state, _MAX_WEIGHT), sign_and_encode_state)
+        return await run_in_thread_if_large(estimate_json_length(state, _MAX_WEIGHT), sign_and_encode_state)
 
     async def unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the state in a sealed text.
@@ -158,7 +158,7 @@ class StateSealer:
         """
         if len(text) > MAX_STATE_CHARACTERS:
             raise CodeModeProtocolError("the request state is too long")
-        return await run_check(len(text), lambda: self._verify_and_decode_state(text, arguments))
+        return await run_in_thread_if_large(len(text), lambda: self._verify_and_decode_state(text, arguments))
 
     def _verify_and_decode_state(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -458,7 +458,9 @@ class ApprovalQuestions:
             if response is None:
                 continue
             parse = partial(parse_answer, question, response, partial(self._find_input_problem, question))
-            answer = await run_check(estimate_json_length(getattr(response, "content", None), _MAX_WEIGHT), parse)
+            answer = await run_in_thread_if_large(
+                estimate_json_length(getattr(response, "content", None), _MAX_WEIGHT), parse
+            )
             if answer is None:
                 answers.has_unanswered_outcome = True
             elif isinstance(answer, UnusableAnswer):

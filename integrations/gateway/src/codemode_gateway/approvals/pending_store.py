@@ -378,7 +378,7 @@ class StandingApproval:
     ) -> None:
         """Record the approval in the audit, and save it for the gateways of this state folder.
 
-        Call it after the decision was stored. Raises `OSError`, and the errors of `InterruptStore.note`.
+        Call it after the decision was stored. Raises `OSError`, and the errors of `InterruptStore.add_audit_line`.
         """
         for tool in self.tools:
             details = {
@@ -387,7 +387,7 @@ class StandingApproval:
                 "holds": self.scope,
             }
             # The audit comes first: it has every allowed call.
-            await store.note(
+            await store.add_audit_line(
                 ALLOWED_AUDIT_KIND,
                 actor=actor,
                 tenant=record.tenant,
@@ -401,9 +401,9 @@ class StandingApproval:
 
 
 async def audit_revoked_answer(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
-    """Record in the audit that a remembered answer was revoked. Raises the errors of `InterruptStore.note`."""
+    """Record in the audit that a remembered answer was revoked. Raises the errors of `InterruptStore.add_audit_line`."""
     details = {"server": _escape_and_shorten_name(answer.server), "tool": _escape_and_shorten_name(answer.tool)}
-    await store.note(FORGOTTEN_AUDIT_KIND, actor=actor, tenant=answer.principal, details=details)
+    await store.add_audit_line(FORGOTTEN_AUDIT_KIND, actor=actor, tenant=answer.principal, details=details)
 
 
 def _escape_and_shorten_name(text: str) -> str:

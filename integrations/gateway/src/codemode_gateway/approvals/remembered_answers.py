@@ -219,7 +219,7 @@ def compute_definition_digest(tool: types.Tool, config: ServerConfig | None = No
 def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
     """Return the hook ``approval`` of `UpstreamHooks`: the policy, minus remembered answers of the principal."""
 
-    def approval_hook(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
+    def get_approval_rule(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
         if not needs_approval(config, tool):
             return False
         identity: ToolIdentity | None = None
@@ -237,4 +237,4 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
 
         return check_approval_and_record_tool
 
-    return approval_hook
+    return get_approval_rule

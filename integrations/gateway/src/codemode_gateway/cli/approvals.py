@@ -370,7 +370,7 @@ def _confirm_and_save_decisions(config: GatewayConfig, options: argparse.Namespa
 
     async def find_calls(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
         record, requests = await _find_run_and_calls(store, options)
-        return record, requests, {request.interrupt_id: store.shown(request) for request in requests}
+        return record, requests, {request.interrupt_id: store.compute_display_digest(request) for request in requests}
 
     with open_controlling_terminal(f"`approvals {options.action}`") as terminal:
         record, requests, displayed_values = asyncio.run(run_with_store(config, find_calls))

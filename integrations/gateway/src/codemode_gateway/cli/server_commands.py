@@ -181,7 +181,7 @@ async def _check_servers_and_create_report(config: GatewayConfig, command: str, 
             await workspace.run_tool.prepare()  # as before each program
             servers = {upstream.server_id: upstream for upstream in workspace.run_tool.catalog.servers}
             rows = [
-                _to_server_row(
+                _create_server_report(
                     upstream,
                     reason or workspace.run_tool.listing_failures.get(upstream.server_id),
                     servers.get(upstream.server_id),
@@ -201,7 +201,7 @@ async def _check_servers_and_create_report(config: GatewayConfig, command: str, 
     return {"servers": rows, "problems": problems, "warnings": warnings, "given": tool, "sizes": sizes}
 
 
-def _to_server_row(upstream: Any, problem: str | None, server: Any) -> dict[str, Any]:
+def _create_server_report(upstream: Any, problem: str | None, server: Any) -> dict[str, Any]:
     """Return the report of a server: programs see ``tools`` of its ``listed`` tools."""
     tools = 0 if server is None else len(server.tools)
     warnings = [

@@ -76,10 +76,12 @@ class GatewayContainer:
         from ..upstreams.connected import connect
 
         lists = self._state_folder / "lists"
-        async with self.tool_histories.open(scope.owner, learns=should_learn_schemas(config, self._options)) as known:
+        async with self.tool_histories.open(
+            scope.owner_id, learns=should_learn_schemas(config, self._options)
+        ) as known:
             hooks = replace(self.create_hooks(scope), **known.hooks)
             async with connect(
-                config, hooks=hooks, cache_folder=lists, principal=scope.owner, secrets=self.secrets
+                config, hooks=hooks, cache_folder=lists, principal=scope.owner_id, secrets=self.secrets
             ) as connected:
                 yield connected
 
@@ -100,7 +102,7 @@ class GatewayContainer:
 
         def get_log_level(_server: ServerConfig) -> types.LoggingLevel | None:
             return find_most_verbose_level(
-                workspace.passthrough.logs.level for workspace in self._list_log_recipients(scope)
+                workspace.passthrough.logs.subscribed_level for workspace in self._list_log_recipients(scope)
             )
 
         return UpstreamHooks(
@@ -108,8 +110,8 @@ class GatewayContainer:
             on_request=on_request,
             on_notification=on_notification,
             get_log_level=get_log_level,
-            create_auth=self.sign_ins.create_auth_hook(scope.owner),
-            on_signed_out=self.sign_ins.create_signed_out_hook(scope.owner),
+            create_auth=self.sign_ins.create_auth_hook(scope.owner_id),
+            on_signed_out=self.sign_ins.create_signed_out_hook(scope.owner_id),
         )
 
     def create_run_tool(self, config: GatewayConfig, connected: ConnectedServers, principal: Principal) -> RunTool:

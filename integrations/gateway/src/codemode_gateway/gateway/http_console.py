@@ -105,7 +105,7 @@ class StandingApprovals:
     def __init__(self, folder: Path, store: InterruptStore) -> None:
         self._remembered, self._store = RememberedAnswers(folder), store
 
-    def choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
+    def list_choices(self, record: Record, request: StoredRequest) -> dict[str, str]:
         """Return the durations, in words, for which the call's approval may also hold for later calls."""
         descriptions: dict[str, str] = {}
         for scope in SCOPE_DESCRIPTIONS:
@@ -113,7 +113,7 @@ class StandingApprovals:
                 descriptions[scope] = StandingApproval.from_requests(record, [request], scope).description
         return descriptions
 
-    async def keep(
+    async def save_choice(
         self, record: Record, request: StoredRequest, choice: Any, *, actor: str, address: str | None
     ) -> None:
         """Save this choice for later calls. Raises the errors of `StandingApproval`."""
@@ -160,7 +160,7 @@ class _SignInPages:
         if matching_server is None or matching_server.url is None or sign_ins is None:
             raise Problem(404, "Server not found", "The configuration has no server of this name to sign in to.")
         principal = self._require_single_principal(request.scope["user"])
-        if get_sharing_scope(matching_server, Principal(principal)).owner != principal:
+        if get_sharing_scope(matching_server, Principal(principal)).owner_id != principal:
             advice = f"The operator of the gateway signs in to it: {format_login_command(name)}"
             raise Problem(403, "All users share this server", advice)
         try:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, is_object
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.observe.request_telemetry import record_call_end_and_get_trace_id, record_span_failure, request_span
 from codemode.trace.events import InvocationEvent, NestedToolCallEvent
 from codemode.trace.failures import log_failure
@@ -363,7 +363,9 @@ class ActiveCalls:
             return response
         _log_and_record_call_end(outer_id, workspace, ctx, started_at, "answered", response)
         size = estimate_json_length(response, LARGE_CHARACTERS)
-        return await run_check(size, partial(to_call_tool_result, response, environment.config.settings.output))
+        return await run_in_thread_if_large(
+            size, partial(to_call_tool_result, response, environment.config.settings.output)
+        )
 
 
 def _log_and_record_call_end(

@@ -58,7 +58,7 @@ class SharingScope:
     session: str | None = None
 
     @property
-    def owner(self) -> str:
+    def owner_id(self) -> str:
         """The id for caches and sign-ins of the connection: `LOCAL` if all users share it."""
         return LOCAL.id if self.principal_id is None else self.principal_id
 

@@ -49,13 +49,13 @@ class LineSplitter:
         *complete, remainder = data.split(b"\n")
         lines: list[bytes | OversizedLine] = []
         for part in complete:
-            self._add(part)
+            self._append_part(part)
             lines.append(OversizedLine() if self._size > self._max_bytes else bytes(self._partial))
             self._partial, self._size = bytearray(), 0
-        self._add(remainder)
+        self._append_part(remainder)
         return lines
 
-    def _add(self, part: bytes) -> None:
+    def _append_part(self, part: bytes) -> None:
         self._size += len(part)
         if self._size <= self._max_bytes:
             self._partial += part
@@ -293,7 +293,7 @@ async def _open_streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
                         else parsed
                     )
                     if error is not None:
-                        await pipes.send(_encode(error))
+                        await pipes.send(_encode_line(error))
                     elif isinstance(parsed, SessionMessage):
                         await to_server.send(parsed)
                 disconnected.set()
@@ -302,7 +302,7 @@ async def _open_streams(pipes: StdioPipes) -> AsyncGenerator[tuple[Any, Any]]:
     async def forward_output() -> None:
         async with from_server:
             async for outgoing in from_server:
-                await pipes.send(_encode(outgoing.message))
+                await pipes.send(_encode_line(outgoing.message))
                 open_requests.on_answer(outgoing.message)
 
     with provide_pipe_disconnect_event() as disconnected:
@@ -360,7 +360,7 @@ def _refused_request_error(request_id: types.RequestId, text: str) -> types.JSON
     return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
-def _encode(message: types.JSONRPCMessage) -> bytes:
+def _encode_line(message: types.JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
 
 

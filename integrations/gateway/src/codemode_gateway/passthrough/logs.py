@@ -36,7 +36,7 @@ Hide = Callable[[Any], Awaitable[Any]]
 _log = logging.getLogger("codemode.mcp")
 
 
-async def identity(value: Any) -> Any:
+async def hide_nothing(value: Any) -> Any:
     """Return JSON unchanged."""
     return value
 
@@ -48,13 +48,13 @@ class LogForwarder:
     is answered. ``hide`` removes secrets from JSON.
     """
 
-    def __init__(self, upstreams: Callable[[], Sequence[Any]], hide: Hide = identity) -> None:
+    def __init__(self, upstreams: Callable[[], Sequence[Any]], hide: Hide = hide_nothing) -> None:
         self._upstreams = upstreams
         self._hide = hide
         self._subscribers: dict[Any, _LogSubscriber] = {}
 
     @property
-    def level(self) -> types.LoggingLevel | None:
+    def subscribed_level(self) -> types.LoggingLevel | None:
         """The most verbose subscribed level, or None."""
         return find_most_verbose_level(subscriber.level for subscriber in self._subscribers.values())
 

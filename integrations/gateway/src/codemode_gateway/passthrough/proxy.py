@@ -20,14 +20,14 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.trace.visible_text import clip_text, clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..gateway.principals import CallOrigin
 from ..upstreams.connection import describe_validation_error
 from .client_requests import ClientRequestForwarder, PausedRequests, RequestDeclinedError, get_client_connection
-from .logs import Hide, LogForwarder, identity
+from .logs import Hide, LogForwarder, hide_nothing
 from .subscriptions import EVENT_OF_NOTIFICATION, ClientSubscriptions
 from .uri_routing import (
     PaginatedList,
@@ -185,7 +185,7 @@ async def _fetch_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[Lis
     cursors: set[str] = set()
     for _ in range(MAX_PAGES):
         page = await kind.fetch_page(session, types.PaginatedRequestParams(cursor=cursor))
-        page_items = await run_check(LARGE_CHARACTERS, partial(_extract_items, kind, page))
+        page_items = await run_in_thread_if_large(LARGE_CHARACTERS, partial(_extract_items, kind, page))
         for item in page_items[: MAX_ITEMS - len(items)]:
             remaining_characters -= item.characters
             if remaining_characters >= 0:
@@ -224,7 +224,7 @@ class PassthroughProxy:
     """
 
     def __init__(
-        self, upstreams: Callable[[], Sequence[Any]], *, hide: Callable[[str], str] = str, hide_in: Hide = identity
+        self, upstreams: Callable[[], Sequence[Any]], *, hide: Callable[[str], str] = str, hide_in: Hide = hide_nothing
     ) -> None:
         self._upstreams = upstreams
         self._hide = hide

@@ -61,7 +61,7 @@ class ServerSubscriptions:
         self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def update(self) -> None:
+    def start_update(self) -> None:
         """Start a task that subscribes to the wanted URIs and unsubscribes from others."""
         self._changed.set()
         if self._task is None or self._task.done():
@@ -71,7 +71,7 @@ class ServerSubscriptions:
         """Subscribe to the wanted URIs and wait for the server's answer, for a limited time."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(answered)
-        self.update()
+        self.start_update()
         await asyncio.wait([answered], timeout=SUBSCRIBE_SECONDS)
 
     def close(self) -> asyncio.Future[Any] | None:
@@ -288,7 +288,7 @@ class ClientSubscriptions:
 
     def _update_server(self, server: str) -> None:
         if (subscriptions := self._servers.get(server)) is not None:
-            subscriptions.update()
+            subscriptions.start_update()
 
     def _on_server_reconnect(self, server: str) -> None:
         """Notify all watchers: any resource may have changed while the server was away."""

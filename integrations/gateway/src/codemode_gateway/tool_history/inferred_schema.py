@@ -52,7 +52,7 @@ class PropertyShape:
 
 def infer_shape(value: Any) -> ValueShape:
     """Return the shape of a value's first parts."""
-    return _Inference().infer(value, 0)
+    return _ShapeInference().infer(value, 0)
 
 
 def join_shapes(left: ValueShape, right: ValueShape) -> ValueShape:
@@ -143,7 +143,7 @@ def shape_from_json(value: Any, depth: int = 0) -> ValueShape:
         raise ValueError("no shape")
     return ValueShape(
         scalars=set(map(str, types)),
-        names={name: _parse_member(member, depth) for name, member in names.items()},
+        names={name: _parse_property_shape(member, depth) for name, member in names.items()},
         record=shape_from_json(value["record"], depth + 1) if "record" in value else None,
         is_record=value.get("isRecord") is True,
         objects=int(objects),
@@ -156,13 +156,13 @@ def is_property_name(key: str) -> bool:
     return _PROPERTY_NAME.match(key) is not None and not _VALUE_LIKE.search(key)
 
 
-def _parse_member(value: Any, depth: int) -> PropertyShape:
+def _parse_property_shape(value: Any, depth: int) -> PropertyShape:
     if not is_array(value) or len(value) != 2:
         raise ValueError("not part of a shape")
     return PropertyShape(shape_from_json(value[0], depth + 1), 2, value[1] is True)
 
 
-class _Inference:
+class _ShapeInference:
     """One traversal of a value with a limit on its parts."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ from pydantic import TypeAdapter
 from codemode.data.json_shape import estimate_json_length, run_off_loop_if_large
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.observe.request_telemetry import get_propagation_headers, measure_server_call
 from codemode.tools.tool_result import ToolResult, parse_server_result, to_program_value
 from codemode.trace.visible_text import escape_invisible
@@ -472,7 +472,7 @@ class CallSender:
         self._last_logged_message = None
         schema = None if tool is None else tool.output_schema
         size = estimate_json_length(raw, LARGE_CHARACTERS)
-        return await run_check(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
+        return await run_in_thread_if_large(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
 
     async def unwrap_and_report_result(self, name: str, result: ToolResult) -> Any:
         """Return the result for a program, after the ``on_result`` hook."""

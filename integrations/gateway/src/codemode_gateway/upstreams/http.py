@@ -18,7 +18,7 @@ from mcp_types import INTERNAL_ERROR, JSONRPCError
 
 from codemode.data.narrowing import is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeError
-from codemode.host.threads import run_check
+from codemode.host.threads import run_in_thread_if_large
 from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
@@ -118,7 +118,7 @@ class EventStream(httpx2.AsyncByteStream):
         if event_name != b"message" or not any(data):
             return data
         text = strip_space_and_bom(b"\n".join(data))
-        reading = await run_check(len(text), partial(parse_event_data, text))
+        reading = await run_in_thread_if_large(len(text), partial(parse_event_data, text))
         if reading.message is None:
             return []
         if reading.is_repaired:
@@ -375,7 +375,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
         if not text:
             return UnansweredRequestError(f"its answer is empty (status {response.status_code})")
         try:
-            reading = await run_check(len(text), partial(parse_answer_body, text, request_id))
+            reading = await run_in_thread_if_large(len(text), partial(parse_answer_body, text, request_id))
         except (ValueError, CodeModeError) as error:
             if isinstance(error, CodeModeError):
                 return UnansweredRequestError(

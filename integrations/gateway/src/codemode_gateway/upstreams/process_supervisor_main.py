@@ -84,7 +84,7 @@ class SupervisorService:
             for pid in self._ids:
                 _signal_group(pid, signal.SIGKILL)
             for pid in _list_descendants(os.getpid()):
-                _signal(pid, signal.SIGKILL)
+                _signal_process(pid, signal.SIGKILL)
             if not self._reap_children_and_end_orphans():
                 return
             time.sleep(_POLL_SECONDS)
@@ -137,7 +137,7 @@ class SupervisorService:
             if child_id == request["id"]:
                 if request["signal"] == signal.SIGKILL:
                     for descendant in _list_descendants(pid):
-                        _signal(descendant, signal.SIGKILL)
+                        _signal_process(descendant, signal.SIGKILL)
                 _signal_group(pid, request["signal"])
 
     def _reap_children_and_end_orphans(self) -> bool:
@@ -167,7 +167,7 @@ class SupervisorService:
             ]
             for orphan in orphans:
                 for pid in (*_list_descendants(orphan), orphan):
-                    _signal(pid, signal.SIGKILL)
+                    _signal_process(pid, signal.SIGKILL)
             if not orphans:
                 return
 
@@ -249,14 +249,14 @@ def _list_descendants(pid: int) -> list[int]:
 
 
 def _list_children(pid: int) -> list[int]:
-    return [int(child) for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
+    return [int(child) for child in _read_file(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 def _read_environ(pid: int) -> list[bytes]:
-    return _read(f"/proc/{pid}/environ").split(b"\0")
+    return _read_file(f"/proc/{pid}/environ").split(b"\0")
 
 
-def _read(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib is not imported here
             return file.read()
@@ -268,7 +268,7 @@ def _format_child_mark(child_id: int) -> str:
     return f"{os.getpid()}-{child_id}"
 
 
-def _signal(pid: int, number: int) -> None:
+def _signal_process(pid: int, number: int) -> None:
     with suppress(OSError):
         os.kill(pid, number)
 

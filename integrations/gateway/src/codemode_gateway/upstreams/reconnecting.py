@@ -111,7 +111,7 @@ class ReconnectingConnection:
             if self._is_closed:
                 raise self.record_needed_sign_in_and_create_error("the gateway is stopping")
             if self._starting is None:
-                self._starting = self._spawn(self._try_open_connection())
+                self._starting = self._start_task(self._try_open_connection())
             await asyncio.wait([self._starting])  # shared with other callers, so it outlives this one
             if self.connection_if_open is None and self.state == "failed":
                 raise self.record_needed_sign_in_and_create_error(
@@ -170,7 +170,7 @@ class ReconnectingConnection:
             self._connection = None
             self.state = "stopped"
             self._discarded.add(connection)
-            self._spawn(self._close_discarded(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
+            self._start_task(self._close_discarded(connection, 0 if lost.is_late else self._config.timeout_ms / 1000))
 
     async def run_with_one_reconnect(self, work: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
         """Run repeatable work on a connection, and once more on another if the first was lost."""
@@ -233,7 +233,7 @@ class ReconnectingConnection:
             self._connection, self.era = connection, connection.era
             self.state, self.failure, self.problem, self._sign_in_failure = "ready", None, None, None
             self._report_server_start(is_ready=True)
-            self._spawn(self._wait_and_record_end(connection))
+            self._start_task(self._wait_and_record_end(connection))
             self._close_if_idle()
             self._on_ready(connection)
         finally:
@@ -294,11 +294,11 @@ class ReconnectingConnection:
         if remaining <= 0:
             self._connection = None
             self.state = "stopped"
-            self._spawn(connection.aclose())
+            self._start_task(connection.aclose())
             return
         self._idle = self._loop.call_later(max(remaining, _MIN_IDLE_CHECK_SECONDS), self._close_if_idle)
 
-    def _spawn(self, work: Any) -> asyncio.Task[None]:
+    def _start_task(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._loop.create_task(work, context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

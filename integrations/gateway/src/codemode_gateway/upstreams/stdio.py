@@ -18,7 +18,7 @@ from typing import cast
 from mcp.client.stdio import get_default_environment
 from mcp_types import JSONRPCError
 
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.trace.visible_text import clip_to_visible_line, escape_invisible
 
 from ..config.model import ServerConfig
@@ -180,9 +180,9 @@ class StdioServer:
     def _kill(self, reason: str) -> None:
         """End a server whose output cannot be read."""
         self._failure_reason = self._failure_reason or reason
-        self._signal(signal.SIGKILL)
+        self._send_signal(signal.SIGKILL)
 
-    def _signal(self, number: int) -> None:
+    def _send_signal(self, number: int) -> None:
         if self._child is not None:
             self._supervisor.send_signal(self._child.id, number)
 
@@ -206,7 +206,7 @@ class StdioServer:
                         break
                     if not self._is_stopped:
                         self._failure_reason = self._failure_reason or "it closed its standard output"
-                    self._signal(number)
+                    self._send_signal(number)
         finally:
             try:
                 self._input.abort()
@@ -319,7 +319,9 @@ class StdoutReader(asyncio.Protocol):
             while self._lines:
                 line = self._lines.popleft()
                 if len(line) >= _LONG_BYTES:
-                    self._put_message_or_log(line, await run_check(len(line), partial(parse_message_line, line)))
+                    self._put_message_or_log(
+                        line, await run_in_thread_if_large(len(line), partial(parse_message_line, line))
+                    )
                     continue
                 if not self._budget.count_and_admit_line(line):
                     await asyncio.sleep(0)
@@ -377,7 +379,7 @@ class StderrReader(asyncio.Protocol):
         if _log.isEnabledFor(logging.INFO):
             *lines, self._line = (self._line + data).split(b"\n")
             for line in lines:
-                self._log(line)
+                self._log_line(line)
             if len(self._line) > _TAIL_BYTES:  # part of a line could contain part of a secret
                 self._line, self._is_cut = b"", True
 
@@ -390,7 +392,7 @@ class StderrReader(asyncio.Protocol):
         joined = " ".join(" ".join(line.split()) for line in lines if line.strip())
         return self._secrets.redact_text(joined)[-_LOGGED_CHARACTERS:]
 
-    def _log(self, line: bytes) -> None:
+    def _log_line(self, line: bytes) -> None:
         is_cut, self._is_cut = self._is_cut, False
         now = asyncio.get_running_loop().time()
         if now - self._window > _LOGGED_SECONDS:

@@ -21,7 +21,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from codemode.data.json_values import decode_json, encode_canonical_json, encode_json
 from codemode.data.narrowing import is_array, is_mapping, list_or_empty
-from codemode.host.threads import run_check, run_in_single_use_thread
+from codemode.host.threads import run_in_single_use_thread, run_in_thread_if_large
 from codemode.tools.server_lists import (
     CONFLICTING_DUPLICATE_REASON,
     DUPLICATE_REASON,
@@ -135,7 +135,7 @@ async def fetch_listing(
             supports_argument_headers=supports_argument_headers,
             repeats=cursors.is_repeat,
         )
-        result = await run_check(
+        result = await run_in_thread_if_large(
             _INLINE_CHARACTERS if len(page_entries) > _MAX_INLINE_ENTRIES else 0,
             lambda page_entries=page_entries, reader=reader: reader.parse_page(page_entries),
         )
@@ -145,7 +145,7 @@ async def fetch_listing(
         budget, ttl, entries = result.budget, _compute_min_ttl(page, ttl), entries + len(page_entries)
         if budget.is_used_up or not cursors.advance_to(page.get("nextCursor"), has_new=bool(result.tools)):
             break
-    digest = await run_check(sum(map(len, texts.values())), lambda: _compute_digest([*texts.values()]))
+    digest = await run_in_thread_if_large(sum(map(len, texts.values())), lambda: _compute_digest([*texts.values()]))
     return Listing(tuple(tools), tuple(texts.values()), digest, ttl_ms=ttl, left_out=left_out.notes)
 
 

@@ -16,7 +16,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from codemode.errors import CodeModeToolError
-from codemode.host.threads import LARGE_CHARACTERS, run_check
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from codemode.tools.server_lists import log_omitted_entries
 from codemode.tools.tool import Tool
 from codemode.tools.tool_result import ToolResult
@@ -78,7 +78,7 @@ async def create_program_tools(
         factories.append(_create_tool_factory(config, tool, hooks, call, get_current))
         if count % _TOOLS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return await run_check(
+    return await run_in_thread_if_large(
         LARGE_CHARACTERS if len(tools) > _MAX_INLINE_TOOLS else 0, lambda: [make() for make in factories]
     )
 
@@ -420,11 +420,11 @@ class Upstream:
         return self._client_requests.create_session(requests, self._on_message)
 
     def _on_connection_ready(self, connection: Connection) -> None:
-        self._spawn(self._log_level.send_if_changed(connection.session))
-        self._spawn(self._keep_listing_updated(connection))
+        self._start_task(self._log_level.send_if_changed(connection.session))
+        self._start_task(self._keep_listing_updated(connection))
         if connection.era == "modern" and _announces_changes(connection):
             self._change_listener = ToolChangeListener()
-            self._spawn(self._change_listener.keep_listening(connection, lambda: self._on_listening(connection)))
+            self._start_task(self._change_listener.keep_listening(connection, lambda: self._on_listening(connection)))
 
     async def _on_listening(self, connection: Connection) -> None:
         """Update a list that was fetched before the server announced changes."""
@@ -545,7 +545,7 @@ class Upstream:
             key: tuple(pattern for pattern in patterns if pattern not in common_patterns)
             for key, patterns in get_tool_patterns(self.config).items()
         }
-        notes = await run_check(
+        notes = await run_in_thread_if_large(
             LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(server_patterns, names) if names else ())
         )
         if notes and notes != self.pattern_notes:
@@ -569,7 +569,7 @@ class Upstream:
             self._revision += 1
         await self._hooks.on_notification(self.config, cast("types.ServerNotification", message))
 
-    def _spawn(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
         self._background.add(task)
         task.add_done_callback(self._background.discard)

@@ -46,7 +46,7 @@ async def decided(store: Any, resolution: Any) -> None:
     """Decide about all that waits, as the console and the command line do."""
     page = await store.list(tenant=ALL_TENANTS, state="waiting")
     asked = [one for record in page.records for one in record.requests if one.state == "waiting"]
-    seen = {one.interrupt_id: store.shown(one) for one in asked}
+    seen = {one.interrupt_id: store.compute_display_digest(one) for one in asked}
     await store.decide(dict.fromkeys(seen, resolution), actor="ana", tenant=ALL_TENANTS, seen=seen)
 
 

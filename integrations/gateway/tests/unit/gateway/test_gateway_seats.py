@@ -96,7 +96,7 @@ def test_no_name_of_a_user_is_that_of_all():
     for name in ("shared", "local", "", "None", "*"):
         assert get_sharing_scope(server(), Principal(name)) != shared
         assert get_sharing_scope(server(sharing="session"), Principal(name)) != shared
-    assert shared.owner == LOCAL.id
+    assert shared.owner_id == LOCAL.id
     assert shared.includes(ANA)
     assert shared.includes(BOB)
     assert not get_sharing_scope(server(), ANA).includes(BOB)
@@ -214,7 +214,7 @@ def test_a_user_with_many_sessions_drives_nobody_else_out():
             await world.seats.get_or_create(Principal("ana", str(at)))
         assert await world.seats.get_or_create(Principal("bob", "1")) is bobs
         assert len(world.seats) == 4
-        assert {scope.owner for _, scope in world.closed} == {"ana"}
+        assert {scope.owner_id for _, scope in world.closed} == {"ana"}
         await world.seats.aclose()
 
     run(main)

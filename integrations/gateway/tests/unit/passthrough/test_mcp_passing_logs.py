@@ -25,14 +25,14 @@ class Logged:
     def __init__(self, *levels: types.LoggingLevel, data: Any = "said", logger: str | None = "db") -> None:
         self.asked: list[str] = []
         self._says = [types.LoggingMessageNotificationParams(level=level, data=data, logger=logger) for level in levels]
-        self.server: Server[Any] = resources("L", "l://1", on_read_resource=self._read)
+        self.server: Server[Any] = resources("L", "l://1", on_read_resource=self._read_file)
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set)
 
     async def _set(self, _ctx: Any, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self.asked.append(params.level)
         return types.EmptyResult()
 
-    async def _read(self, ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def _read_file(self, ctx: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         for one in self._says:
             said = types.LoggingMessageNotification(params=one)
             await ctx.session.send_notification(said, related_request_id=ctx.request_id)
@@ -105,7 +105,7 @@ async def test_a_request_of_the_newer_era_hears_until_it_is_answered_where_it_as
             await client.read_resource("l://1")
             assert await told.levels(2) == ["notice", "error"]
             assert (logged.asked, told.all[0].logger) == (["notice"], "a.db")
-            assert passed.logs.level is None, "nobody hears once it is answered"
+            assert passed.logs.subscribed_level is None, "nobody hears once it is answered"
             await other.read_resource("l://1")
         assert (len(told.all), deaf.all) == (2, [])
 
@@ -127,7 +127,7 @@ async def test_a_server_is_asked_for_the_lowest_level_and_each_client_hears_from
                 assert await told[1].levels(2) == ["debug", "error"]
                 assert await told[0].levels(1) == ["error"]
             async with asyncio.timeout(60):
-                while passed.logs.level != "error":  # who has left hears nothing any more
+                while passed.logs.subscribed_level != "error":  # who has left hears nothing any more
                     await one.send_ping()
 
 
