@@ -238,7 +238,7 @@ class MemoryJournal(MemoryContentStore):
             return OpenedJournal(key, row.number, row.head, tuple(row.lines), None, is_takeover)
 
     def _touch_owned_row(self, opened: OpenedJournal) -> _JournalRow | None:
-        """Return the row if this is its last opening, whether or not the lease is over."""
+        """Return the row, marked as changed now, if this is its last opening, even if the lease is over."""
         row = self._rows.get(opened.key)
         if row is None or row.lease_until is None or row.number != opened.number:  # an ended journal has no owner
             return None

@@ -95,7 +95,7 @@ def expand_references(text: str, text_at: Callable[[int], str]) -> str:
 
 
 def iterate_reference_numbers(text: str) -> Iterator[int]:
-    """Yield the numbers of the places in a JSON text, in their order."""
+    """Yield the numbers of the references in a JSON text, in order."""
     for match in _get_string_or_reference_pattern().finditer(text):
         if match[1] is not None:
             yield int(match[1])

@@ -191,7 +191,7 @@ class BufferedStateBackend(InMemoryStateBackend):
 
     ``number_offset`` counts others that start with the same texts and number their results first. The program reads
     its own writes; `updates` has them for the host: a JSON text, or None for a deletion. A replay writes again what
-    the ledger recorded (`recall`).
+    the ledger recorded (`record_write`).
     """
 
     def __init__(self, texts: Mapping[str, str] | None = None, number_offset: int = 0) -> None:

@@ -110,7 +110,7 @@ def make_lapsed_resume_error() -> CodeModeAbortedError:
 
 @record
 class RecoveryLedgerBuilder:
-    """The calls of one invocation and the inputs of those whose outcome is unknown."""
+    """Builds the ledger of a recovery from tools and the saved inputs of calls whose outcome is unknown."""
 
     catalog: ToolCatalog[PreparedTool]
     inputs: Mapping[int, str]

@@ -98,7 +98,7 @@ async def resume_with_answers(
     outer: OuterCallSettings,
     pool: WorkerPool | None,
 ) -> RunOutcome:
-    """Resume a paused program with answers as `resume` does, with the pool started and modules imported."""
+    """Resume a paused program with answers as `resume_program` does, with the pool started and modules imported."""
     workers = await get_pool_and_import_execution(pool, options)
     if not import_resume_module.cache_info().currsize:
         await workers.run_in_start_thread(import_resume_module)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SandboxLockdown:
-    """The shared half applied, the final half assembled. `layers` is what the hello will report.
+    """The shared half applied, the final half assembled. `shared_layers` is what the hello will report.
 
     `parent_pid`: each worker dies with this process.
     """
@@ -37,7 +37,7 @@ class SandboxLockdown:
         return "isolation layers not in force: " + ", ".join(missing) if missing else None
 
     def apply_final_layers(self, channel_fd: int) -> dict[str, str]:
-        """Apply the final half; the layers that differ from `layers`."""
+        """Apply the final half; the layers that differ from `shared_layers`."""
         return self._final_lockdown.apply(channel_fd)
 
 

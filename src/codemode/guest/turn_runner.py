@@ -16,7 +16,7 @@ MIN_LIMIT_SECONDS = 0.005
 NO_LIMIT = -1
 # An answer that has a value, and where that begins at the latest.
 VALUE_KEY, MAX_VALUE_OFFSET = ',"value":', 64
-RUN_JOBS_AGAIN = "again"  # the kernel asked how the program ended, and gets the answer in a job
+RUN_JOBS_AGAIN = "again"  # the guest runtime asked how the program ended, and gets the answer in a job
 STOPPED_MESSAGE = 'F{"message": "stopped", "origin": "time"}'
 
 
@@ -39,7 +39,7 @@ class TurnRunner:
 
     # The first run of a function costs more in a forked process than its work: so there are few functions.
     def set_time_limit(self, milliseconds: int, counts_waiting: bool) -> None:
-        """Set the program's time limit to the past. The turn with this call has begun."""
+        """Set the program's time limit. The turn in which this is called has begun."""
         self._deadline, self._excludes_waiting = self._clock() + milliseconds / 1000, not counts_waiting
         self._context.set_time_limit(milliseconds / 1000)
 
@@ -56,7 +56,7 @@ class TurnRunner:
             self._deadline += milliseconds / 1000
 
     def run_turn(self, operation: str, text: str) -> tuple[str, bool]:
-        """Take a turn: the lines that the kernel has to say, and whether the program has ended."""
+        """Take a turn: return the output lines of the guest runtime, and whether the program has ended."""
         if self._deadline:
             if self._excludes_waiting:
                 self._deadline += self._clock() - self._turn_ended_at
@@ -86,7 +86,7 @@ class TurnRunner:
         if lines == RUN_JOBS_AGAIN:
             self._run_jobs_until_overdue()
             lines = self._require_text(self._runtime("drain", ""))
-        # The kernel says T last, unless the program has ended.
+        # The last line of the guest runtime is T, unless the program has ended.
         return lines, not lines.startswith("T", lines.rfind("\n") + 1)
 
     def probe_free_memory(self, memory_limit_bytes: int) -> bool:
@@ -104,7 +104,7 @@ class TurnRunner:
             self._context.set_memory_limit(memory_limit_bytes)
 
     def call_runtime(self, operation: str, argument: object) -> None:
-        """Tell the kernel something to which it has nothing to say."""
+        """Call an operation of the guest runtime that returns "ok"."""
         answer = self._runtime(operation, argument)
         if answer != "ok":
             raise self._error_class(self._require_text(answer))

@@ -46,7 +46,7 @@ _JS_KEY, _GIVEN_KEY, _DECODER = '{"js":', '"given":', json.JSONDecoder()
 
 
 class EngineFailedError(Exception):
-    """The engine or the kernel broke; the text is engine-made and clipped."""
+    """The engine or the guest runtime failed; the text is the engine's, clipped."""
 
 
 def load_source(name: str, path: str) -> ModuleType:
@@ -59,7 +59,7 @@ def load_source(name: str, path: str) -> ModuleType:
 
 
 class Worker:
-    """A pristine context with the kernel in it, the parser, and what the hello says of them."""
+    """A pristine context with the guest runtime in it, the parser, and what the hello frame says of them."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         _set_time_zone_to_utc()
@@ -275,7 +275,7 @@ class Worker:
             return line
 
     def _evaluate_module(self, js: str, memory_limit_bytes: int) -> tuple[str, object]:
-        """Return the kernel's input for a module: the engine's promise, unexamined, or the reason for its absence."""
+        """Return the guest runtime's input for a module: the engine's promise, unexamined, or why there is none."""
         try:
             promise = self.context.module(js)
             return "watch" if self.turn_runner.probe_free_memory(memory_limit_bytes) else "watch full", promise
@@ -347,7 +347,7 @@ def _encode_failure_line(error: Exception) -> bytes:
     text = _OUT_OF_MEMORY if (error_text := str(error).strip()) == "null" else error_text
     name = "" if isinstance(error, EngineFailedError) else type(error).__name__ + ": "
     origin = "request" if text == "kernel-error: unknown request" else "engine"
-    # Words of the engine's or the kernel's own: what a program throws never comes this way.
+    # Texts of the engine or the guest runtime: what a program throws never comes this way.
     if text == _OUT_OF_MEMORY or text.endswith(": " + _OUT_OF_MEMORY):
         origin = "memory"
     return _encode_json_line(b"F", {"message": (name + text)[:MAX_MESSAGE_CHARACTERS], "origin": origin})

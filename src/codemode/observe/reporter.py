@@ -60,7 +60,7 @@ class SerialListener:
         self._last: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[None]] = WeakKeyDictionary()
 
     def __call__(self, value: Any) -> Awaitable[None] | None:
-        """Call the hook. Await a returned awaitable in a task of its own."""
+        """Call the function. Return an awaitable for its async result, which waits for the previous one."""
         pending = self._function(value)
         if not inspect.isawaitable(pending):
             return None
@@ -366,7 +366,7 @@ class InvocationReporter:
         return trace
 
     def close_calls_and_create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
-        """Return a function that makes the trace of a finished invocation without listeners."""
+        """Return the trace of a finished invocation without listeners, made when it is read."""
         return LazyValue(_create_trace, *self._close_calls_for_trace(result_bytes))
 
     def _now_ms(self) -> float:

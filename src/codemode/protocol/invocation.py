@@ -275,11 +275,11 @@ def _count_utf8_bytes(text: str | None) -> int:
 # deliveries:
 #
 # ProgramAnalysed: CheckProgram; the host answers ProgramAccepted or ProgramRefused.
-# ProgramAccepted: Send(RunProgram); a program that could not be analysed is compiled for its error.
+# ProgramAccepted: SendMessage(RunProgram); a program that could not be analysed is compiled for its error.
 # CallRequested: recorded; performed only after the turn ends, and not at all if the program ends in it.
-# TurnEnded: Invoke the requests of the turn, in order; a deadlock if nothing is in flight or waiting.
+# TurnEnded: PerformRequest for the requests of the turn, in order; a deadlock if nothing is in flight or waiting.
 # RequestWithdrawn: a timer that has not fired never does; the guest ignores a delivery that was sent.
-# CallSettled: the outcome goes into the ledger and is delivered, or the request waits; Invoke queued calls.
+# CallSettled: the outcome goes into the ledger and is delivered, or the request waits; PerformRequest for queued calls.
 # ProgramReturned: an undelivered or unobserved call may be an error; else the result.
 # ProgramThrew: the guest's error, or the host's own error if it answered a request.
 # All other events end the invocation with their error.

@@ -16,7 +16,7 @@ from .settings import InvocationSettings
 # ledger and delivery order at once, so that the result does not depend on the worker.
 #
 # TurnEnded: an idle guest that has yielded is suspended, even with calls in flight.
-# WaitExpired: a guest with calls in flight is suspended, now or as soon as it is idle.
+# CallerWaitExpired: a guest with calls in flight is suspended, now or as soon as it is idle.
 # CallSettled: queued while suspended; during a replay delivered after recorded outcomes.
 # ContinueRequested: yields are answered, queued outcomes are delivered, and the guest continues.
 # WorkerEnded: changes nothing while suspended.

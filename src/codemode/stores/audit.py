@@ -46,14 +46,15 @@ MAX_DETAIL_BYTES = 16 << 10
 class AuditLine:
     """A decision or its outcome.
 
-    ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn, purged or
-    notice_failed, or a kind passed to `InterruptStore.add_audit_line`. ``at_ms`` is Unix time by the database's clock. ``actor``
-    is who decided: ``system`` for a timeout, None for an outcome written by a program's host. ``tenant`` is None for
-    lines that belong to no tenant. ``decision`` is approved, edited, denied, answered, value, error or run_again, and
-    ``reason`` its text, at most 2,000 characters. ``shown`` is the digest of what the approver saw, as returned by
-    `InterruptStore.compute_display_digest`; ``digest`` the SHA-256 of the edited input, the answer or the outcome as canonical JSON, and
-    ``diff`` the difference between the displayed and the edited input. ``outcome`` is the new state of the record.
-    ``hash`` is the SHA-256 of all other fields; ``salt`` keeps its input from being guessed.
+    ``kind`` is put, decided, refused, paused, completed, failed, lost, closed, run_again, expired, withdrawn,
+    purged or notice_failed, or a kind passed to `InterruptStore.add_audit_line`. ``at_ms`` is Unix time by the
+    database's clock. ``actor`` is who decided: ``system`` for a timeout, None for an outcome written by a program's
+    host. ``tenant`` is None for lines that belong to no tenant. ``decision`` is approved, edited, denied, answered,
+    value, error or run_again, and ``reason`` its text, at most 2,000 characters. ``shown`` is the digest of what
+    the approver saw, as returned by `InterruptStore.compute_display_digest`; ``digest`` the SHA-256 of the edited
+    input, the answer or the outcome as canonical JSON, and ``diff`` the difference between the displayed and the
+    edited input. ``outcome`` is the new state of the record. ``hash`` is the SHA-256 of all other fields; ``salt``
+    keeps its input from being guessed.
     """
 
     sequence: int

@@ -66,7 +66,7 @@ class ChangeNotifier:
             if self._probe is not None and not self._is_polling:
                 self._is_polling = True
                 threading.Thread(
-                    target=self._poll_probe, args=(self._probe,), name="codemode-looks", daemon=True
+                    target=self._poll_probe, args=(self._probe,), name="codemode-probe", daemon=True
                 ).start()
         try:
             yield watch

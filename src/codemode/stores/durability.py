@@ -32,8 +32,8 @@ _REQUIRED_METHODS = ("put", "decide", "claim", "settle", "put_suspended", "journ
 def open_store(store: StoreLike) -> InterruptStore:
     """Return a store for a URL or the path of a SQLite file; an open store as it is.
 
-    Nothing is read or written before the first use. Raises `ValueError` for an invalid URL and a missing folder,
-    `ImportError` for a missing driver.
+    Nothing is read or written before the first use. Raises `ValueError` for an invalid URL, a
+    missing folder and a missing driver.
     """
     if not isinstance(store, str | os.PathLike):
         if not all(callable(getattr(store, name, None)) for name in _REQUIRED_METHODS):

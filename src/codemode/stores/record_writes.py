@@ -143,7 +143,7 @@ def count_open_records(session: Session, tenant: str, app: str | None, limit: in
 
 
 def _find_open_duplicate_id(session: Session, new: EncodedPause, unique_label: str | None) -> str | None:
-    """Return the newest open record with the same label. No other transaction writes meanwhile."""
+    """Return the id of the newest open record with the same label. No other transaction writes meanwhile."""
     if unique_label is None:
         return None
     row = session.fetch_one(

@@ -20,7 +20,7 @@ class SurfaceUnderTest(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the plugin in test ids."""
+        """The name of the surface in test ids."""
         ...
 
     @property

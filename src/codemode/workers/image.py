@@ -172,7 +172,7 @@ def find_engine_version() -> str:
 
 
 def is_engine_version_known() -> bool:
-    """True when `engine_version` reads no file."""
+    """True when `find_engine_version` reads no file."""
     return _engine_version is not None
 
 

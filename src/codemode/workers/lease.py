@@ -53,7 +53,7 @@ def _find_nearest_held_slot(slot: InvocationSlot | None) -> InvocationSlot | Non
     return slot
 
 
-_current_slot: ContextVar[InvocationSlot | None] = ContextVar("codemode_place", default=None)
+_current_slot: ContextVar[InvocationSlot | None] = ContextVar("codemode_slot", default=None)
 
 
 # They are handed out in order of arrival, to threads and event loops alike; what another invocation waits for comes
@@ -270,7 +270,7 @@ class PooledWorkerLease:
         self._supply.refill_spares(wanted)
 
     def mark_reusable(self, frame: bytes) -> None:
-        """Return the worker to its pool for another program, if it reuses workers. ``frame``: what it sent since."""
+        """Let `release` return the worker to its pool for another program. ``frame``: what it sent since."""
         self._frame_after_program = None if self._was_revocable else frame
 
     def kill(self) -> None:

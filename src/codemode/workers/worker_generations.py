@@ -142,7 +142,7 @@ class ExecWorkerSource:
 
 
 class RetirableWorkerSource:
-    """The workers of one source. A retired generation spawns no workers, and ends with its last one."""
+    """One source and the number of its workers. A retired source spawns no workers, and ends with its last one."""
 
     def __init__(self, source: WorkerSource) -> None:
         self.source = source
@@ -196,7 +196,7 @@ class RetirableWorkerSource:
         self.has_ended = True
 
     def close_worker(self, process: WorkerProcess) -> None:
-        """Close one worker; the last one of a retired generation also ends the source."""
+        """Close one worker; the last one of a retired source also ends the source."""
         process.close()
         if self._record_closed_worker_and_check_if_last():
             self.kill_source()
@@ -217,7 +217,7 @@ class RetirableWorkerSource:
 
 
 class PooledWorker:
-    """A worker process and the generation it belongs to."""
+    """A worker process and the source it comes from."""
 
     def __init__(self, process: WorkerProcess, generation: RetirableWorkerSource) -> None:
         self.process = process

@@ -309,7 +309,7 @@ class WorkerInventory:
         else:
             self._close_threads.submit(generation.kill_source)
 
-    # --- what may wait: in a thread of the stock, or of a caller that has no loop ---
+    # --- what may wait: in a thread of the inventory, or of a caller that has no loop ---
 
     def _take_or_spawn_worker(self) -> PooledWorker:
         with self._start_lock:

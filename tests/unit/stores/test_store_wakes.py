@@ -23,7 +23,7 @@ def test_nothing_looks_or_listens_when_nobody_waits(kind, make):
         record_id = await store.put(paused("a"))
         with pytest.raises(TimeoutError):
             await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=50)
-        names = {"codemode-listener", "codemode-looks"}
+        names = {"codemode-listener", "codemode-probe"}
         await until(lambda: not [one for one in threading.enumerate() if one.name in names])
 
     through(make, scenario)
@@ -37,7 +37,7 @@ def test_however_often_somebody_begins_to_wait_one_thread_listens(kind, make):
             with store.watch() as watch:
                 await watch.wait(0)
         begun = {*threading.enumerate()} - before
-        assert sum(one.name in ("codemode-listener", "codemode-looks") for one in begun) <= 1
+        assert sum(one.name in ("codemode-listener", "codemode-probe") for one in begun) <= 1
 
     through(make, scenario)
 

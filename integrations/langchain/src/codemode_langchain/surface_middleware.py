@@ -328,7 +328,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         }
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
-        """Replace the tools of the request."""
+        """Replace the tools of the request; return the final message, without the model, if a limit ended the run."""
         model_request, update, end_message = self._prepare_model_call(request)
         return _add_state_update(end_message or handler(model_request), update)
 

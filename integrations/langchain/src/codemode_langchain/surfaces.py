@@ -323,7 +323,7 @@ Key = tuple[Any, ...]
 class SurfaceCache:
     """Caches surfaces; creates one at a time, without blocking lookups.
 
-    Creation takes a second for a thousand tools: call `get` in a thread.
+    Creation takes a second for a thousand tools: call `get_or_create` in a thread.
     """
 
     def __init__(self, make: Callable[[Sequence[BaseTool]], Surface]) -> None:

@@ -49,7 +49,7 @@ class WalkListeners:
 
 
 class WalkListenerFactory:
-    """Collects the facts of trees. ``symbols`` are the grammar's; ``parts`` are this folder's, by name.
+    """Makes the listeners of each walk. ``symbols`` are the grammar's; ``parts`` are this folder's, by name.
 
     Each program has listeners of its own, so that nothing of one is in the next; those of the first are made ahead.
     """
@@ -63,7 +63,7 @@ class WalkListenerFactory:
         self._prepared = {wants_names: self._create_listeners(wants_names) for wants_names in (False, True)}
 
     def take_listeners(self, data: bytes, wants_names: bool, is_warm_up: bool = False) -> WalkListeners:
-        """Return those for one program. A rehearsal makes others ahead, in memory that it has written to itself."""
+        """Return those for one program. A warm-up makes others ahead, in memory that it has written to itself."""
         listeners = self._prepared.pop(wants_names, None) or self._create_listeners(wants_names)
         if is_warm_up:
             self._prepared[wants_names] = self._create_listeners(wants_names)

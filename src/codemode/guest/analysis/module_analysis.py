@@ -288,7 +288,7 @@ class _WalkedModule:
 
 
 def _to_evaluated_text(text: str) -> str:
-    """A text in which each line break that the engine counts is one of two, and which need not stand first."""
+    """Return the text that the engine evaluates: lone carriage returns as line feeds, a hashbang as a comment."""
     if "\r" in text:
         text = LONE_CARRIAGE_RETURN.sub("\n", text)
     return "//" + text[2:] if text.startswith("#!") else text

@@ -53,7 +53,7 @@ class ProgramEnding:
 
 
 def find_module_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
-    """Return the same of a module: what it exports by default counts first, then what it exports as ``result``."""
+    """Return the ending of a module: what it exports by default counts first, then what it exports as ``result``."""
     exports = [node for node in tree.root_node.children if node.type == "export_statement"]
     endings = [_find_ending_of_export(node) for node in exports]
     for kind in (CALL, AWAIT):

@@ -67,7 +67,7 @@ class ErrorLocationCorrector:
     ) -> str:
         """Return the kernel's line about what was thrown, with another place where ``text`` shows a better one.
 
-        ``rows`` are those of `program_repair.places`, where the kernel says places of the text that was repaired.
+        ``rows`` are those of `program_repair.build_location_rows`, if the text was repaired.
         """
         stack = line.find(STACK_KEY) + len(STACK_KEY)
         reported = (

@@ -343,7 +343,7 @@ def _find_use_role(node: Node) -> str:
 
 
 def _find_role_in_container(container: Node) -> str:
-    """Return whether a node is one of several arguments or elements."""
+    """Return the role of an argument of a call, or of an element of an array, as `_find_use_role` does."""
     parent = container.parent
     if parent is None:
         return "doubtful"

@@ -56,7 +56,7 @@ def normalize_line_breaks(data: bytes) -> bytes:
 
 
 def normalize_whitespace(data: bytes) -> bytes:
-    """The same, and the most usual of the blanks beyond ASCII are spaces."""
+    """As `normalize_line_breaks`, with the usual blanks beyond ASCII as spaces."""
     if data.isascii():
         return data
     for wide in WIDE_BLANKS:

@@ -62,7 +62,7 @@ class SchemaDocument:
 
     @cached_property
     def root(self) -> SchemaNode:
-        """Return the rules. Raises the exceptions of `referencing` for an invalid identifier."""
+        """Return the root node. Raises the exceptions of `referencing` for an invalid identifier."""
         dialect = select_dialect(self._schema, None)
         return SchemaNode(
             self._schema, self._create_resolver(dialect.specification) if self._has_references else None, dialect
@@ -222,7 +222,7 @@ class ValueCheck:
         return matches_pattern(self, pattern, text)
 
     def get_or_create_node(self, schema: Any, node: SchemaNode) -> SchemaNode:
-        """Return the rules of a schema that stands inside others."""
+        """Return the node of a schema inside another one."""
         key: Any = (id(schema), id(node)) if self._is_dynamic else id(schema)
         rules = self._nodes_by_key.get(key)
         if rules is None:

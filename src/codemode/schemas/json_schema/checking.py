@@ -196,7 +196,7 @@ class CheckProtocol(Protocol):
         ...
 
     def get_or_create_node(self, schema: Any, node: SchemaNode) -> SchemaNode:
-        """Return the rules of a schema that stands inside others."""
+        """Return the node of a schema inside another one."""
         ...
 
     def resolve_reference(self, node: SchemaNode, reference: str, *, recursive: bool = False) -> SchemaNode:

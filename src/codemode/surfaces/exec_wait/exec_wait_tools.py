@@ -74,7 +74,7 @@ class ExecOrWaitTool:
         self._run_sync = run_sync
 
     def __repr__(self) -> str:
-        return f"<PairTool {self.name!r}>"
+        return f"<ExecOrWaitTool {self.name!r}>"
 
     @property
     def description(self) -> str:

@@ -117,7 +117,7 @@ class ServerSet:
 
     @property
     def is_catalog_cached(self) -> bool:
-        """True if `catalog` returns a cached catalog."""
+        """True if `get_or_build_catalog` would return the cached catalog."""
         return self._cached_catalog is not None and (
             self.is_static or self._cached_catalog[0] == self.get_listing_snapshot()
         )

@@ -93,7 +93,7 @@ class WebhookClient:
     async def __call__(self, headers: Mapping[str, str], body: bytes) -> PostFailure | None:
         """Post; return None on success."""
         if self._transport is None:
-            raise RuntimeError("Posting is used inside its block")
+            raise RuntimeError("WebhookClient is used inside its block")
         token = _is_posting.set(True)
         try:
             return await self._post(self._transport, headers, body)

@@ -401,7 +401,7 @@ class StandingApproval:
 
 
 async def audit_revoked_answer(answer: RememberedAnswer, store: InterruptStore, *, actor: str) -> None:
-    """Record in the audit that a remembered answer was revoked. Raises the errors of `InterruptStore.add_audit_line`."""
+    """Record in the audit that a remembered answer was revoked. Raises as `InterruptStore.add_audit_line`."""
     details = {"server": _escape_and_shorten_name(answer.server), "tool": _escape_and_shorten_name(answer.tool)}
     await store.add_audit_line(FORGOTTEN_AUDIT_KIND, actor=actor, tenant=answer.principal, details=details)
 

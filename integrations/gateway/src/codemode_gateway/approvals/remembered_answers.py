@@ -217,7 +217,7 @@ def compute_definition_digest(tool: types.Tool, config: ServerConfig | None = No
 
 
 def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfig, types.Tool], NeedsApproval]:
-    """Return the hook ``approval`` of `UpstreamHooks`: the policy, minus remembered answers of the principal."""
+    """Return the hook ``get_approval_rule``: the policy, minus remembered answers of the principal."""
 
     def get_approval_rule(config: ServerConfig, tool: types.Tool) -> NeedsApproval:
         if not needs_approval(config, tool):

@@ -159,7 +159,7 @@ class ImportableServers:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Imported: {', '.join(self.servers) or 'nothing'}>"
+        return f"<ImportableServers: {', '.join(self.servers) or 'nothing'}>"
 
 
 def collect_importable_servers(

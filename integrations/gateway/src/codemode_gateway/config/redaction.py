@@ -262,7 +262,7 @@ class SecretSearchSet(NamedTuple):
 
 
 class SecretIndex:
-    """Searches for the secrets of ``list_secrets``, which is called with ``lock`` held, as is `add`.
+    """Searches for the secrets of ``list_secrets``, which is called with ``lock`` held, as is `add_secrets`.
 
     Searches are immutable. Recent secrets have a small search that is rebuilt for each addition; when it is full, a new
     one starts and a thread merges the older ones. A listed secret is always in some search; a removed one may still be

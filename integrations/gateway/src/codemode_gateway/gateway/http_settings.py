@@ -160,7 +160,7 @@ class HttpSettings:
 
     ``url`` is the external URL without trailing slash, ``origins`` other allowed page origins, ``hosts`` allowed host
     names, ``proxies`` addresses and networks of trusted proxies, ``console`` the raw ``auth.console`` setting, and
-    ``check`` the verification of other tokens.
+    ``token_verification`` the verification of other tokens.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict[str, str])

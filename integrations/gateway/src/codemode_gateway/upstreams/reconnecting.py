@@ -23,7 +23,7 @@ from .stdio import StdioServer
 
 
 def create_transport(config: ServerConfig, secrets: SecretRedactor, auth: Any) -> Transport:
-    """Return the transport of a server; ``auth`` is the ``httpx.Auth`` for HTTP."""
+    """Return the transport of a server; ``auth`` is the ``httpx2.Auth`` for HTTP."""
     if config.transport == "stdio":
         server = StdioServer(config, secrets)
 
