@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from codemode.signatures.declarations import declare_tools
-from codemode.surfaces.code_mode.description import describe_tools
+from codemode.surfaces.code_mode.description import describe_code_mode_tool
 from codemode.tools.catalog import Catalog
 
 SAMPLE = Path(__file__).parents[1] / "tests" / "data" / "mcp_tools_sample.json"
@@ -67,7 +67,7 @@ def main() -> None:
     print(f" {'index ms':>9} {'search ms':>9}")
     for count in COUNTS:
         tools = sample_tools(count)
-        declared, prompt = len(declare_tools(tools)), len(describe_tools(tools))
+        declared, prompt = len(declare_tools(tools)), len(describe_code_mode_tool(tools))
         took_ms = best_ms(lambda tools=tools: declare_tools(tools))
         catalog = Catalog({tool.name: tool for tool in tools})
         catalog.search("warm up")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .surfaces.modules.response import RunResponse as RunResponse
     from .tools.context import PIPELINE_NULL as PIPELINE_NULL
     from .tools.context import PipelineCall as PipelineCall
-    from .trace.events import CatalogEvent as CatalogEvent
+    from .trace.events import CatalogQueryEvent as CatalogQueryEvent
     from .trace.events import ConsoleEvent as ConsoleEvent
     from .trace.events import FetchRequestEvent as FetchRequestEvent
     from .trace.events import FetchResultEvent as FetchResultEvent
@@ -49,7 +49,7 @@ _LAZY_NAMES = {
     "surfaces.modules.response": "RunResponse",
     "tools.context": "PIPELINE_NULL PipelineCall",
     "trace.events": (
-        "CatalogEvent ConsoleEvent FetchRequestEvent FetchResultEvent GuestMessageEvent InterruptEvent "
+        "CatalogQueryEvent ConsoleEvent FetchRequestEvent FetchResultEvent GuestMessageEvent InterruptEvent "
         "InvocationStarted NestedToolCallEvent NestedToolResultEvent RefusalEvent"
     ),
     "trace.trace": "Trace",

@@ -122,7 +122,7 @@ def _callable(spec: Spec) -> Iterator[tuple[PreparedTool, Any]]:
     tools.sort(key=lambda one: -len(one.metadata["openapi"].outline["properties"]))
     for tool in tools[:60]:
         operation: Operation = tool.metadata["openapi"]
-        body = operation.form.body
+        body = operation.request_definition.body
         is_plain = (body is None or body.kind == "json") and not {"#", "?"} & {*operation.path}
         if is_plain and '"pattern"' not in json.dumps(operation.input_schema()):  # some run on no linear engine
             schema: Any = tool.input_json_schema

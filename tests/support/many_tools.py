@@ -47,7 +47,7 @@ def digest(seed: str) -> str:
         whole.catalog.ids_by_name_json,
         [one["id"] for one in found],
     ]
-    return hashlib.sha256(json.dumps([told, dict(whole.catalog.invocation_data)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([told, dict(whole.catalog.catalog_digest_data)]).encode()).hexdigest()
 
 
 if __name__ == "__main__":

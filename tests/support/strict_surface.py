@@ -75,8 +75,8 @@ class View:
         return iter(self.names())
 
     @property
-    def implicitly_read_paths(self) -> tuple[str, ...]:
-        return self._catalog.implicitly_read_paths
+    def implicit_property_paths(self) -> tuple[str, ...]:
+        return self._catalog.implicit_property_paths
 
     @property
     def may_wait_for_person(self) -> bool:

@@ -86,7 +86,7 @@ TOOLS: list[dict[str, Any]] = [
 _issues: dict[int, dict[str, Any]] = {}
 
 
-def _create(given: dict[str, Any]) -> dict[str, Any]:
+def _create_and_evict_idle(given: dict[str, Any]) -> dict[str, Any]:
     number = max(_issues, default=0) + 1
     _issues[number] = {"number": number, "title": given["title"], "state": "open"}
     return _issues[number]
@@ -102,7 +102,7 @@ def _close(given: dict[str, Any]) -> dict[str, Any]:
 
 
 _STRUCTURED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "create_issue": _create,
+    "create_issue": _create_and_evict_idle,
     "list_issues": _list,
     "close_issue": _close,
 }

@@ -526,7 +526,7 @@ def index_tool_names(tools: ToolCatalog[PreparedTool]) -> dict[str, list[str]]:
     for name in tools.names():
         for text in {_fold_name(name), _fold_name(name.rpartition(":")[2])}:  # the end of exec and wait ids
             index.setdefault(text, []).append(name)
-    by_server: Mapping[str, list[str]] = getattr(tools, "server_tool_names_by_id", {})  # of exec and wait
+    by_server: Mapping[str, list[str]] = getattr(tools, "program_paths_by_tool_id", {})  # of exec and wait
     for name, aliases in by_server.items():
         for text in map(_fold_name, aliases):
             index.setdefault(text, []).append(name)

@@ -172,9 +172,9 @@ class SavedProgramCatalog:
         return self._inner.names()
 
     @property
-    def implicitly_read_paths(self) -> tuple[str, ...]:
-        """See `ToolCatalog.implicitly_read_paths`."""
-        return self._inner.implicitly_read_paths
+    def implicit_property_paths(self) -> tuple[str, ...]:
+        """See `ToolCatalog.implicit_property_paths`."""
+        return self._inner.implicit_property_paths
 
     @property
     def may_wait_for_person(self) -> bool:

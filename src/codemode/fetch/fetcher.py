@@ -202,7 +202,7 @@ class Fetcher:
         """
         for redirects in range(self.policy.max_redirects + 1):
             async with self._open_response(request) as response:
-                status, headers = _get_status(response), _collect_response_headers(response.headers)
+                status, headers = _get_status(response), _collect_visible_response_headers(response.headers)
                 url = self._parse_and_check_final_url(response, request)
                 location = headers.get("location") if status in REDIRECT_STATUSES else None
                 is_final = location is None or not self.policy.allow_redirects
@@ -358,7 +358,7 @@ def _get_status(response: Any) -> int:
     return status
 
 
-def _collect_response_headers(headers_like: Any) -> dict[str, str]:
+def _collect_visible_response_headers(headers_like: Any) -> dict[str, str]:
     """Return response headers with lower-case names, repeated ones joined, without hidden ones."""
     items = (
         headers_like.multi_items()

@@ -12,7 +12,7 @@ from ..errors import CodeModeError, CodeModeTimeoutError
 from ..host.clock import now_ms
 from ..options.parts import Lifecycle
 from ..trace.events import (
-    CatalogEvent,
+    CatalogQueryEvent,
     InvocationEvent,
     InvocationStarted,
     NestedToolCallEvent,
@@ -78,7 +78,7 @@ class _AuditRecorder:
                 return None if event.replayed else _create_call_end_record(event)
             case NestedToolCallEvent():
                 return self._note_call_and_create_start_record(event)
-            case CatalogEvent():
+            case CatalogQueryEvent():
                 result_fields = {
                     "durationMs": event.duration_ms,
                     "results": event.result_count,

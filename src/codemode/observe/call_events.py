@@ -18,7 +18,7 @@ from ..protocol.ledger import Fulfilled, LedgerEntry, Outcome, Rejected, Waiting
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
     CallStatus,
-    CatalogEvent,
+    CatalogQueryEvent,
     FetchRequestEvent,
     FetchResultEvent,
     GuestMessageEvent,
@@ -161,9 +161,9 @@ def _create_common_fields(record: CallRecord, ids: Mapping[str, Any]) -> dict[st
     }
 
 
-def create_catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogEvent:
+def create_catalog_event(record: CallRecord, ids: Mapping[str, Any]) -> CatalogQueryEvent:
     """Return the event of a question that a program has asked the catalog."""
-    return CatalogEvent(
+    return CatalogQueryEvent(
         **ids,
         operation="search" if record.entry.name in _SEARCH_NAMES else "describe",
         source="script",

@@ -15,7 +15,13 @@ from ..errors import CodeModeError, to_guest_error_fields
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from ..options.parts import CodeModeOptions, Telemetry
-from ..trace.events import CatalogEvent, GuestMessageEvent, InvocationEvent, NestedToolCallEvent, NestedToolResultEvent
+from ..trace.events import (
+    CatalogQueryEvent,
+    GuestMessageEvent,
+    InvocationEvent,
+    NestedToolCallEvent,
+    NestedToolResultEvent,
+)
 from .call_events import measure_and_hash_source
 from .reporter import HookDispatcher, SerialListener
 
@@ -134,7 +140,7 @@ class CatalogQueryRecorder:
     ) -> None:
         """End the span and report the query."""
         self._span.__exit__(kind, error, traceback)
-        event = CatalogEvent(
+        event = CatalogQueryEvent(
             **self._ids,
             operation=self._operation,
             source="model",

@@ -20,7 +20,7 @@ from ..options.parts import Lifecycle
 from ..protocol.ledger import LedgerEntry, Outcome, get_displayed_input_json
 from ..protocol.messages import NoticeKind
 from ..trace.events import (
-    CatalogEvent,
+    CatalogQueryEvent,
     ConsoleEvent,
     FetchRequestEvent,
     FetchResultEvent,
@@ -106,7 +106,7 @@ def add_event_listener(listener: Callable[[Any], Any]) -> Generator[None]:
 _GRACE_SECONDS = 5.0
 _HOOK_BY_EVENT: dict[type[InvocationEvent], str] = {
     InvocationStarted: "on_invocation_start",
-    CatalogEvent: "on_catalog",
+    CatalogQueryEvent: "on_catalog",
     GuestMessageEvent: "on_guest_message",
     RefusalEvent: "on_refusal",
     NestedToolCallEvent: "on_nested_tool_call",

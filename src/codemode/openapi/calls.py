@@ -51,7 +51,7 @@ def create_relative_request(operation: Operation, value: Mapping[str, Any]) -> R
     """Return the request for a validated input. Raises `CodeModeToolError` for a value that cannot be sent."""
     parameter_values = [
         (parameter_value, value[parameter_value.key])
-        for parameter_value in operation.form.parameters
+        for parameter_value in operation.request_definition.parameters
         if value.get(parameter_value.key) is not None
     ]
     path, _, fixed_query = operation.path.partition("#")[0].partition("?")
@@ -72,10 +72,13 @@ def create_relative_request(operation: Operation, value: Mapping[str, Any]) -> R
     _require_safe_path(path, operation)
     target = "?".join(filter(None, (path, "&".join(pairs))))
     request = RelativeRequest(operation.method, target, headers, cookies)
-    if operation.form.body is None:
+    if operation.request_definition.body is None:
         return request
     return _add_request_body(
-        request, operation.form.body, value, {parameter_value.key for parameter_value in operation.form.parameters}
+        request,
+        operation.request_definition.body,
+        value,
+        {parameter_value.key for parameter_value in operation.request_definition.parameters},
     )
 
 
@@ -268,7 +271,7 @@ class OperationResponse(NamedTuple):
     def to_result(self) -> Any:
         """Return what a program gets."""
         result = self._parse_body()
-        if not self.operation.has_links or not is_array(result):
+        if not self.operation.has_pagination_links or not is_array(result):
             return result
         links: dict[str, Any] = {}
         for url, parameters in _LINK.findall(self.response.headers.get("link", "")[:_MAX_LINK_CHARACTERS])[:_MAX_LINKS]:
@@ -321,7 +324,7 @@ class OperationResponse(NamedTuple):
             query = dict(parse_qsl(target.query.decode("ascii", "replace")))
             query_parameters = [
                 parameter
-                for parameter in self.operation.form.parameters
+                for parameter in self.operation.request_definition.parameters
                 if parameter.location == "query" and parameter.name in query
             ]
             link["input"] = {

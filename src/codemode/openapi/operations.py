@@ -39,7 +39,7 @@ _COPIED_KEYWORDS = frozenset(
 )
 
 
-class SchemaCopier:
+class SchemaCondenser:
     """Copies schemas of one document into one new document, breadth first.
 
     ``side`` input: a default becomes a part of the description. Filled in by a validator, those of a PATCH would
@@ -60,7 +60,7 @@ class SchemaCopier:
             schema = {**mapping_or_empty(schema), "description": description}
         return self._copy_subschema(schema, 0)
 
-    def copy_definitions(self) -> dict[str, Any]:
+    def copy_referenced_definitions(self) -> dict[str, Any]:
         """Copy what the copies refer to. Beyond the budget it accepts anything."""
         copied: dict[str, Any] = {}
         while self._pending_pointers:
@@ -82,7 +82,7 @@ class SchemaCopier:
         rules = {str(keyword): self._copy_rule(keyword, rule, depth) for keyword, rule in schema.items()}
         copied = {keyword: rule for keyword, rule in rules.items() if rule is not _OMITTED and rule is not None}
         if self._side == "input" and "default" in schema:
-            copied = add_default_description(copied, schema["default"])
+            copied = describe_default_value(copied, schema["default"])
         return copied
 
     def _copy_rule(self, keyword: Any, rule: Any, depth: int) -> Any:
@@ -149,7 +149,7 @@ def shorten_description(text: Any, side: Side = "input") -> str:
     return clip_text(" ".join(string_or_empty(text)[: 4 * max_characters].split()), max_characters)
 
 
-def add_default_description(schema: dict[str, Any], default: Any) -> dict[str, Any]:
+def describe_default_value(schema: dict[str, Any], default: Any) -> dict[str, Any]:
     """Return a schema that says in words what the API does without a value."""
     try:
         text = json.dumps(default, ensure_ascii=False)
@@ -270,12 +270,12 @@ class Operation:
         return {name: True for name, methods in hints.items() if self.method in methods}
 
     @cached_property
-    def form(self) -> RequestDefinition:
+    def request_definition(self) -> RequestDefinition:
         """Parameters and body."""
         return read_request_definition(self)
 
     @property
-    def outline(self) -> dict[str, Any]:
+    def search_input_schema(self) -> dict[str, Any]:
         """Names and descriptions of the inputs, for a search. Nothing is compiled, and nothing is kept."""
         form = read_request_definition(self)
         properties_by_key = {
@@ -299,7 +299,7 @@ class Operation:
 
     def input_schema(self, max_values: int = MAX_INPUT_VALUES, *, has_content: bool = True) -> dict[str, Any]:
         """Return the JSON Schema of the one input object. Without ``has_content`` files are texts."""
-        copies, form = SchemaCopier(self.spec, "input", max_values), self.form
+        copies, form = SchemaCondenser(self.spec, "input", max_values), self.request_definition
         file = _FILE if has_content else {"type": "string"}
         properties: dict[str, Any] = {}
         for parameter in form.parameters:
@@ -310,25 +310,27 @@ class Operation:
             required += _add_body_properties(form.body, copies, properties, self.spec, file)
             extra = copies.copy_schema(form.body.parts.extra) if form.body.parts is not None else False
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": extra}
-        return {**schema, **copies.copy_definitions()}
+        return {**schema, **copies.copy_referenced_definitions()}
 
     def output_schema(self, max_values: int = MAX_OUTPUT_VALUES) -> dict[str, Any] | None:
         """Return the JSON Schema of the results of all success responses; None where the document says nothing."""
-        copies = SchemaCopier(self.spec, "output", max_values)
+        copies = SchemaCondenser(self.spec, "output", max_values)
         branches: list[Any] = []
         for response in self.success_responses():
-            for branch in _iterate_result_schemas(response, copies, has_links=_documents_links(response, self.spec)):
+            for branch in _iterate_result_schemas(
+                response, copies, has_links=_is_list_with_link_header(response, self.spec)
+            ):
                 if branch not in branches:
                     branches.append(branch)
         if not branches:
             return None
         schema = branches[0] if len(branches) == 1 else {"anyOf": branches}
-        return {**schema, **copies.copy_definitions()}
+        return {**schema, **copies.copy_referenced_definitions()}
 
     @cached_property
-    def has_links(self) -> bool:
+    def has_pagination_links(self) -> bool:
         """True when a success response that is a list documents a ``Link`` header."""
-        return any(_documents_links(response, self.spec) for response in self.success_responses())
+        return any(_is_list_with_link_header(response, self.spec) for response in self.success_responses())
 
     def success_responses(self) -> list[Mapping[str, Any]]:
         """Return the responses that are results: those of 2xx, or else the default."""
@@ -489,7 +491,7 @@ def _read_request_body(operation: Operation, keys_in_use: set[str]) -> RequestBo
     )
     kind = classify_media_type(media_type)
     schema = content.get("schema")
-    parts = _read_object_properties(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
+    parts = _read_writable_properties(schema, operation.spec, set()) if kind in ("json", "form", "multipart") else None
     names = {"": "body"} if parts is None else {name: name for name in parts.properties}
     keys = {name: _reserve_unique_key(key, "body", keys_in_use) for name, key in names.items()}
     is_required, description = raw.get("required") is True, shorten_description(raw.get("description"))
@@ -507,7 +509,7 @@ def _select_sent_media_type(media_type: str, kind: BodyKind) -> str:
     return {"json": "application/json", "text": "text/plain; charset=utf-8"}.get(kind, "application/octet-stream")
 
 
-def _read_object_properties(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectProperties | None:
+def _read_writable_properties(schema: Any, spec: Spec, seen_ids: set[int]) -> ObjectProperties | None:
     """Return the properties of a body that is an object; None for any other, and for unions of objects."""
     schema = spec.follow_references(schema)
     if schema.get("type") not in (None, "object", ["object"], ["object", "null"]):
@@ -527,7 +529,7 @@ def _read_object_properties(schema: Any, spec: Spec, seen_ids: set[int]) -> Obje
     for member in map(spec.follow_references, list_or_empty(schema.get("allOf"))):
         if id(member) in seen_ids:  # one that is there twice, or a circle
             continue
-        parts = _read_object_properties(member, spec, seen_ids) if len(seen_ids) < _MAX_ALL_OF_MEMBERS else None
+        parts = _read_writable_properties(member, spec, seen_ids) if len(seen_ids) < _MAX_ALL_OF_MEMBERS else None
         if parts is None:
             return None
         properties = {**parts.properties, **properties}
@@ -554,7 +556,7 @@ _FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
 
 
 def _add_body_properties(
-    body: RequestBody, copies: SchemaCopier, properties: dict[str, Any], spec: Spec, file: Any
+    body: RequestBody, copies: SchemaCondenser, properties: dict[str, Any], spec: Spec, file: Any
 ) -> list[str]:
     """Add the properties of a body to those of the input. Returns the required ones."""
     if body.parts is None:
@@ -580,7 +582,7 @@ def _select_type_and_format(schema: Any) -> dict[str, Any]:
 # --- results ---
 
 
-def _iterate_result_schemas(response: Mapping[str, Any], copies: SchemaCopier, *, has_links: bool) -> Iterator[Any]:
+def _iterate_result_schemas(response: Mapping[str, Any], copies: SchemaCondenser, *, has_links: bool) -> Iterator[Any]:
     contents = {str(name): mapping_or_empty(media) for name, media in mapping_or_empty(response.get("content")).items()}
     if not contents:
         yield {"type": "null"}
@@ -594,7 +596,7 @@ def _iterate_result_schemas(response: Mapping[str, Any], copies: SchemaCopier, *
             yield {"type": "string"} if classify_media_type(name) == "text" else CONTENT_SCHEMA
 
 
-def _documents_links(response: Mapping[str, Any], spec: Spec) -> bool:
+def _is_list_with_link_header(response: Mapping[str, Any], spec: Spec) -> bool:
     """Tell whether a response is a list that documents a ``Link`` header."""
     if not any(isinstance(name, str) and name.lower() == "link" for name in mapping_or_empty(response.get("headers"))):
         return False

@@ -54,7 +54,7 @@ class _OperationSchema(FrameworkSchema):
 
     @property
     def outline(self) -> dict[str, Any]:
-        return self._operation.outline
+        return self._operation.search_input_schema
 
     @property
     def definition(self) -> str:

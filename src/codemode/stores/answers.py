@@ -125,7 +125,7 @@ def get_displayed_kind_and_input(request: PendingRequest) -> tuple[str, Any]:
     return str(payload.get("kind", "")), request.input
 
 
-def validate_and_encode_answers(
+def validate_answers_and_add_audit_fields(
     requests: Iterable[StoredRequest], decisions: Mapping[str, Any], decision_jsons: Mapping[str, str]
 ) -> dict[str, EncodedAnswer]:
     """Validate answers and add audit fields for the waiting requests. Raises `AnswerRefusedError`."""

@@ -43,9 +43,9 @@ from .records import (
 )
 from .resume_outcome import (
     call_resume,
-    find_error_to_settle_with,
     get_bound_tool,
     get_not_resumable_reason,
+    get_record_ending_error,
     get_refusal_reason,
     is_call_start_unknown,
     keep_lease_renewed,
@@ -297,7 +297,7 @@ class InterruptStore(ABC):
                 paused = lease.record if takes_record(resume) else lease.interrupt
                 result = await call_resume(resume, paused, lease.resolutions)
         except (Exception, asyncio.CancelledError) as error:
-            outcome = find_error_to_settle_with(error)
+            outcome = get_record_ending_error(error)
             if outcome is not None:
                 # Started calls wait in the recovery; without one the program has ended.
                 await write_or_log_despite_cancellation(self.settle(lease, outcome, tool=get_bound_tool(resume)))

@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..data.json_values import encode_canonical_json
 from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
 from . import leases
-from .answers import EncodedAnswer, encode_decisions, require_decision_mapping, validate_and_encode_answers
+from .answers import EncodedAnswer, encode_decisions, require_decision_mapping, validate_answers_and_add_audit_fields
 from .audit import Attribution, truncate_for_audit
 from .errors import AlreadyDecidedError, RequestSupersededError, StoreError
 from .records import (
@@ -58,7 +58,7 @@ async def validate_and_encode_decisions(
     )
     waiting = [row.request for row in requests.values() if row.request.state == "waiting"]
     return await run_in_thread_if_large(
-        LARGE_CHARACTERS, lambda: validate_and_encode_answers(waiting, decisions, decision_jsons)
+        LARGE_CHARACTERS, lambda: validate_answers_and_add_audit_fields(waiting, decisions, decision_jsons)
     )
 
 

@@ -74,7 +74,7 @@ def encode_pause(
         _encode_labels(labels or {}),
         None if source is None else json.dumps(source),
         None if payload is None else encode_json(payload, max_bytes=MAX_PAYLOAD_BYTES, what="the payload"),
-        _encode_tool_forms(interrupt, tool),
+        _encode_requested_tool_definitions(interrupt, tool),
         {request.interrupt_id: compute_display_digest(request) for request in interrupt.requests},
         isinstance(interrupt, StoredPause) and interrupt.waits_for_all,
     )
@@ -189,7 +189,7 @@ def pause_record(session: Session, record_id: str, state: RecordState, new: Enco
     is_ready = not interrupt_ids or any(
         existing[row].request.state == "decided" for row in interrupt_ids & existing.keys() if row not in open_ids
     )
-    stored_forms = {name: _encode_tool_form(row, row.input_schema) for name, row in existing_forms.items()}
+    stored_forms = {name: _encode_tool_definition(row, row.input_schema) for name, row in existing_forms.items()}
     _insert_requests(session, record_id, new, stored_forms, interrupt_ids - existing.keys(), len(existing))
     session.run(
         "UPDATE codemode_records SET version = ?, state = ?, interrupt = ?, expires_at_ms = ?, owner = NULL,"
@@ -256,7 +256,7 @@ def _insert_requests(
                 request.interrupt_id,
                 first_ordinal + index,
                 *_encode_request_columns(request),
-                *_get_form_columns(request, new, stored_forms),
+                *_get_tool_definition_columns(request, new, stored_forms),
                 new.display_digests[request.interrupt_id],
                 *(request.line, request.column),
                 record_id,
@@ -297,13 +297,13 @@ def _encode_request_columns(request: PendingRequest) -> Row:
     return (*texts, json.dumps(displayed_input), json.dumps(dict(request.payload)))
 
 
-def _get_form_columns(
+def _get_tool_definition_columns(
     request: PendingRequest, new: EncodedPause, stored_forms: Mapping[str, tuple[str | None, str, str | None]]
 ) -> Row:
     return new.tool_forms.get(request.tool_name) or stored_forms.get(request.tool_name) or (None, '""', None)
 
 
-def _encode_tool_form(tool: Any, schema: Any) -> tuple[str | None, str, str | None]:
+def _encode_tool_definition(tool: Any, schema: Any) -> tuple[str | None, str, str | None]:
     # Tools of frameworks and servers have neither title nor summary of the host.
     title, summary = (getattr(tool, name, "") for name in ("title", "summary"))
     return (
@@ -313,14 +313,16 @@ def _encode_tool_form(tool: Any, schema: Any) -> tuple[str | None, str, str | No
     )
 
 
-def _encode_tool_forms(interrupt: Interrupt, tool: Any) -> dict[str, tuple[str | None, str, str | None]]:
+def _encode_requested_tool_definitions(
+    interrupt: Interrupt, tool: Any
+) -> dict[str, tuple[str | None, str, str | None]]:
     """Return the encoded forms of the requested tools that the paused tool knows."""
     catalog = getattr(tool, "catalog", None)
     tool_forms: dict[str, tuple[str | None, str, str | None]] = {}
     for request in interrupt.requests:
         tool_form = None if catalog is None else catalog.get(request.tool_name)
         if tool_form is not None:
-            tool_forms[request.tool_name] = _encode_tool_form(tool_form, tool_form.input_json_schema)
+            tool_forms[request.tool_name] = _encode_tool_definition(tool_form, tool_form.input_json_schema)
     return tool_forms
 
 

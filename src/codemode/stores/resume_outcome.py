@@ -85,7 +85,7 @@ async def write_or_log_despite_cancellation(work: Coroutine[Any, Any, Any]) -> N
         _log.exception("the outcome of a record could not be written")
 
 
-def find_error_to_settle_with(error: BaseException) -> CodeModeError | None:
+def get_record_ending_error(error: BaseException) -> CodeModeError | None:
     """Return the error that ends a record or has a recovery; None if nothing ran."""
     failure = error if isinstance(error, CodeModeError) else error.__cause__
     if isinstance(failure, CodeModeError) and (failure.recovery is not None or _is_program_failure(failure)):
@@ -111,7 +111,7 @@ def is_call_start_unknown(error: BaseException) -> bool:
     return isinstance(failure, CodeModeAbortedError) and _get_error_origin(failure) == _JOURNAL_ORIGIN
 
 
-def is_outcome_unknown(error: BaseException) -> bool:
+def is_outcome_permanently_unknown(error: BaseException) -> bool:
     """Return whether the outcome of a resume that was taken over stays unknown after this error.
 
     If a journal cannot be read or reached here, another host may still know.

@@ -16,13 +16,13 @@ from .records import LEASE_MS, Lease, Tenant
 from .resume_outcome import (
     OutageLog,
     call_resume,
-    find_error_to_settle_with,
     get_bound_tool,
     get_declared_app,
     get_not_resumable_reason,
+    get_record_ending_error,
     get_refusal_reason,
     is_call_start_unknown,
-    is_outcome_unknown,
+    is_outcome_permanently_unknown,
     keep_lease_renewed,
     require_callable_resume,
     takes_lease,
@@ -189,7 +189,7 @@ class Resumer:
 
     async def _on_resume_failure(self, lease: Lease, error: BaseException) -> None:
         outcome, refusal, not_resumable = (
-            find_error_to_settle_with(error),
+            get_record_ending_error(error),
             get_refusal_reason(error),
             get_not_resumable_reason(error),
         )
@@ -206,7 +206,7 @@ class Resumer:
             await write_or_log_despite_cancellation(
                 self._store.settle(lease, outcome, tool=get_bound_tool(self._resume))
             )
-        elif lease.is_takeover and is_outcome_unknown(error):
+        elif lease.is_takeover and is_outcome_permanently_unknown(error):
             await write_or_log_despite_cancellation(self._store.mark_lost(lease))
         elif refusal is not None:
             await write_or_log_despite_cancellation(

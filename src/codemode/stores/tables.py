@@ -289,7 +289,7 @@ _PYTHON_STEPS: dict[str, Callable[[Session], None]] = {
     _APPEND_ONLY: lambda session: session.create_append_only_triggers(),
     FILL_LABELS: insert_labels_of_all_records,
     FOLLOW_RECORDS: lambda session: session.create_state_copy_triggers(),
-    COUNT_LINES: lambda session: session.create_line_count_triggers(),
+    COUNT_LINES: lambda session: session.create_journal_line_count_triggers(),
 }
 _COUNTER = "CREATE TABLE codemode_store (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, sequence BIGINT NOT NULL)"
 

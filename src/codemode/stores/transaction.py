@@ -194,7 +194,7 @@ class Session:
         for statement in self.dialect.follow_triggers:
             self.run(statement)
 
-    def create_line_count_triggers(self) -> None:
+    def create_journal_line_count_triggers(self) -> None:
         """Create the triggers that count the line groups of each journal."""
         for statement in self.dialect.count_triggers:
             self.run(statement)

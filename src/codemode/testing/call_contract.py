@@ -326,7 +326,7 @@ async def limits_scripts_to_allowed_tools(plugin: PluginUnderTest) -> None:
     assert recorder.calls == []
 
 
-async def invokes_tool_directly(plugin: PluginUnderTest) -> None:
+async def invokes_tool_without_script(plugin: PluginUnderTest) -> None:
     """A direct call runs once, with the same checks, and answers with a status too."""
     recorder = RecordingTools()
     assert await _invoke_tool(plugin, recorder.tools, "stock", {"product": "nut"}) == Finished(
@@ -382,7 +382,7 @@ CODE_CALL_ALONE: tuple[Check, ...] = (
     refuses_direct_and_recursive_calls,
     returns_status_of_failed_scripts,
     limits_scripts_to_allowed_tools,
-    invokes_tool_directly,
+    invokes_tool_without_script,
     invokes_tool_after_approval,
     invokes_approved_tool_once,
 )

@@ -193,7 +193,7 @@ class RefusalEvent(InvocationEvent):
 
 @with_lazy_fields("asked")
 @record(kw_only=True)
-class CatalogEvent(InvocationEvent):
+class CatalogQueryEvent(InvocationEvent):
     """A search of the catalog, or a description of its tools, for a program or the model itself.
 
     ``asked`` is the query, or the names. ``result_count`` is None if unknown.

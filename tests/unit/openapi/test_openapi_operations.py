@@ -287,7 +287,7 @@ def test_a_program_does_not_go_on_after_a_definition_has_changed():
         document = spec_of({"/a": {"get": operation("get", [], None, {"type": kind})}})
         return create_exec_wait_tools(tools_of(document))
 
-    given = pair("string").catalog.invocation_data
+    given = pair("string").catalog.catalog_digest_data
     pair("string").catalog.require_same_catalog(given)
     with pytest.raises(CodeModeProtocolError, match="the catalog has changed"):
         pair("integer").catalog.require_same_catalog(given)

@@ -15,7 +15,7 @@ from tree_sitter import Language, Parser
 
 from codemode.signatures.declarations import declare_tools
 from codemode.signatures.examples import create_example_program, create_sample_value
-from codemode.surfaces.code_mode.description import describe_tools
+from codemode.surfaces.code_mode.description import describe_code_mode_tool
 
 PARSER = Parser(Language(tree_sitter_typescript.language_typescript()))
 MAX_CHARACTERS = 500_000
@@ -169,8 +169,8 @@ def test_any_junk_gives_typescript_that_parses(name: str, description: str, take
 @_few
 @given(st.lists(st.builds(PlainTool, _names, st.text(max_size=20), _junk, _junk), max_size=4))
 def test_any_tools_give_the_same_prompt_twice(tools: list[PlainTool]) -> None:
-    text = describe_tools(tools, max_characters=3000)
-    assert text == describe_tools(tools, max_characters=3000)
+    text = describe_code_mode_tool(tools, max_characters=3000)
+    assert text == describe_code_mode_tool(tools, max_characters=3000)
     assert tools == [] or parses(create_example_program(tools).replace("return ", "void "))
     text.encode("utf-8")
 

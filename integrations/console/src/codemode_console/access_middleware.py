@@ -150,10 +150,10 @@ class AccessMiddleware:
         if request.method in SAFE_METHODS and (path == _HEALTH_PATH or path.startswith(_STATIC_PREFIX)):
             return None, None
         client = resolve_client_address(request, self._trusted_proxies)
-        principal, cookie = await self._authenticate(request, client)
+        principal, cookie = await self._authenticate_and_start_session(request, client)
         # A user set by an outer application is not trusted; only `auth` decides.
         scope["user"], scope[PRINCIPAL_SCOPE_KEY] = None, principal
-        await self._require_same_origin_or_audit(request, principal, client)
+        await self._refuse_cross_origin_and_audit(request, principal, client)
         if self._sign_in is not None and path == SIGN_IN:
             return await self._sign_in(request, client, is_secure=self._is_secure(request)), None
         if principal is None:
@@ -166,7 +166,9 @@ class AccessMiddleware:
             return await self._sign_in.sign_out(request, principal, is_secure=self._is_secure(request)), None
         return None, cookie
 
-    async def _authenticate(self, request: Request, client: Address | None) -> tuple[Principal | None, str | None]:
+    async def _authenticate_and_start_session(
+        self, request: Request, client: Address | None
+    ) -> tuple[Principal | None, str | None]:
         """Return the principal, and the cookie to set if the request had no session."""
         session, cookie = await self._sessions.load(request.cookies.get(COOKIE_NAME)), None
         if isinstance(self._auth, TokenAuth):
@@ -194,14 +196,14 @@ class AccessMiddleware:
 
     async def _reauthenticate(self, request: Request, client: Address | None) -> Principal | None:
         try:
-            return (await self._authenticate(request, client))[0]
+            return (await self._authenticate_and_start_session(request, client))[0]
         except CodeModeError:
             raise
         except Exception as error:  # noqa: BLE001 - as above
             _log_and_convert_to_problem(error)
             return None
 
-    async def _require_same_origin_or_audit(
+    async def _refuse_cross_origin_and_audit(
         self, request: Request, principal: Principal | None, client: Address | None
     ) -> None:
         reason = find_cross_origin_reason(request, self._base_origin)

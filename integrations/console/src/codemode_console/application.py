@@ -79,7 +79,17 @@ async def _handle_http_error(request: Request, error: HTTPException) -> Response
 
 
 _SWEEP_SECONDS = 10.0
-_REQUIRED_STORE_METHODS = ("list", "counts", "record", "records", "decide", "audit", "note", "sweep", "changes_head")
+_REQUIRED_STORE_METHODS = (
+    "list",
+    "count_waiting_requests",
+    "record",
+    "records",
+    "decide",
+    "audit",
+    "add_audit_line",
+    "sweep",
+    "changes_head",
+)
 _NOT_RUNNING_WARNING = (
     "the console answers requests but is not running: it resumes no programs and sends no notices. Enter `async with"
     " console.running():` in the lifespan of the application that mounts it"

@@ -115,7 +115,9 @@ class _ModuleWalkListeners:
         self.ambiguities = modules["parse_ambiguities"].ParseAmbiguityFinder(
             modules["edits"].blank_spans, has_html_comments=False
         )
-        self.module_collector = modules["modules"].ImportCollector(clauses, modules["strip_types"], gap, self.stripper)
+        self.module_collector = modules["modules"].ModuleStatementCollector(
+            clauses, modules["strip_types"], gap, self.stripper
+        )
         self.import_calls = modules["import_calls"].ImportCallCollector(
             clauses, facts, gap, identifiers=facts.IDENTIFIERS, functions=modules["named_calls"].FUNCTIONS
         )

@@ -48,7 +48,7 @@ class ImportBinding:
         self.index, self.exported, self.name, self.source_text = index, exported, name, source_text
 
 
-class ImportCollector:
+class ModuleStatementCollector:
     """Collects one program's imports from its nodes; places are byte offsets.
 
     ``gaps`` are the statements and keywords that something else stands in for. ``imports`` are ``{"from", "names":

@@ -63,7 +63,7 @@ return await Promise.all(found.map(({{ name }}) => tools.$describe(name)));
 ```"""
 
 
-def describe_tools(
+def describe_code_mode_tool(
     tools: Sequence[DescribedTool],
     *,
     fetch_line: str | None = None,

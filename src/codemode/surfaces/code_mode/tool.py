@@ -107,11 +107,11 @@ class CodeModeTool(SyncMethodsMixin):
 
     @cached_property
     def _description(self) -> str:
-        from .description import describe_tools
+        from .description import describe_code_mode_tool
 
         policy = self.options.execution_policy
         with using_rich_values(policy.values == "rich"):
-            return describe_tools(
+            return describe_code_mode_tool(
                 self.catalog.list_tools(),
                 fetch_line=describe_fetch(self.options),
                 has_state=self.options.has_state,

@@ -94,7 +94,7 @@ class CatalogView:
         return iter(self._catalog)
 
     @property
-    def server_tool_names_by_id(self) -> dict[str, list[str]]:
+    def program_paths_by_tool_id(self) -> dict[str, list[str]]:
         """The names in programs of the tools of listed servers, by id."""
         servers = self._catalog.servers
         return {
@@ -104,7 +104,7 @@ class CatalogView:
         }
 
     @property
-    def implicitly_read_paths(self) -> tuple[str, ...]:
+    def implicit_property_paths(self) -> tuple[str, ...]:
         """Empty, as for the catalog."""
         return ()
 
@@ -243,7 +243,7 @@ class ExecCatalog:
         return tuple(self._entries.values())
 
     @property
-    def implicitly_read_paths(self) -> tuple[str, ...]:
+    def implicit_property_paths(self) -> tuple[str, ...]:
         """Empty: implicit property reads of the language never reach a tool."""
         return ()
 
@@ -395,7 +395,7 @@ class ExecCatalog:
         )
 
     @cached_property
-    def invocation_data(self) -> CachedJsonObject:
+    def catalog_digest_data(self) -> CachedJsonObject:
         """The data of each invocation: a digest of the catalog, checked when a program resumes."""
         texts = (" ".join((entry.id, *entry.tool.schema_texts)) for entry in self._entries.values())
         return CachedJsonObject({_CATALOG_KEY: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]})
@@ -426,9 +426,9 @@ class ExecCatalog:
 
     def require_same_catalog(self, invocation_data: Mapping[str, Any] | None) -> None:
         """Raise `CodeModeProtocolError` for a program that started with another catalog."""
-        if invocation_data is self.invocation_data:
+        if invocation_data is self.catalog_digest_data:
             return
-        if invocation_data is not None and invocation_data.get(_CATALOG_KEY) != self.invocation_data[_CATALOG_KEY]:
+        if invocation_data is not None and invocation_data.get(_CATALOG_KEY) != self.catalog_digest_data[_CATALOG_KEY]:
             raise _create_catalog_changed_error("the catalog has changed")
         if all(server.is_listed for server in self.servers):
             self.require_same_servers(invocation_data)
@@ -445,7 +445,7 @@ class ExecCatalog:
 
     def precompute_program_texts(self) -> None:
         """Build the cached texts for programs now, so that the first program does not block the event loop."""
-        _ = self.invocation_data, self.entries_text_and_omitted_count, self.ids_by_name_json
+        _ = self.catalog_digest_data, self.entries_text_and_omitted_count, self.ids_by_name_json
 
     @property
     def tool_counts_by_source(self) -> dict[str, int]:

@@ -144,7 +144,7 @@ class ProgramRunner:
         outer = self._context.create_outer_call_and_bind_state(call, run)
         execution_parts = self._profile, view, self._new_run_settings, outer, pool
         run.execution = execution = import_suspendable_module().SuspendableExecution(
-            *execution_parts, invocation_data=self._catalog.invocation_data
+            *execution_parts, invocation_data=self._catalog.catalog_digest_data
         )
         outcome = await execution.start(run.code)
         return await self._settler.apply_outcome(

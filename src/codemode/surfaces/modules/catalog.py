@@ -371,7 +371,7 @@ class ModuleCatalog:
         return tuple(self._tools)
 
     @property
-    def implicitly_read_paths(self) -> tuple[str, ...]:
+    def implicit_property_paths(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 

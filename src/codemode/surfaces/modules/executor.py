@@ -210,7 +210,7 @@ class RunCatalog:
         return self._current.names()
 
     @property
-    def implicitly_read_paths(self) -> tuple[str, ...]:
+    def implicit_property_paths(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 

@@ -12,7 +12,7 @@ from suite import each_row
 
 from codemode import ExecutionPolicy, Tool, create_code_mode_tool
 from codemode.signatures.declarations import declare_tools, extract_first_sentence
-from codemode.surfaces.code_mode.description import describe_tools
+from codemode.surfaces.code_mode.description import describe_code_mode_tool
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 HITS = {"type": "object", "properties": {"hits": {"type": "array", "items": {"type": "string"}}}}
@@ -24,11 +24,11 @@ def many(count: int) -> list[PlainTool]:
 
 
 def is_listed(tools: list[PlainTool], **limits: int) -> bool:
-    return describe_tools(tools, **limits) != describe_tools(tools, max_characters=10**9)
+    return describe_code_mode_tool(tools, **limits) != describe_code_mode_tool(tools, max_characters=10**9)
 
 
 def test_rules_declarations_and_example() -> None:
-    text = describe_tools([SEARCH])
+    text = describe_code_mode_tool([SEARCH])
     for rule in (
         "async function",
         "Await every call",
@@ -44,29 +44,33 @@ def test_rules_declarations_and_example() -> None:
 
 
 def test_without_tools_nothing_is_declared() -> None:
-    text = describe_tools([])
+    text = describe_code_mode_tool([])
     assert "There are no tools" in text
     assert "declare" not in text
     assert "await tools." not in text
 
 
 def test_fetch_is_told_of_only_when_there_is_one() -> None:
-    assert "no `fetch`" in describe_tools([SEARCH])
-    text = describe_tools([SEARCH], fetch_line="`fetch` may reach https://example.com\nwith GET.")
+    assert "no `fetch`" in describe_code_mode_tool([SEARCH])
+    text = describe_code_mode_tool([SEARCH], fetch_line="`fetch` may reach https://example.com\nwith GET.")
     assert "- `fetch` may reach https://example.com with GET." in text
     assert "no `fetch`" not in text
 
 
 def test_names_are_listed_where_declarations_would_fit() -> None:
-    text = describe_tools([SEARCH], listing="names")
+    text = describe_code_mode_tool([SEARCH], listing="names")
     assert "There are 1 tools. Look one up" in text
     assert text.endswith("Tools:\n- search: Searches.")
     assert "query: string" not in text.replace("$search(query: string)", "")
 
 
 def test_a_search_is_one_text_whatever_tools_there_are() -> None:
-    text = describe_tools([], listing="search")
-    assert text == describe_tools([SEARCH], listing="search") == describe_tools(many(500), listing="search")
+    text = describe_code_mode_tool([], listing="search")
+    assert (
+        text
+        == describe_code_mode_tool([SEARCH], listing="search")
+        == describe_code_mode_tool(many(500), listing="search")
+    )
     assert "tools.$search(" in text
     assert "only the tools that `tools.$search` finds exist" in text
     assert "described below" not in text
@@ -147,14 +151,14 @@ def test_no_description_ends_its_comment(description: str) -> None:
 
 
 def test_no_description_ends_the_block_it_stands_in() -> None:
-    text = describe_tools([PlainTool("t", "Say:\n````\nhello\n````", QUERY)])
+    text = describe_code_mode_tool([PlainTool("t", "Say:\n````\nhello\n````", QUERY)])
     assert text.count("`````") == 2
     assert "\n`````ts\ndeclare const tools" in text
 
 
 def test_the_same_tools_give_the_same_text() -> None:
     tools = many(20)
-    assert describe_tools(tools) == describe_tools(copy.deepcopy(tools))
+    assert describe_code_mode_tool(tools) == describe_code_mode_tool(copy.deepcopy(tools))
 
 
 def test_text_grows_with_the_number_of_tools_only() -> None:
@@ -164,7 +168,7 @@ def test_text_grows_with_the_number_of_tools_only() -> None:
 
 def test_beyond_the_budget_tools_are_listed() -> None:
     tools = many(400)
-    text = describe_tools(tools)
+    text = describe_code_mode_tool(tools)
     assert is_listed(tools)
     assert len(text) <= ExecutionPolicy().max_description_characters
     assert "$describe(name: string): Promise<string>;" in text
@@ -176,16 +180,16 @@ def test_beyond_the_budget_tools_are_listed() -> None:
 
 def test_below_the_budget_nothing_changes() -> None:
     tools = many(5)
-    full = describe_tools(tools)
+    full = describe_code_mode_tool(tools)
     assert not is_listed(tools)
     assert "$describe" not in full
-    assert describe_tools(tools, max_characters=len(full)) == full
-    assert "$describe" in describe_tools(tools, max_characters=len(full) - 1)
+    assert describe_code_mode_tool(tools, max_characters=len(full)) == full
+    assert "$describe" in describe_code_mode_tool(tools, max_characters=len(full) - 1)
 
 
 @pytest.mark.parametrize("max_characters", [3000, 4000, 9000, 30000])
 def test_the_budget_holds_however_many_tools(max_characters: int) -> None:
-    text = describe_tools(many(2000), max_characters=max_characters)
+    text = describe_code_mode_tool(many(2000), max_characters=max_characters)
     assert len(text) <= max_characters
     assert "tool_0000" in text
 
@@ -193,14 +197,14 @@ def test_the_budget_holds_however_many_tools(max_characters: int) -> None:
 @pytest.mark.parametrize("count", [1, 7, 30])
 def test_whether_tools_are_listed_is_decided_by_the_full_text(count: int) -> None:
     tools = [*many(count), PlainTool("a-b", "One.\n\n\n \u200b\nTwo */ three.", QUERY)]
-    full = describe_tools(tools, max_characters=10**9)
+    full = describe_code_mode_tool(tools, max_characters=10**9)
     for max_characters in (*range(0, len(full), 97), len(full) - 1):
         assert is_listed(tools, max_characters=max_characters)
-    assert describe_tools(tools, max_characters=len(full)) == full
+    assert describe_code_mode_tool(tools, max_characters=len(full)) == full
 
 
 def test_a_tiny_budget_still_tells_how_to_search() -> None:
-    assert "$search" in describe_tools(many(50), max_characters=1)
+    assert "$search" in describe_code_mode_tool(many(50), max_characters=1)
 
 
 def test_a_description_cannot_switch_the_listing_on() -> None:

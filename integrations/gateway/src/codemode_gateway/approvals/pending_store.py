@@ -21,7 +21,7 @@ from codemode.observe.request_telemetry import without_parent_trace
 from codemode.stores.errors import RecordExpiredError, StoreError, StoreUnavailableError, UnknownRequestError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import ALL_TENANTS, Lease, Record, StoredPause, StoredRequest, Tenant
-from codemode.stores.resume_outcome import find_error_to_settle_with
+from codemode.stores.resume_outcome import get_record_ending_error
 from codemode.stores.resumer import Resumer
 from codemode.surfaces.modules.response import RunResponse
 from codemode.surfaces.modules.run_tool import RunTool
@@ -269,7 +269,7 @@ class PrincipalRunResumer:
                 continuation=result.continuation,
                 tool=self,
             )
-        if isinstance(result.exception, CodeModeError) and find_error_to_settle_with(result.exception) is None:
+        if isinstance(result.exception, CodeModeError) and get_record_ending_error(result.exception) is None:
             raise result.exception
         return result
 

@@ -124,7 +124,7 @@ class _LogCollector(logging.Handler):
             self.texts[record.getMessage()] = None
 
 
-async def list_tools_or_get_failure(upstream: Any, *, starts_server: bool) -> str | None:
+async def refresh_tools_or_fail_upstream(upstream: Any, *, starts_server: bool) -> str | None:
     """List a server's tools within its time limit. Returns the reason of a failure, or None.
 
     Starts the server if ``starts_server`` or if no list is cached. A failed server is given up, so that later steps of
@@ -174,7 +174,7 @@ async def _check_servers_and_create_report(config: GatewayConfig, command: str, 
         async with open_gateway_and_workspace(config, command) as (gateway, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
-                *(list_tools_or_get_failure(upstream, starts_server=True) for upstream in upstreams)
+                *(refresh_tools_or_fail_upstream(upstream, starts_server=True) for upstream in upstreams)
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             tool = await fetch_gateway_tool(gateway)
@@ -342,7 +342,7 @@ async def _declare_types(config: GatewayConfig, command: str, name: str | None) 
         async with open_gateway_and_workspace(config, command) as (_, workspace):
             upstreams = workspace.connected.upstreams
             reasons = await asyncio.gather(
-                *(list_tools_or_get_failure(upstream, starts_server=False) for upstream in upstreams)
+                *(refresh_tools_or_fail_upstream(upstream, starts_server=False) for upstream in upstreams)
             )
             reported += [text for text in (*reasons, *(upstream.failure for upstream in upstreams)) if text]
             await workspace.run_tool.refresh()

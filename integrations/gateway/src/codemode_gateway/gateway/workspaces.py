@@ -353,7 +353,7 @@ class Workspace:
             # Cached lists are available at once; wait briefly for the other servers.
             await environment.run_tool.prepare([upstream.server_id for upstream in upstreams if upstream.listed_tools])
             if not all(upstream.listed_tools for upstream in upstreams):
-                await self._start_and_await_listing(environment)
+                await self._start_listing_and_wait_until_deadline(environment)
             return await create_tool_definition(environment, profile)
 
     async def handle_notification(self, server: ServerConfig, notification: Any) -> None:
@@ -385,15 +385,15 @@ class Workspace:
         if self._cleanup_tasks:
             await shield_until_done(asyncio.wait([*self._cleanup_tasks]))
 
-    async def _start_and_await_listing(self, environment: RunEnvironment) -> None:
+    async def _start_listing_and_wait_until_deadline(self, environment: RunEnvironment) -> None:
         now = asyncio.get_running_loop().time()
         if environment.listing_task is None:
-            environment.listing_task = asyncio.create_task(self._list_servers_and_notify(environment))
+            environment.listing_task = asyncio.create_task(self._list_servers_and_notify_if_late(environment))
             environment.listing_deadline = now + LISTING_TIMEOUT_SECONDS
         if now < environment.listing_deadline:
             await asyncio.wait([environment.listing_task], timeout=environment.listing_deadline - now)
 
-    async def _list_servers_and_notify(self, environment: RunEnvironment) -> None:
+    async def _list_servers_and_notify_if_late(self, environment: RunEnvironment) -> None:
         await environment.run_tool.prepare()
         if asyncio.get_running_loop().time() >= environment.listing_deadline:  # also if the task started late
             self.notify_tools_changed()  # the tool was listed without these servers
@@ -443,7 +443,7 @@ class Workspaces:
             return workspace
         creating = self._creating.get(principal)
         if creating is None:
-            creating = self._creating[principal] = asyncio.create_task(self._create(principal))
+            creating = self._creating[principal] = asyncio.create_task(self._create_and_evict_idle(principal))
             creating.add_done_callback(lambda _: self._creating.pop(principal, None))
         # Concurrent callers share the creation; cancelling one does not stop it.
         return await asyncio.shield(creating)
@@ -477,7 +477,7 @@ class Workspaces:
     def _get_workspace_principal(self, caller: Principal) -> Principal:
         return caller if self._get_config().has_session_servers else Principal(caller.id)
 
-    async def _create(self, principal: Principal) -> Workspace:
+    async def _create_and_evict_idle(self, principal: Principal) -> Workspace:
         workspace = Workspace(principal, self._connections, self._factory)
         config = self._get_config()
         await workspace.apply_config(config)

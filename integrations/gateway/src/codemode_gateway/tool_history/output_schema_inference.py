@@ -53,7 +53,7 @@ _log = logging.getLogger("codemode.mcp")
 
 
 @dataclass
-class _Observation:
+class _ToolObservations:
     """The observations of one tool. ``text`` is the shape of JSON in its texts, None after other text."""
 
     value: ValueShape
@@ -74,7 +74,7 @@ class InferredOutputSchemas:
             None if folder is None else folder / FILE_NAME, _TABLE, state_files.PRINCIPALS_TABLE
         )
         self._principal = principal
-        self._observations: dict[tuple[str, str], _Observation] = {}
+        self._observations: dict[tuple[str, str], _ToolObservations] = {}
         self._undeclared_tools: set[tuple[str, str]] = set()
         self._unsaved: set[tuple[str, str]] = set()
         self._changed_since: dict[str, float] = {}
@@ -109,12 +109,12 @@ class InferredOutputSchemas:
         if seen is None:
             if len(self._observations) >= MAX_TOOLS:
                 return
-            seen = self._observations[key] = _Observation(ValueShape(), ValueShape())
+            seen = self._observations[key] = _ToolObservations(ValueShape(), ValueShape())
         seen.count += 1
         if seen.count <= _ALWAYS_INSPECTED_CALLS or seen.count % _SAMPLE_INTERVAL == 0:
             self._update_observation(key, seen, value)
 
-    def get_observed_output(self, config: ServerConfig, tool: types.Tool) -> Mapping[str, Any] | None:
+    def observe_tool_and_get_schema(self, config: ServerConfig, tool: types.Tool) -> Mapping[str, Any] | None:
         """Return the inferred output schema of a tool, or None."""
         key = config.name, tool.name
         self._undeclared_tools.add(key)
@@ -131,7 +131,7 @@ class InferredOutputSchemas:
 
     # --- parts ---
 
-    def _update_observation(self, key: tuple[str, str], seen: _Observation, value: Any) -> None:
+    def _update_observation(self, key: tuple[str, str], seen: _ToolObservations, value: Any) -> None:
         if estimate_json_length(value, _MAX_HASHED_CHARACTERS) < _MAX_HASHED_CHARACTERS:
             same = hash(repr(value))
             if same == seen.last_hash:
@@ -155,7 +155,7 @@ class InferredOutputSchemas:
         await self._save_unsaved_shapes()
 
     async def _save_unsaved_shapes(self) -> None:
-        rows = [(self._principal, *key, _serialize_observation(self._observations[key])) for key in self._unsaved]
+        rows = [(self._principal, *key, _serialize_common_shapes(self._observations[key])) for key in self._unsaved]
         self._unsaved.clear()
         rows = [row for row in rows if len(row[-1]) <= MAX_SHAPE_CHARACTERS]
         if rows:
@@ -170,9 +170,9 @@ class InferredOutputSchemas:
             if not state_files.is_use_recorded_today(file, self._principal):
                 state_files.record_use_and_prune_tables(file, self._principal, "shapes")
 
-    def _read_observations_and_record_use(self) -> dict[tuple[str, str], _Observation]:
+    def _read_observations_and_record_use(self) -> dict[tuple[str, str], _ToolObservations]:
         statement = "SELECT server, tool, shape FROM shapes WHERE principal = ? AND length(shape) <= ? LIMIT ?"
-        observations: dict[tuple[str, str], _Observation] = {}
+        observations: dict[tuple[str, str], _ToolObservations] = {}
         with self._tables.open() as file:
             for server, tool, text in file.execute(statement, (self._principal, MAX_SHAPE_CHARACTERS, MAX_TOOLS)):
                 try:
@@ -196,7 +196,7 @@ def _infer_text_json_shape(value: Any) -> ValueShape | None:
         return None
 
 
-def _to_declaration(observation: _Observation) -> Mapping[str, Any] | None:
+def _to_declaration(observation: _ToolObservations) -> Mapping[str, Any] | None:
     """Return a schema for declarations, and whether it describes JSON in a text."""
     if observation.text is not None and observation.value == ValueShape(scalars={"string"}):
         return {"schema": shape_to_schema_without_rare_names(observation.text), "isText": True}
@@ -204,7 +204,7 @@ def _to_declaration(observation: _Observation) -> Mapping[str, Any] | None:
     return {"schema": schema, "isText": False} if schema else None
 
 
-def _serialize_observation(observation: _Observation) -> str:
+def _serialize_common_shapes(observation: _ToolObservations) -> str:
     text = (
         None
         if observation.text is None
@@ -213,10 +213,10 @@ def _serialize_observation(observation: _Observation) -> str:
     return json.dumps([shape_to_json(drop_rare_names(observation.value, drops_unnamed_objects=True)), text])
 
 
-def _parse_observation(value: Any) -> _Observation:
+def _parse_observation(value: Any) -> _ToolObservations:
     if not is_array(value) or len(value) != 2 or not (value[1] is None or value[1] is True or is_object(value[1])):
         raise ValueError("no shapes")
-    observation = _Observation(
+    observation = _ToolObservations(
         limit_shape_size(shape_from_json(value[0])),
         None if value[1] is None else limit_shape_size(shape_from_json(value[1])),
     )
@@ -224,7 +224,7 @@ def _parse_observation(value: Any) -> _Observation:
     return observation
 
 
-class ToolHistory:
+class LearnedToolData:
     """Pins and, if it ``learns``, inferred outputs of one principal, loaded once for all connections.
 
     ``cache_folder`` (default ``folder``) holds data that may be lost.
@@ -245,7 +245,7 @@ class ToolHistory:
             shapes = self._shapes
             self.hooks |= {
                 "on_result": shapes.on_result,
-                "get_observed_output": shapes.get_observed_output,
+                "get_observed_output": shapes.observe_tool_and_get_schema,
                 "get_learned_revision": shapes.get_learned_revision,
             }
         self._lock = asyncio.Lock()
@@ -269,18 +269,18 @@ class ToolHistories:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._open: dict[str, ToolHistory] = {}
+        self._open: dict[str, LearnedToolData] = {}
         self._user_counts: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
     @asynccontextmanager
-    async def open(self, principal: str, *, learns: bool) -> AsyncGenerator[ToolHistory]:
+    async def open(self, principal: str, *, learns: bool) -> AsyncGenerator[LearnedToolData]:
         """Yield the shared history of a principal; save it after the last user."""
         history = self._open.get(principal)
         if history is None:
-            history = self._open[principal] = ToolHistory(self._folder, principal, learns=learns)
+            history = self._open[principal] = LearnedToolData(self._folder, principal, learns=learns)
         self._user_counts[principal] = self._user_counts.get(principal, 0) + 1
         try:
             await history.load()

@@ -28,7 +28,7 @@ async def uses_pins(folder: Path, principal: str) -> None:
 async def uses_shapes(folder: Path, principal: str) -> None:
     shapes = InferredOutputSchemas(folder, principal)
     await shapes.load()
-    if shapes.get_observed_output(SERVER, TOOL) is None:
+    if shapes.observe_tool_and_get_schema(SERVER, TOOL) is None:
         shapes.on_result(SERVER, "a", {"n": 1})
     await shapes.aclose()
 

@@ -195,12 +195,12 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @in_loop
 async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principal(tmp_path: Path) -> None:
     learned = InferredOutputSchemas(tmp_path / "cache")
-    assert learned.get_observed_output(SERVER, tool()) is None
+    assert learned.observe_tool_and_get_schema(SERVER, tool()) is None
     for number in (1, 2):
         learned.on_result(SERVER, "t", {"id": number, "tags": ["secret tag"]})
         learned.on_result(SERVER, "declared", {"id": number})
     assert learned.get_learned_revision(SERVER) == 1
-    said = learned.get_observed_output(SERVER, tool())
+    said = learned.observe_tool_and_get_schema(SERVER, tool())
     assert said is not None
     assert said["isText"] is False
     assert said["schema"]["required"] == ["id", "tags"]
@@ -212,17 +212,17 @@ async def test_what_tools_gave_is_kept_for_the_next_gateway_of_the_same_principa
     again, other = InferredOutputSchemas(tmp_path / "cache"), InferredOutputSchemas(tmp_path / "cache", "another")
     await again.load()
     await other.load()
-    assert again.get_observed_output(SERVER, tool()) == said
-    assert other.get_observed_output(SERVER, tool()) is None
+    assert again.observe_tool_and_get_schema(SERVER, tool()) == said
+    assert other.observe_tool_and_get_schema(SERVER, tool()) is None
 
 
 @in_loop
 async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> None:
     learned = InferredOutputSchemas(tmp_path)
-    learned.get_observed_output(SERVER, tool())
+    learned.observe_tool_and_get_schema(SERVER, tool())
     for _ in range(5):
         learned.on_result(SERVER, "t", {"alice": 1, "bob": 2})
-    said = learned.get_observed_output(SERVER, tool())
+    said = learned.observe_tool_and_get_schema(SERVER, tool())
     assert said is not None
     assert said["schema"] == {"type": "object", "additionalProperties": {"type": "number"}}
     await learned.aclose()
@@ -232,16 +232,16 @@ async def test_the_same_answer_again_makes_no_name_of_a_key(tmp_path: Path) -> N
 @in_loop
 async def test_json_in_texts_is_told_until_a_text_is_something_else() -> None:
     learned = InferredOutputSchemas(None)
-    learned.get_observed_output(SERVER, tool())
+    learned.observe_tool_and_get_schema(SERVER, tool())
     for number in (1, 2):
         learned.on_result(SERVER, "t", json.dumps([{"id": number}, {"id": 0}]))
-    said = learned.get_observed_output(SERVER, tool())
+    said = learned.observe_tool_and_get_schema(SERVER, tool())
     assert said is not None
     assert said["isText"] is True
     assert said["schema"]["items"]["properties"] == {"id": {"type": "number"}}
     for text in ("no JSON", "[" * 100_000, '{"x": NaN', "7"):
         learned.on_result(SERVER, "t", text)
-        assert learned.get_observed_output(SERVER, tool()) == {"schema": {"type": "string"}, "isText": False}
+        assert learned.observe_tool_and_get_schema(SERVER, tool()) == {"schema": {"type": "string"}, "isText": False}
     await learned.aclose()
 
 
@@ -252,9 +252,9 @@ async def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path, caplog:
     file.chmod(0o600)
     learned = InferredOutputSchemas(tmp_path)
     await learned.load()
-    learned.get_observed_output(SERVER, tool())
+    learned.observe_tool_and_get_schema(SERVER, tool())
     learned.on_result(SERVER, "t", 1)
-    assert learned.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
+    assert learned.observe_tool_and_get_schema(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
     await learned.aclose()
     assert "cannot be read" in caplog.text
     assert "cannot be saved" in caplog.text
@@ -270,7 +270,7 @@ async def test_looking_gets_rarer_and_what_is_learned_is_saved_by_itself(
     look = output_schema_inference.infer_shape
     monkeypatch.setattr(output_schema_inference, "infer_shape", lambda value: looked.append(value) or look(value))
     learned = InferredOutputSchemas(tmp_path)
-    learned.get_observed_output(SERVER, tool())
+    learned.observe_tool_and_get_schema(SERVER, tool())
     for number in range(160):
         learned.on_result(SERVER, "t", number)
     assert len(looked) == 40
@@ -295,7 +295,7 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
         write(rows)
 
     monkeypatch.setattr(learned, "_write_shape_rows_and_record_use", slow)
-    learned.get_observed_output(SERVER, tool())
+    learned.observe_tool_and_get_schema(SERVER, tool())
     learned.on_result(SERVER, "t", 1)
     await until(began.is_set)
     closing = asyncio.create_task(learned.aclose())
@@ -308,4 +308,4 @@ async def test_who_closes_it_waits_for_what_is_just_being_written(
     await closing
     again = InferredOutputSchemas(tmp_path)
     await again.load()
-    assert again.get_observed_output(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
+    assert again.observe_tool_and_get_schema(SERVER, tool()) == {"schema": {"type": "number"}, "isText": False}
