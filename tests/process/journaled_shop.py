@@ -27,7 +27,7 @@ class Died(Exception):
 class Host:
     """A host's view of a journal: it dies after so many operations, before or after the last of them takes effect."""
 
-    sees_other_processes = True
+    is_shared_between_processes = True
 
     def __init__(self, journal, *, dies_after=None, is_done=True):
         self.lease_ms = journal.lease_ms

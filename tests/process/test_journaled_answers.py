@@ -32,7 +32,7 @@ class Died(Exception):
 class Mortal:
     """A journal or a guard as a host sees it that dies after so many operations on either: ``left`` is of both."""
 
-    sees_other_processes = True
+    is_shared_between_processes = True
     lease_ms = 30_000
 
     def __init__(self, what: Any, left: list[int]) -> None:

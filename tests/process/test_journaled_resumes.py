@@ -81,7 +81,7 @@ def test_a_resume_whose_host_dies_at_any_operation_of_its_journal_goes_on_with_t
 class DeadGuard:
     """A guard as a host that dies leaves it: what it has claimed it neither records nor gives back."""
 
-    sees_other_processes = True
+    is_shared_between_processes = True
 
     def __init__(self, guard):
         self._guard = guard

@@ -75,8 +75,8 @@ class View:
         return iter(self.names())
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
-        return self._catalog.implicit_property_paths
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
+        return self._catalog.paths_named_like_javascript_members
 
     @property
     def may_wait_for_person(self) -> bool:

@@ -338,7 +338,7 @@ def test_what_was_sent_and_could_not_be_written_down_is_sent_again_with_the_same
                 raise StoreUnavailableError("away")
 
             with monkeypatch.context() as patched:
-                patched.setattr(outbox, "settle", away)
+                patched.setattr(outbox, "record_delivery", away)
                 with pytest.raises(StoreUnavailableError):
                     await desk.rounds()
             await desk.move(59)

@@ -130,7 +130,7 @@ class MemoryResumeGuard:
     resumes are refused. Other processes do not see the claims.
     """
 
-    sees_other_processes = False
+    is_shared_between_processes = False
     content_store: Any = None
     """The store of images, audio and files of programs under this guard, if it has one."""
 

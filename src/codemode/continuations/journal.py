@@ -93,7 +93,7 @@ class Journal(Protocol):
         ...
 
     @property
-    def sees_other_processes(self) -> bool:
+    def is_shared_between_processes(self) -> bool:
         """True if other processes see the lines."""
         ...
 
@@ -146,7 +146,7 @@ class MemoryJournal(MemoryContentStore):
     ``lease_ms`` is how long an owner has a journal without renewal. Tests pass a ``clock``.
     """
 
-    sees_other_processes = False
+    is_shared_between_processes = False
 
     def __init__(self, *, lease_ms: int = JOURNAL_LEASE_MS, clock: GuardClock | None = None) -> None:
         if lease_ms < 1:

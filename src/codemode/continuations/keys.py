@@ -104,7 +104,7 @@ def warn_if_guard_unshared(options: ContinuationOptions) -> None:
     if (
         _has_warned
         or not is_set
-        or (options.guard is not None and getattr(options.guard, "sees_other_processes", True))
+        or (options.guard is not None and getattr(options.guard, "is_shared_between_processes", True))
     ):
         return
     _has_warned = True

@@ -36,7 +36,7 @@ class StatementExecutor(Protocol):
 class SqlResumeGuard(ABC):
     """Claims in one table. Transactions are exclusive: no other one claims, renews or records at the same time."""
 
-    sees_other_processes = True
+    is_shared_between_processes = True
     content_store: Any = None
     """See `MemoryResumeGuard`."""
     table: ClassVar[str]

@@ -161,7 +161,7 @@ def make_invocation_and_id(
         started_ms=call.started_at_ms or now_ms(),
         limits=_without_rich_values(options.execution_policy) if calls_directly else options.execution_policy,
         profile=_with_untruncated_result(profile) if calls_directly else profile,
-        language_names=catalog.implicit_property_paths,
+        language_names=catalog.paths_named_like_javascript_members,
         fetch="fetch" in profile.request_kinds and options.fetch_policy is not None,
         state="state" in profile.request_kinds and (options.has_state or call.state is not None),
         hides_inputs=options.pipeline.before is not None,

@@ -96,7 +96,7 @@ def defines_saved_namespace(names: Iterable[str]) -> bool:
     return any(name == "saved" or name.startswith(_PREFIX) for name in names)
 
 
-def attach_library_to_catalog(
+def bind_library_unless_shadowed(
     library: ProgramLibrary, tools: ToolCatalog[PreparedTool], names: Iterable[str]
 ) -> ProgramLibrary | None:
     """Return the library for programs over these tools: None, with a warning, if a namespace has its name."""
@@ -172,9 +172,9 @@ class SavedProgramCatalog:
         return self._inner.names()
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
-        """See `ToolCatalog.implicit_property_paths`."""
-        return self._inner.implicit_property_paths
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
+        """See `ToolCatalog.paths_named_like_javascript_members`."""
+        return self._inner.paths_named_like_javascript_members
 
     @property
     def may_wait_for_person(self) -> bool:
@@ -211,7 +211,7 @@ class SavedProgramCatalog:
 
     def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any] | None:
         """Return the invocation data of a program, including the texts of its saved programs."""
-        catalog_data = self._inner.build_invocation_data(self._add_names_of_saved_programs(facts)) or {}
+        catalog_data = self._inner.build_invocation_data(self._merge_facts_of_saved_programs(facts)) or {}
         programs = {
             name: {"js": body["js"], "number": number, "version": sent.program.current.version}
             | {"inputSchema": body["input_schema"]}
@@ -439,7 +439,7 @@ class SavedProgramCatalog:
 
     # -- facts of saved programs, added to those of the program
 
-    def _add_names_of_saved_programs(self, facts: Any) -> Any:
+    def _merge_facts_of_saved_programs(self, facts: Any) -> Any:
         facts = self._add_server_imports(facts)
         names = mapping_or_empty(facts).get("names")
         if not names:
@@ -488,12 +488,12 @@ class SavedProgramCatalog:
                 name, self._schemas[name], partial(self._count_use_and_return_input, name)
             )
         if name == "$search":
-            return _make_saved_function_tool(name, self._search_saved_programs, {"type": "string"})
+            return _make_library_function_tool(name, self._search_saved_programs, {"type": "string"})
         if name == "$prepare" and self._library.model_saves:
-            return _make_saved_function_tool("$save", self._preview_save, _SAVE_SCHEMA)
+            return _make_library_function_tool("$save", self._preview_save, _SAVE_SCHEMA)
         if name == "$save" and self._library.model_saves:
-            return _make_saved_function_tool(
-                name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._require_matching_preview
+            return _make_library_function_tool(
+                name, self._save_program, _CONFIRMED_SAVE_SCHEMA, self._needs_approval_after_preview_check
             )
         return None
 
@@ -550,7 +550,7 @@ class SavedProgramCatalog:
         }
         return displayed, body
 
-    async def _require_matching_preview(self, request: Any) -> bool:
+    async def _needs_approval_after_preview_check(self, request: Any) -> bool:
         """Return True: a person is asked. Raises `CodeModeToolError` if the preview would be wrong."""
         displayed, _ = await self._make_save_preview_and_row(request)
         if displayed != {"inputSchema": None, **request}:
@@ -581,7 +581,7 @@ class _UnsavedVersion:
     confirmed_at_ms: None = None
 
 
-def _make_saved_function_tool(
+def _make_library_function_tool(
     name: str, execute: Any, schema: dict[str, Any], needs_approval: Any = False
 ) -> PreparedTool:
     changes_nothing = {"readOnlyHint": needs_approval is False}
@@ -603,4 +603,4 @@ def _iter_server_paths(program: str) -> Iterator[str]:
             yield path
 
 
-__all__ = ["SavedProgramCatalog", "add_saved_programs_to_catalog", "attach_library_to_catalog"]
+__all__ = ["SavedProgramCatalog", "add_saved_programs_to_catalog", "bind_library_unless_shadowed"]

@@ -116,9 +116,9 @@ def attach_library(
     """
     if library is None:
         return None
-    from .saved_programs import attach_library_to_catalog  # late: only saved programs need it
+    from .saved_programs import bind_library_unless_shadowed  # late: only saved programs need it
 
-    return attach_library_to_catalog(library, catalog, names)
+    return bind_library_unless_shadowed(library, catalog, names)
 
 
 def append_library_description(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:

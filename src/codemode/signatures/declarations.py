@@ -8,7 +8,7 @@ from typing import Any
 
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, get_rich_value_flags, may_need_approval
+from .described_tool import DescribedTool, get_rich_input_and_output_flags, may_need_approval
 from .json_schema import read_document
 from .literals import to_comment_line, to_literal, to_member_name
 from .shapes import JsDoc
@@ -62,7 +62,7 @@ def find_tool_description(tool: DescribedTool) -> str:
 
 
 def _create_input_and_output_documents(tool: DescribedTool) -> tuple[NamedDocument | None, NamedDocument | None]:
-    has_rich_input, has_rich_output = get_rich_value_flags(tool) if is_rich.get() else (False, False)
+    has_rich_input, has_rich_output = get_rich_input_and_output_flags(tool) if is_rich.get() else (False, False)
     return (
         _create_named_document(tool.input_json_schema, tool.name, "Input", has_rich_input),
         _create_named_document(tool.output_json_schema, tool.name, "Output", has_rich_output),

@@ -44,7 +44,7 @@ class RenamedTool:
     needs_person: bool = False
 
 
-def get_rich_value_flags(tool: DescribedTool) -> tuple[bool, bool]:
+def get_rich_input_and_output_flags(tool: DescribedTool) -> tuple[bool, bool]:
     """Return whether dates, bytes and sets of a tool's input and output are Python values, where values are rich."""
     sides: Any = getattr(tool, "rich_sides", (False, False))
     return sides
@@ -64,6 +64,6 @@ def rename_tool(tool: DescribedTool, name: str) -> RenamedTool:
         *schemas,
         tool.input_examples,
         tool.annotations,
-        get_rich_value_flags(tool),
+        get_rich_input_and_output_flags(tool),
         may_need_approval(tool),
     )

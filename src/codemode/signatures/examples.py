@@ -10,7 +10,7 @@ from typing import Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.references import LocalReferenceResolver
 from ..data.rich_values import is_rich
-from .described_tool import DescribedTool, get_rich_value_flags, may_need_approval
+from .described_tool import DescribedTool, get_rich_input_and_output_flags, may_need_approval
 from .literals import JavaScriptExpression, to_literal, to_member_access
 
 MAX_SAMPLE_DEPTH = 6
@@ -51,7 +51,7 @@ def create_sample_input(tool: DescribedTool) -> Any:
         return {}
     return (
         _RichSchemaSampler.create_input(tool)
-        if is_rich.get() and get_rich_value_flags(tool)[0]
+        if is_rich.get() and get_rich_input_and_output_flags(tool)[0]
         else create_sample_value(tool.input_json_schema)
     )
 

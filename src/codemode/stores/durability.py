@@ -73,7 +73,7 @@ def add_store_to_options(
     if continuation.guard is not None and continuation.guard is not guard:
         raise ValueError("continuation.guard is not the guard of the store: leave it out, store= sets its own")
     keys, max_age_ms = continuation.keys, continuation.max_age_ms
-    if keys is None and get_configured_keys() is None and getattr(guard, "sees_other_processes", True):
+    if keys is None and get_configured_keys() is None and getattr(guard, "is_shared_between_processes", True):
         keys = read_environment_keys()
         if keys is None:
             raise ValueError(

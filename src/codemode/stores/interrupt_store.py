@@ -134,7 +134,7 @@ class InterruptStore(ABC):
             "codemode-store",
         )
 
-        if self._database.sees_other_processes:
+        if self._database.is_shared_between_processes:
             warn_if_signed_with_random_key(new.interrupt_json, new.payload)
 
         def purge_ended_and_put_pause(session: Session) -> str:

@@ -173,7 +173,7 @@ class SqlJournalStore(SqlContentStore):
         super().__init__(database, tenant, app)
         self._insert_lines_sql = f"{_INSERT_LINES}{database.dialect.for_update}"
         self.lease_ms = require_lease_duration(lease_ms)
-        self.sees_other_processes = database.sees_other_processes
+        self.is_shared_between_processes = database.is_shared_between_processes
 
     async def open(self, key: str, head: str, *, again: bool = False) -> OpenedJournal:
         """See `Journal.open`."""

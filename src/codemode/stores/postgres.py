@@ -162,7 +162,7 @@ class _PostgresDatabase:
     """A connection pool per process, and one listening connection while a task waits."""
 
     dialect = DIALECT
-    sees_other_processes = True
+    is_shared_between_processes = True
 
     def __init__(self, dsn: str, max_connections: int, clock: GuardClock | None) -> None:
         self._driver_error, self._connect, self._create_pool = _load_driver()

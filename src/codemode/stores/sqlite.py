@@ -38,7 +38,7 @@ class SqliteMemoryDatabase:
     """An in-memory database for a store and its journals."""
 
     dialect = DIALECT
-    sees_other_processes = False
+    is_shared_between_processes = False
 
     def __init__(self, clock: GuardClock | None) -> None:
         self._clock = clock

@@ -401,7 +401,7 @@ class SqliteFileDatabase:
     """The SQLite file of a store and its journals; with ``syncs_journal`` journal lines are on disk at once."""
 
     dialect = DIALECT
-    sees_other_processes = True
+    is_shared_between_processes = True
 
     def __init__(self, path: str, clock: GuardClock | None, *, syncs_journal: bool) -> None:
         self._path = path

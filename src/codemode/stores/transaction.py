@@ -52,7 +52,7 @@ class Database(Protocol):
         ...
 
     @property
-    def sees_other_processes(self) -> bool:
+    def is_shared_between_processes(self) -> bool:
         """True if other processes use the same data."""
         ...
 

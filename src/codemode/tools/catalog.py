@@ -42,7 +42,7 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Paths on ``tools`` that resolve to tools by names that JavaScript itself reads of every object."""
         ...
 
@@ -102,8 +102,8 @@ class Catalog(Generic[ToolT]):
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)
         self._names = list(tools)
-        self.implicit_property_paths = tuple(
-            dict.fromkeys(path for name in tools for path in _iterate_implicit_property_paths(name))
+        self.paths_named_like_javascript_members = tuple(
+            dict.fromkeys(path for name in tools for path in _iterate_paths_named_like_javascript_members(name))
         )
         """Paths on ``tools`` that lead to tools by names that JavaScript itself reads of every object."""
         self._index: ToolIndex | None = None
@@ -233,7 +233,7 @@ def answer_catalog_query(tools: SearchableTools, name: str, argument: Any) -> An
     return tools.search(argument) if name == "$search" else tools.describe(argument)
 
 
-def _iterate_implicit_property_paths(name: str) -> Iterator[str]:
+def _iterate_paths_named_like_javascript_members(name: str) -> Iterator[str]:
     parts = name.split(".")
     return (".".join(parts[: index + 1]) for index, part in enumerate(parts) if part in JAVASCRIPT_NAMES)
 

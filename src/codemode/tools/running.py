@@ -39,7 +39,7 @@ def require_no_iterators(output: Any, *, is_declared: bool) -> None:
         if type(item) in SCALARS or id(item) in seen:
             continue
         seen.add(id(item))
-        if _is_iterator(item, is_declared=is_declared):
+        if _must_read_as_list(item, is_declared=is_declared):
             raise UnreadIteratorError
         children = get_members(item)
         if not SCALARS.issuperset(map(type, children)):
@@ -54,7 +54,7 @@ def replace_iterators_with_lists(output: Any, policy: ExecutionPolicy, what: str
     return _IteratorReader(policy, what, is_declared=is_declared).replace_iterators(output)
 
 
-def _is_iterator(item: Any, *, is_declared: bool) -> bool:
+def _must_read_as_list(item: Any, *, is_declared: bool) -> bool:
     if isinstance(item, GeneratorType):
         return True
     return is_declared and isinstance(item, Iterator) and not isinstance(item, io.IOBase)
@@ -70,7 +70,7 @@ class _IteratorReader:
     def replace_iterators(self, value: Any) -> Any:
         if type(value) in SCALARS:
             return value
-        if _is_iterator(value, is_declared=self._is_declared):
+        if _must_read_as_list(value, is_declared=self._is_declared):
             return self._read_iterator(value)
         if is_mapping(value):
             return self._replace_in_mapping(value)

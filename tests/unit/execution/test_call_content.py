@@ -75,7 +75,7 @@ def test_what_a_person_is_shown_of_a_call_of_unknown_outcome_is_the_hosts_word_t
 class Bare:
     """A journal of somebody's own, which keeps no content."""
 
-    lease_ms, sees_other_processes = 1, False
+    lease_ms, is_shared_between_processes = 1, False
     open = write = renew = end = release = staticmethod(print)
 
 

@@ -206,7 +206,7 @@ def test_in_memory_old_journals_go_with_the_next_pause(clock):
     async def scenario():
         store = MemoryInterruptStore(clock=clock)
         journal = journal_of(store)
-        assert not journal.sees_other_processes
+        assert not journal.is_shared_between_processes
         await journal.end(await journal.open("k", "h"), "v", is_final=True)
         clock.moved_ms += 3_700_000
         await store.put(paused("a"))

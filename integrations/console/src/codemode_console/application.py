@@ -43,7 +43,7 @@ _ROUTE_FACTORIES = (
     record.routes,
     decision.routes,
     decision.create_record_action_routes,
-    audit.create_history_routes,
+    audit.create_decision_history_routes,
     audit.routes,
     event_stream.routes,
     saved.routes,

@@ -24,7 +24,7 @@ from .conversion import NeedsApproval, is_destructive, make_tool_call
 class CallLimits(Protocol):
     """Limits on the nested calls of a program."""
 
-    def count_call(self, tool: str, call_id: str) -> None:
+    def count_call_or_stop(self, tool: str, call_id: str) -> None:
         """Count a call that is about to run. Raises if it exceeds a limit."""
         ...
 
@@ -37,7 +37,7 @@ class CallLimits(Protocol):
         """The calls of a segment, for its record."""
         ...
 
-    def make_stop_result(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+    def make_stop_result_or_raise(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return the final text and a command for a program stopped by a limit; None if it only waits."""
         ...
 

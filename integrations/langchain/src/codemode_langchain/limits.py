@@ -59,7 +59,7 @@ class NestedCallLimits:
             self._uncounted.update(calls)
         self._counted_calls: dict[str, str] = {}
 
-    def count_call(self, tool: str, call_id: str) -> None:
+    def count_call_or_stop(self, tool: str, call_id: str) -> None:
         """Count a call that is about to run, once.
 
         Raises `CodeModeToolError` if it exceeds a limit, or pauses the program for good if that ends the agent's run.
@@ -85,7 +85,7 @@ class NestedCallLimits:
         with _lock:
             return {_COUNTED_KEY: dict(self._counted_calls)}
 
-    def make_stop_result(self, interrupt: Interrupt) -> tuple[str, Any] | None:
+    def make_stop_result_or_raise(self, interrupt: Interrupt) -> tuple[str, Any] | None:
         """Return the text of a program stopped by a limit, and the command that ends the agent's run.
 
         None for a program that waits for approval. Raises `ToolCallLimitExceededError` for ``exit_behavior="error"``.

@@ -112,7 +112,7 @@ class CodeModeMiddleware(SurfaceMiddleware):
         if (
             not may_need_approval
             and visible_tools is not None
-            and names <= {name for name in visible_tools["native"] if not self._is_called_directly(name, request)}
+            and names <= {name for name in visible_tools["native"] if not self._may_be_called_directly(name, request)}
         ):
             # A provider's tool, which other middleware or the tool node runs.
             return None
@@ -190,10 +190,10 @@ class CodeCallMiddleware(SurfaceMiddleware):
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
         visible_tools = get_step_tool_names(request)
         visible_names = self._get_visible_names(request) if visible_tools is None else visible_tools["native"]
-        return all(self._is_called_directly(name, request) or name in visible_names for name in names)
+        return all(self._may_be_called_directly(name, request) or name in visible_names for name in names)
 
     def _get_visible_names(self, request: ToolCallRequest) -> Collection[str]:
-        return self._get_or_create_surface(self._find_step_tools(request)[1]).list_visible_names()
+        return self._get_or_create_surface(self._find_registered_and_step_tools(request)[1]).list_visible_names()
 
     def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above
         # The tool node would list all tools, hidden ones too.

@@ -50,7 +50,7 @@ from .langgraph_internals import (
     is_invalid_resume,
     take_interrupts,
 )
-from .node_tasks import compute_task_number, make_numbered_task_config
+from .node_tasks import compute_task_number, make_numbered_task_configurable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class NestedScratchpad:
         foreign_answers = self._inner_graph_answers
         nested_answers = NestedAnswers(foreign_answers, {answer.shown: answer.value for answer in newest_foreign})
         wrap_task = partial(_wrap_task_function, answers=foreign_answers, nested_answers=nested_answers)
-        configurable = make_numbered_task_config(
+        configurable = make_numbered_task_configurable(
             config, itertools.count(first_number).__next__, hide=False, wrap=wrap_task
         )
         scratchpad = replace(
@@ -324,7 +324,7 @@ class NestedCalls:
 
     def _count_against_limits(self, tool: BaseTool, context: ToolCallContext) -> None:
         if self.caller.limits is not None:
-            self.caller.limits.count_call(tool.name, context.tool_call_id)
+            self.caller.limits.count_call_or_stop(tool.name, context.tool_call_id)
 
     def _ask_or_refuse_unless_first_start(self, *, is_first: bool) -> None:
         if self.is_rerun_rejected:

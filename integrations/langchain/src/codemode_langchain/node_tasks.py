@@ -58,7 +58,7 @@ def start_task(config: RunnableConfig, number: int, function: Callable[[], Any],
     from langgraph.func import task  # pyright: ignore[reportMissingTypeStubs]
 
     task_config = {
-        "configurable": make_numbered_task_config(config, lambda: number, hide=True),
+        "configurable": make_numbered_task_configurable(config, lambda: number, hide=True),
         "callbacks": _copy_callbacks(config.get("callbacks")),
     }
     config_with_task = cast("RunnableConfig", {**config, **task_config})
@@ -80,7 +80,7 @@ def _copy_callbacks(callbacks: Any) -> Any:
     return callbacks.copy() if callable(getattr(callbacks, "copy", None)) else callbacks
 
 
-def make_numbered_task_config(
+def make_numbered_task_configurable(
     config: RunnableConfig,
     counter: Callable[[], int],
     *,

@@ -247,7 +247,7 @@ class SegmentRunner:
             interrupt = Interrupt.from_dict(record["interrupt"])
             if (
                 self.caller.limits is not None
-                and (stop_result := self.caller.limits.make_stop_result(interrupt)) is not None
+                and (stop_result := self.caller.limits.make_stop_result_or_raise(interrupt)) is not None
             ):
                 return self._make_stopped_outcome(*stop_result)
             step = segment.step + 1

@@ -95,7 +95,7 @@ class InstanceOnlyProperty(property):
         raise TypeError("an agent's middleware are objects: write CodeModeMiddleware() instead of CodeModeMiddleware")
 
 
-def find_agent_tools(own: object) -> list[Any] | None:
+def find_tools_of_agent_being_built(own: object) -> list[Any] | None:
     """Return the tools of the agent that this thread is building, without those of the middleware ``own``.
 
     None if unknown.
@@ -106,7 +106,7 @@ def find_agent_tools(own: object) -> list[Any] | None:
     agent_tools: Any = frame.f_locals.get("tools")
     other_tools = [
         item
-        for middleware in find_agent_middleware(own)
+        for middleware in find_middleware_of_agent_being_built(own)
         if middleware is not own
         for item in getattr(middleware, "tools", None) or ()
     ]
@@ -115,7 +115,7 @@ def find_agent_tools(own: object) -> list[Any] | None:
 
 def may_agent_get_more_tools(own: object) -> bool:
     """Return whether middleware of the agent may add tools that are unknown while the agent is built."""
-    classes: list[type] = [type(item) for item in find_agent_middleware(own)]
+    classes: list[type] = [type(item) for item in find_middleware_of_agent_being_built(own)]
     return any(_wraps_model_calls(cls) and not _is_framework_class(cls) for cls in classes)
 
 
@@ -139,7 +139,7 @@ def _is_framework_class(cls: type) -> bool:
     return is_framework_class and getattr(sys.modules.get(cls.__module__), cls.__name__, None) is cls
 
 
-def find_agent_middleware(own: object) -> Sequence[Any]:
+def find_middleware_of_agent_being_built(own: object) -> Sequence[Any]:
     """Return the middleware of the agent that this thread is building, which `create_agent` does not pass on.
 
     Found in the innermost frame whose ``middleware`` contains ``own``: `create_agent`, even if it is wrapped.
@@ -261,11 +261,11 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         reject_second_surface(
             [
                 middleware.settings
-                for middleware in find_agent_middleware(self)
+                for middleware in find_middleware_of_agent_being_built(self)
                 if isinstance(middleware, SurfaceMiddleware)
             ]
         )
-        agent_tools = find_agent_tools(self)
+        agent_tools = find_tools_of_agent_being_built(self)
         if agent_tools is not None:
             self._reject_name_conflicts(agent_tools)
             if not may_agent_get_more_tools(self):
@@ -292,11 +292,11 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             )
             if tool_node is None:
                 tool_node, agent = node_context.find_agent_parts(self)
-                self._adopt_agent_reviews(agent)
+                self._check_agent_and_adopt_reviews(agent)
                 self._limits[tool_node] = find_call_limits(agent.middleware)
             return [*tool_node.tools_by_name.values()], self._limits[tool_node]
 
-    def _adopt_agent_reviews(self, agent: AgentParts) -> None:
+    def _check_agent_and_adopt_reviews(self, agent: AgentParts) -> None:
         reject_second_surface(
             [middleware.settings for middleware in agent.middleware if isinstance(middleware, SurfaceMiddleware)]
         )
@@ -351,7 +351,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         check_call = partial(self._prepare_or_refuse_tool_call, request, handler)
         is_surface_tool = request.tool_call["name"] in self._surface_tools
         checked = (
-            await self._run_off_loop_if_slow(self._find_step_tools(request)[1], check_call)
+            await self._run_off_loop_if_slow(self._find_registered_and_step_tools(request)[1], check_call)
             if is_surface_tool
             else check_call()
         )
@@ -399,7 +399,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         return model_request, cast("Any", self._step_tools.record_step(program_tools, direct_tools, registered_names))
 
     def _bind_surface_tool(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest:
-        registered, program_tools = self._find_step_tools(request)
+        registered, program_tools = self._find_registered_and_step_tools(request)
         self._rule_names.require_existing_names({*registered, *(tool.name for tool in program_tools)}, program_tools)
         surface, config = self._get_or_create_surface(program_tools), _get_config(request)
         (_, limit_middleware), node_context = self._inspect_agent_and_adopt_reviews(config), get_node_context(config)
@@ -435,7 +435,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the surface tools for the model."""
         return surface.build_tools()
 
-    def _find_step_tools(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
+    def _find_registered_and_step_tools(self, request: ToolCallRequest) -> tuple[dict[str, BaseTool], list[BaseTool]]:
         """Return the agent's tools by name, and the program tools of its last step."""
         registered = {tool.name: tool for tool in cast("Any", request).runtime.tools if not self._is_surface_tool(tool)}
         return registered, self._select_program_tools(self._step_tools.list_callable_tools(request, registered))
@@ -450,7 +450,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
     def _is_surface_tool(self, tool: Any) -> bool:
         return isinstance(tool, SurfaceTool) and any(map(tool.is_same_tool, self._surface_tools.values()))
 
-    def _is_called_directly(self, name: str, request: ToolCallRequest) -> bool:
+    def _may_be_called_directly(self, name: str, request: ToolCallRequest) -> bool:
         """Return whether the model may call a tool directly, by its registration or by this call's tool."""
         registered = next((tool for tool in cast("Any", request).runtime.tools if tool.name == name), None)
         request_tool = request.tool if request.tool is not None and request.tool.name == name else None
@@ -468,7 +468,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _may_model_call(self, names: Collection[str], request: ToolCallRequest) -> bool:
         """Return whether the model may call tools of these names directly."""
-        return all(self._is_called_directly(name, request) for name in names)
+        return all(self._may_be_called_directly(name, request) for name in names)
 
     def _prepare_or_refuse_tool_call(self, request: ToolCallRequest, handler: Handler) -> ToolCallRequest | ToolMessage:
         """Return the request to run, or the message for a call that is not allowed."""

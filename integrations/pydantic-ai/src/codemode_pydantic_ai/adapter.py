@@ -23,8 +23,8 @@ from .conversion import (
     FrameworkTool,
     OutputSchema,
     close_output_schema,
-    find_excluding_return_type,
     get_annotations,
+    get_return_type_if_it_excludes_fields,
     get_surface_metadata,
 )
 from .error_mapping import format_error
@@ -50,7 +50,7 @@ def convert_tool(tool: Tool[Any]) -> codemode.Tool:
         input_schema=_InputSchema(tool),
         output_schema=OutputSchema(
             close_output_schema(return_schema, tool.function),
-            find_excluding_return_type(return_schema, tool.function),
+            get_return_type_if_it_excludes_fields(return_schema, tool.function),
         ),
         output_validation="warn",  # the framework checks no outputs
         needs_approval=tool.requires_approval,

@@ -49,13 +49,15 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
         json_schema = super().model_schema(schema)
-        return json_schema if schema.get("root_model") else self._close_object_schema(json_schema, schema["cls"])
+        return (
+            json_schema if schema.get("root_model") else self._close_or_open_object_schema(json_schema, schema["cls"])
+        )
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
         json_schema, cls = super().dataclass_schema(schema), schema["cls"]
         # A standard dataclass is serialized with all its fields, by name.
         has_all_fields = {field.name for field in dataclasses.fields(cls)} <= set(json_schema.get("properties", ()))
-        return self._close_object_schema(json_schema, cls) if has_all_fields else json_schema
+        return self._close_or_open_object_schema(json_schema, cls) if has_all_fields else json_schema
 
     def ser_schema(self, schema: Any) -> dict[str, Any] | None:
         json_schema = super().ser_schema(schema)
@@ -63,7 +65,7 @@ class _ClosedSchemaGenerator(GenerateToolJsonSchema):
             self.opaque_serializers.append(schema["type"])
         return json_schema
 
-    def _close_object_schema(self, json_schema: dict[str, Any], cls: type) -> dict[str, Any]:
+    def _close_or_open_object_schema(self, json_schema: dict[str, Any], cls: type) -> dict[str, Any]:
         if json_schema.get("additionalProperties") is False and not _has_no_subclasses(cls):  # subclasses may have more
             return {name: value for name, value in json_schema.items() if name != "additionalProperties"}
         if json_schema.get("type") != "object" or "additionalProperties" in json_schema or not _has_no_subclasses(cls):
@@ -104,7 +106,7 @@ def close_output_schema(
     return cached.closed_schema if is_same else declared_schema
 
 
-def find_excluding_return_type(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
+def get_return_type_if_it_excludes_fields(declared_schema: Any, function: Callable[..., Any] | None) -> Any:
     """Return a function's return type if its JSON excludes fields, else None."""
     if function is None or not (
         isinstance(declared_schema, dict) and ("properties" in declared_schema or "$defs" in declared_schema)
@@ -242,11 +244,12 @@ class CompiledToolCache(Generic[CompiledT]):
 
     def _get_or_compile_blocking(self, tools: Mapping[str, ToolsetTool[Any]]) -> CompiledT:
         outputs = {
-            name: (_find_output_schema(tool), _find_excluding_tool_return_type(tool)) for name, tool in tools.items()
+            name: (_find_output_schema(tool), _get_tool_return_type_if_it_excludes_fields(tool))
+            for name, tool in tools.items()
         }
         description_key = [[name, *outputs[name], *_make_definition_key(tool.tool_def)] for name, tool in tools.items()]
         key = json.dumps(description_key, sort_keys=True, default=str)
-        compiled, latest = self._look_up(key)
+        compiled, latest = self._get_cached_and_newest(key)
         if compiled is None:
             compiled = self._make(
                 {name: _convert_tool_definition(name, tool.tool_def, *outputs[name]) for name, tool in tools.items()},
@@ -258,7 +261,7 @@ class CompiledToolCache(Generic[CompiledT]):
                     self._cache.popitem(last=False)
         return compiled
 
-    def _look_up(self, key: str) -> tuple[CompiledT | None, CompiledT | None]:
+    def _get_cached_and_newest(self, key: str) -> tuple[CompiledT | None, CompiledT | None]:
         with self._lock:
             if key in self._cache:
                 self._cache.move_to_end(key)
@@ -324,8 +327,8 @@ async def _execute_nested_call(name: str, arguments: Any, context: ToolCallConte
     return await context.context.call(name, arguments, context)
 
 
-def _find_excluding_tool_return_type(tool: ToolsetTool[Any]) -> Any:
-    return find_excluding_return_type(tool.tool_def.return_schema, get_function(tool))
+def _get_tool_return_type_if_it_excludes_fields(tool: ToolsetTool[Any]) -> Any:
+    return get_return_type_if_it_excludes_fields(tool.tool_def.return_schema, get_function(tool))
 
 
 def _find_output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:

@@ -86,7 +86,7 @@ class ToolSources:
         tool_sources = _to_tool_sources(sources)
         servers = [source for source in tool_sources if source.source == MCP_SOURCE]
         self.servers = [
-            ToolSource(source.tools, MCP_SOURCE, source.owner, adapt=source.adapt or _adapt_server_tool)
+            ToolSource(source.tools, MCP_SOURCE, source.owner, adapt=source.adapt or _route_server_tool_through_agent)
             for source in servers
         ]
         self._toolsets = [
@@ -95,7 +95,7 @@ class ToolSources:
             if source.source != MCP_SOURCE
         ]
 
-    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+    async def get_toolset_tools_by_id(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """Return the tools by id."""
         tools: dict[str, ToolsetTool[Any]] = {}
         for id_prefix, toolset in self._toolsets:
@@ -116,7 +116,7 @@ def make_source_tool(tool: ToolsetTool[Any]) -> SourceTool:
     )
 
 
-def _adapt_server_tool(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
+def _route_server_tool_through_agent(tool: codemode.Tool, tool_id: str) -> codemode.Tool:
     """Return a server's tool whose calls run through the agent's hooks."""
     call_server = tool.execute
     if call_server is None:
@@ -538,7 +538,7 @@ class ExecWaitToolset(SurfaceToolset[AgentDepsT]):
             for name, tool in tools.items()
             if name not in direct_names and _is_in_catalog(tool.tool_def, ctx)
         }
-        for key, tool in (await surface.sources.get_tools(ctx)).items():
+        for key, tool in (await surface.sources.get_toolset_tools_by_id(ctx)).items():
             if key in program_tools:
                 raise UserError(f"two tools are called {key!r}: one of the agent, and one of its sources")
             program_tools[key] = tool

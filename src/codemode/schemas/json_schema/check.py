@@ -131,7 +131,7 @@ class ValueCheck:
         self._explanation_steps_left = _STEPS_TO_EXPLAIN
         self._is_quiet = False
 
-    def count_steps(self, count: int = 1) -> None:
+    def spend_steps(self, count: int = 1) -> None:
         """Account for so many steps. Raises `WorkLimitError` when they are out of proportion to the value."""
         self._steps_left -= count
         if self._steps_left < 0 and not self._is_extended:
@@ -148,7 +148,7 @@ class ValueCheck:
         if node.rules is None:
             yield ValidationFailure.for_false_schema(value, path)
             return
-        self.count_steps(1 + len(node.rules))
+        self.spend_steps(1 + len(node.rules))
         for name, rule, apply in node.rules:
             for failure in apply(self, node, rule, value, path):
                 if failure.lacks_rule_name:
@@ -167,7 +167,7 @@ class ValueCheck:
         key = (id(inner), id(value))
         remembered = self._results.get(key)
         if remembered is not None:
-            self.count_steps()
+            self.spend_steps()
             return remembered
         was_quiet, self._is_quiet = self._is_quiet, True
         try:
@@ -182,7 +182,7 @@ class ValueCheck:
         key = (id(node), id(value))
         remembered = self._results.get(key)
         if remembered is not None and (remembered or self._is_quiet):
-            self.count_steps()
+            self.spend_steps()
             if not remembered:
                 yield ValidationFailure(value, path)
             return
@@ -241,7 +241,7 @@ class ValueCheck:
         key: Any = ("ref", reference, id(node), recursive)
         if (rules := self._nodes_by_key.get(key)) is not None:
             return rules
-        self.count_steps(10)
+        self.spend_steps(10)
         try:
             resolved = lookup_recursive_ref(node.resolver) if recursive else node.resolver.lookup(reference)
         except Unresolvable as error:

@@ -163,7 +163,7 @@ class SchemaNode:
 class CheckProtocol(Protocol):
     """One check of one value, as a keyword sees it."""
 
-    def count_steps(self, count: int = 1) -> None:
+    def spend_steps(self, count: int = 1) -> None:
         """Account for so many steps. Raises `WorkLimitError` when they are out of proportion to the value."""
         ...
 

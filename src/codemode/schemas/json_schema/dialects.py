@@ -45,7 +45,7 @@ def _select_discriminated_branch(
     if not isinstance(name, str) or not is_object(value) or not isinstance(tag := value.get(name), str):
         return None
     mapping = mapping_or_empty(discriminator.get("mapping"))
-    check.count_steps(1 + ((len(branches) + len(mapping)) >> 3))
+    check.spend_steps(1 + ((len(branches) + len(mapping)) >> 3))
     references = [branch.get("$ref") if is_mapping(branch) else None for branch in branches]
     by_name = {_get_last_segment(target): at for at, target in enumerate(references) if isinstance(target, str)}
     branch_by_tag = by_name | {
@@ -162,7 +162,7 @@ def _collect_tags_and_properties(
         node = pending.pop()
         schema = mapping_or_empty(node.schema)
         schema_properties = mapping_or_empty(schema.get("properties"))
-        check.count_steps(1 + (len(schema_properties) >> 3))
+        check.spend_steps(1 + (len(schema_properties) >> 3))
         properties |= schema_properties
         for name, inner in islice(schema_properties.items(), _MAX_TAGS):
             property_schema = mapping_or_empty(inner)
@@ -270,7 +270,7 @@ def _mark_evaluated_properties(
     rules = node.schema
     if not is_object(rules):
         return
-    check.count_steps(1 + len(value))
+    check.spend_steps(1 + len(value))
     if "additionalProperties" in rules or ("unevaluatedProperties" in rules and not is_own):
         # A value that it rejects would be a failure of its own.
         evaluated.update(value)
@@ -291,7 +291,7 @@ def _mark_evaluated_items(
     rules = node.schema
     if not is_object(rules):
         return
-    check.count_steps(1 + len(value))
+    check.spend_steps(1 + len(value))
     items = rules.get("items")
     prefix_schemas = items if is_array(items) else rules.get("prefixItems", ())
     takes_rest = "items" in rules and (not is_array(items) or "additionalItems" in rules)

@@ -45,7 +45,7 @@ def check_type(
 def check_enum(
     check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
-    check.count_steps(len(rule) >> 3)
+    check.spend_steps(len(rule) >> 3)
     if not any(are_equal(check, choice, value) for choice in rule):
         yield ValidationFailure(value, path)
 
@@ -60,12 +60,12 @@ def check_const(
 def are_equal(check: CheckProtocol, first: Any, two: Any) -> bool:
     """Compare as JSON Schema does: 1 is 1.0, and True is not 1."""
     if is_array(first) and is_array(two):
-        check.count_steps(1 + (len(first) >> 3))
+        check.spend_steps(1 + (len(first) >> 3))
         return len(first) == len(two) and all(
             are_equal(check, left_item, right_item) for left_item, right_item in zip(first, two, strict=True)
         )
     if is_object(first) and is_object(two):
-        check.count_steps(1 + (len(first) >> 3))
+        check.spend_steps(1 + (len(first) >> 3))
         return len(first) == len(two) and all(
             name in two and are_equal(check, item, two[name]) for name, item in first.items()
         )
@@ -130,7 +130,7 @@ def check_pattern(
 def matches_pattern(check: CheckProtocol, rule: str, text: str) -> bool:
     """Tell whether a text holds what a pattern describes. Raises `WorkLimitError` where that may take too long."""
     try:
-        return search_within_budget(rule, text, check.count_steps)
+        return search_within_budget(rule, text, check.spend_steps)
     except PatternRefusedError:
         # Only a reference into a part that is no schema leads here: all others were checked before.
         return False
@@ -191,10 +191,10 @@ def check_unique_items(
         key: Any = (isinstance(item, bool), item)
         if isinstance(item, dict | list):
             key = encode_canonical_json(item)
-            check.count_steps(len(key) >> 6)
+            check.spend_steps(len(key) >> 6)
         elif isinstance(item, str):
             key = (None, item)  # a key that no container's text equals
-        check.count_steps()
+        check.spend_steps()
         if key in seen:
             yield ValidationFailure(value, path)
             return
@@ -233,7 +233,7 @@ def check_properties(
     check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if is_object(value):
-        check.count_steps(len(rule) >> 3)
+        check.spend_steps(len(rule) >> 3)
         for name, schema in rule.items():
             if name in value:
                 yield from check.iterate_subschema_failures(node, schema, value[name], (path, name))
@@ -254,7 +254,7 @@ def check_additional_properties(
 ) -> Iterator[ValidationFailure]:
     if not is_object(value) or rule is True:
         return
-    check.count_steps(len(value) >> 3)
+    check.spend_steps(len(value) >> 3)
     declared, patterns = node.schema.get("properties", {}), node.schema.get("patternProperties", {})
     extras = (
         name
@@ -282,7 +282,7 @@ def check_required(
     check: CheckProtocol, _node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     if is_object(value):
-        check.count_steps(len(rule) >> 3)
+        check.spend_steps(len(rule) >> 3)
         if any(name not in value for name in rule):
             yield ValidationFailure(value, path)
 

@@ -71,7 +71,7 @@ class CodeCallCatalog:
         return tuple(name for name in self._index if self._allowed is None or name in self._allowed)
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Empty: scripts name tools with strings."""
         return ()
 

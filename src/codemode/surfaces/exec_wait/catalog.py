@@ -104,7 +104,7 @@ class CatalogView:
         }
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Empty, as for the catalog."""
         return ()
 
@@ -243,7 +243,7 @@ class ExecCatalog:
         return tuple(self._entries.values())
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Empty: implicit property reads of the language never reach a tool."""
         return ()
 

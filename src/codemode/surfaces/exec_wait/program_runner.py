@@ -208,7 +208,7 @@ class ProgramRunner:
         except CodeModeError as error:
             self.runs.end(run, FAILED)
             return await self._settler.store_result_or_release_lease(
-                run, self._result_factory.build_error_result(run, error, [], None)
+                run, self._result_factory.build_error_result_and_count_limit(run, error, [], None)
             )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)

@@ -65,7 +65,7 @@ class ResultFactory:
         if outcome.error is not None:
             if location is not None:
                 await save_large_call_results(outcome, location)
-            return self.build_error_result(run, outcome.error, output, telemetry)
+            return self.build_error_result_and_count_limit(run, outcome.error, output, telemetry)
         if outcome.value is None and not output and (text := describe_missing_result(outcome, run.code)):
             output = [{"type": "text", "text": text}]
         value, max_characters = outcome.value, self._max_model_characters
@@ -87,7 +87,7 @@ class ResultFactory:
         """Add the note that a person was asked."""
         return {**result, "note": PERSON_ASKED_TEXT}
 
-    def build_error_result(
+    def build_error_result_and_count_limit(
         self, run: ProgramRun, error: CodeModeError, output: list[dict[str, Any]], telemetry: dict[str, Any] | None
     ) -> dict[str, Any]:
         """Return the result of a program that has failed."""
@@ -177,7 +177,7 @@ class ResultFactory:
         """Count new calls of a run; return the ids of all tools that it has called."""
         if outcome.ledger is not None and not outcome.ledger.entries:
             return []
-        call_counts = Counter(run.tool_ids_by_path.get(name, name) for name in _list_called_names(outcome))
+        call_counts = Counter(run.tool_ids_by_path.get(name, name) for name in _list_requested_names(outcome))
         # Exclude unknown names, which are text of the program.
         calls_in_catalog = {name: count for name, count in call_counts.items() if name in self._catalog}
         if calls_in_catalog:
@@ -194,7 +194,7 @@ def _count_run_events(run: ProgramRun, outcome: RunOutcome) -> dict[str, int]:
     return counts
 
 
-def _list_called_names(outcome: RunOutcome) -> list[str]:
+def _list_requested_names(outcome: RunOutcome) -> list[str]:
     if outcome.ledger is None:
         return [call["name"] for call in outcome.calls]
     return [entry.name for entry in outcome.ledger.entries]

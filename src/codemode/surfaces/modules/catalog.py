@@ -371,7 +371,7 @@ class ModuleCatalog:
         return tuple(self._tools)
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 

@@ -210,7 +210,7 @@ class RunCatalog:
         return self._current.names()
 
     @property
-    def implicit_property_paths(self) -> tuple[str, ...]:
+    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
 

@@ -9,7 +9,7 @@ from ...host.forks import create_fork_safe_lock
 from ...signatures.described_tool import DescribedTool
 from .postings import NamedToolList, Postings, to_name_and_tool_list
 from .query import ParsedQuery, parse_query
-from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, is_in_foreign_script
+from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, has_non_latin_word
 
 _SCORE_DIGITS = 6  # of a score: what differs less is equal
 _MIN_SCORE_DIFFERENCE = 1e-6
@@ -62,7 +62,7 @@ class ToolIndex:
         found = self._search_parsed_query(parsed, limit, among)
         index = self._get_or_build_index()
         warning = describe_weak_match(parsed, index, index.postings.slots[found[0].position] if found else None)
-        if not found and is_in_foreign_script(parsed):
+        if not found and has_non_latin_word(parsed):
             found, warning = self._list_first_tools(limit, among), f"{warning} {FIRST_TOOLS}"
         return SearchResults(found, (warning,) if warning and limit > 0 else ())
 

@@ -122,7 +122,7 @@ class TextIndex:
         value_terms = [word for word in query.value_terms if word in self.postings.known_words]
         query_terms = [
             *self._look_up_terms(query.terms + value_terms),
-            *map(self._get_or_create_form_word, query.forms),
+            *map(self._get_or_create_value_kind_term, query.forms),
         ]
         scores = self._compute_best_scores(query_terms, limit, among)
         named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
@@ -133,7 +133,7 @@ class TextIndex:
         query_terms = self._look_up_terms(terms)
         shares = (
             query_word.rarity
-            * max((_get_tier_share(tier) for tier in query_word.tiers if slot in tier.counts), default=0.0)
+            * max((_get_coverage_weight(tier) for tier in query_word.tiers if slot in tier.counts), default=0.0)
             for query_word in query_terms
         )
         return sum(shares) / (sum(query_word.rarity for query_word in query_terms) or 1.0)
@@ -230,7 +230,7 @@ class TextIndex:
             query_word = self._create_and_cache_word(key, tiers)
         return query_word
 
-    def _get_or_create_form_word(self, mark: str) -> _QueryWord:
+    def _get_or_create_value_kind_term(self, mark: str) -> _QueryWord:
         return self._terms.get((mark,)) or self._create_and_cache_word(
             (mark,), self._create_tiers([WordReading([(mark,)], FORM_WEIGHT)])
         )
@@ -249,11 +249,11 @@ class TextIndex:
 
     def _create_tiers(self, readings: Iterable[WordReading]) -> list[_MatchTier]:
         return [
-            _MatchTier(reading.weight, self._merge_counts_of_any(reading.any_of), reading.weight == SYNONYM_WEIGHT)
+            _MatchTier(reading.weight, self._union_weights_first_wins(reading.any_of), reading.weight == SYNONYM_WEIGHT)
             for reading in readings
         ]
 
-    def _merge_counts_of_any(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
+    def _union_weights_first_wins(self, any_of: list[tuple[str, ...]]) -> dict[int, float]:
         counts_by_stem = self.postings.counts_by_stem
         found = [counts_by_stem.get(stems[0]) if len(stems) == 1 else self._intersect_counts(stems) for stems in any_of]
         found = [counts for counts in found if counts]
@@ -278,7 +278,7 @@ class TextIndex:
 _weight_of = attrgetter("weight")
 
 
-def _get_tier_share(tier: _MatchTier) -> float:
+def _get_coverage_weight(tier: _MatchTier) -> float:
     return 0.5 if tier.is_synonym else 1.0
 
 
@@ -314,7 +314,7 @@ def describe_weak_match(query: ParsedQuery, index: TextIndex, best: int | None) 
     return f"{problem} Try other words{_format_term_suggestions(missing or content_terms, index)}."
 
 
-def is_in_foreign_script(query: ParsedQuery) -> bool:
+def has_non_latin_word(query: ParsedQuery) -> bool:
     """Return whether a query is in a script other than the tools' probable one."""
     return any(not word.isascii() and "LATIN" not in unicodedata.name(word[0], "") for word in query.terms)
 

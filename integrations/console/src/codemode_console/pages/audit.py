@@ -394,7 +394,7 @@ class _ExportResponse(StreamingResponse):
                 await self._lines.aclose()
 
 
-def create_history_routes(context: ConsoleContext) -> list[BaseRoute]:
+def create_decision_history_routes(context: ConsoleContext) -> list[BaseRoute]:
     """Return the route of ``/history``."""
 
     async def show_history(request: Request) -> Response:
