@@ -119,9 +119,11 @@ def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
 
 def require_bounded_schema_size(schema: Mapping[str, Any] | bool) -> None:
     """Raise `ValueError` for a schema that would take too long to be read, before anything of it is."""
-    if has_more_values_than(schema, MAX_SCHEMA_VALUES):
+    characters = estimate_json_length(schema, MAX_SCHEMA_CHARACTERS)
+    # A value takes two characters at least.
+    if characters > 2 * MAX_SCHEMA_VALUES and has_more_values_than(schema, MAX_SCHEMA_VALUES):
         raise ValueError(f"holds more than {MAX_SCHEMA_VALUES} values, the limit for a schema")
-    if estimate_json_length(schema, MAX_SCHEMA_CHARACTERS) >= MAX_SCHEMA_CHARACTERS:
+    if characters >= MAX_SCHEMA_CHARACTERS:
         raise ValueError(f"is longer than {MAX_SCHEMA_CHARACTERS} characters, the limit for a schema")
 
 

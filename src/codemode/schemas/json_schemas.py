@@ -40,7 +40,13 @@ from .keyword_repair import (
     remove_references,
     repair_keywords,
 )
-from .patterns import PatternRefusedError, find_refused_patterns, remove_patterns, require_linear_patterns
+from .patterns import (
+    PatternRefusedError,
+    find_refused_patterns,
+    may_hold_patterns,
+    remove_patterns,
+    require_linear_patterns,
+)
 
 _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 _DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
@@ -68,6 +74,8 @@ _OTHER_DRAFT_NOTE = "it does not fit the draft that it names, and is read as the
 # Drafts with other anchors ("id", or "$id" with a fragment) than the newest.
 _OLDER_DRAFT_URIS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 _MAX_DECIMALS = 10_000
+_TYPE_NAMES: dict[Any, str] = {str: "string", bool: "boolean", int: "integer"}
+_ANNOTATIONS_WITH_DEFAULT = frozenset({"default", "title", "description"})
 _MAX_SHOWN_REFERENCES = _MAX_SHOWN_DEFAULTS = 4
 
 
@@ -84,14 +92,14 @@ class CompiledJsonSchema:
     def __init__(self, schema: Mapping[str, Any] | bool, side: Side = "input") -> None:
         require_bounded_schema_size(schema)
         try:
-            plain = schema if isinstance(schema, bool) else _to_plain_json(schema)
-            self.json_schema, notes = _repair_keywords_and_references(plain, side)
-            require_linear_patterns(self.json_schema)
+            text = json.dumps(schema) if isinstance(schema, bool) else _encode_as_json(schema)
+            self.json_schema, notes, text = _repair_keywords_and_references(text, side)
+            if may_hold_patterns(text):
+                require_linear_patterns(self.json_schema)
         except PatternRefusedError:
             raise
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not a JSON Schema: {error}") from None
-        text = json.dumps(self.json_schema)
         self._document = SchemaDocument(self.json_schema, text)
         self._has_defaults = '"default"' in text
         if self._has_defaults:  # with a separate document: it checks subschemas outside their context
@@ -210,8 +218,9 @@ def _drop_refused_defaults(schema: Any, document: SchemaDocument) -> list[str]:
             continue
         default = rules["default"]
         try:
-            check = document.create_check(default)
-            is_refused = not check.fits_subschema(document.root, rules, default)
+            is_refused = not _certainly_fits(rules, default) and not document.create_check(default).fits_subschema(
+                document.root, rules, default
+            )
         except UnknownReferenceError:
             is_refused = False  # it is resolved against another base when values are validated
         except (RecursionError, OverflowError, WorkLimitError):
@@ -224,12 +233,20 @@ def _drop_refused_defaults(schema: Any, document: SchemaDocument) -> list[str]:
     return notes
 
 
-def _to_plain_json(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema as plain JSON, with `NOT_JSON` in place of values that JSON cannot express."""
+def _certainly_fits(rules: dict[str, Any], default: Any) -> bool:
+    """Recognise the usual defaults: of a simple type, and null of an optional field. False says nothing."""
+    assertions = rules.keys() - _ANNOTATIONS_WITH_DEFAULT
+    if default is None:
+        return assertions == {"anyOf"} and {"type": "null"} in rules["anyOf"]
+    return assertions == {"type"} and _TYPE_NAMES.get(type(default)) == rules["type"]
+
+
+def _encode_as_json(schema: Mapping[str, Any]) -> str:
+    """Encode a schema as JSON, with `NOT_JSON` in place of values that JSON cannot express."""
     try:
-        return json.loads(json.dumps(dict(schema), allow_nan=False))
+        return json.dumps(dict(schema), allow_nan=False)
     except (TypeError, ValueError):
-        return json.loads(json.dumps(dict(schema), skipkeys=True, default=_to_jsonable))
+        return json.dumps(dict(schema), skipkeys=True, default=_to_jsonable)
 
 
 def _to_jsonable(value: Any) -> Any:
@@ -238,19 +255,20 @@ def _to_jsonable(value: Any) -> Any:
     return [*cast("set[Any]", value)] if isinstance(value, set | frozenset) else NOT_JSON
 
 
-def _repair_keywords_and_references(schema: JsonSchema, side: Side) -> tuple[JsonSchema, list[str]]:
-    """Return a schema that can validate values, and a note for each dropped keyword."""
+def _repair_keywords_and_references(text: str, side: Side) -> tuple[JsonSchema, list[str], str]:
+    """Return a schema that can validate values, a note for each dropped keyword, and the schema's JSON."""
+    schema = json.loads(text)
     if not is_object(schema):
-        return schema, []
+        return schema, [], text
     repaired, notes = repair_keywords(schema, side)
-    text = json.dumps(repaired)
+    text = text if repaired is schema else json.dumps(repaired)
     with_draft = declare_older_draft_if_needed(repaired, text)
     if with_draft is not repaired and "$schema" in schema:
         notes.append(_OTHER_DRAFT_NOTE)
     if may_hold_references(text):
         with_draft, reference_notes = _drop_references_or_change_draft(with_draft, is_named="$schema" in schema)
         notes += reference_notes
-    return with_draft, notes
+    return with_draft, notes, text if with_draft is repaired else json.dumps(with_draft)
 
 
 def _drop_references_or_change_draft(schema: Any, *, is_named: bool) -> tuple[dict[str, Any], list[str]]:

@@ -236,6 +236,11 @@ def _is_next_to_shorthand_class(previous: str, following: str) -> bool:
 # --- schemas ---
 
 
+def may_hold_patterns(text: str) -> bool:
+    """Tell whether the text of a schema may hold patterns."""
+    return '"pattern' in text
+
+
 def iterate_patterns(schema: Any) -> Iterator[str]:
     """Yield all patterns of a JSON Schema."""
     for rules in iterate_subschemas(schema):

@@ -14,6 +14,7 @@ from jsonschema.validators import Draft7Validator, Draft202012Validator
 from suite import rounds
 
 from codemode import Tool
+from codemode.schemas import keyword_repair
 from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.schemas.keyword_repair import repair_keywords
@@ -170,6 +171,12 @@ def test_the_schemas_of_real_servers_are_taken_as_they_are():
     for tools in servers.values():
         for tool in tools:
             assert repair_keywords(tool["inputSchema"], "input") == (tool["inputSchema"], []), tool["name"]
+            assert repair_rule_by_rule(tool["inputSchema"]) == (tool["inputSchema"], []), tool["name"]
+
+
+def repair_rule_by_rule(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    repairer = keyword_repair._KeywordRepairer("input")
+    return repairer.repair_schema(schema, ()), repairer.notes
 
 
 KEYWORDS = sorted({key for one in MALFORMED for key in one})
@@ -191,6 +198,8 @@ JUNK = st.recursive(
 @settings(max_examples=rounds(150, 600), deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYWORDS), JUNK, max_size=4))
 def test_whatever_a_schema_is_what_comes_of_it_is_one_to_everybody(schema: dict[str, Any]):
+    if keyword_repair._needs_no_repair(schema, "readOnly"):
+        assert repair_rule_by_rule(schema) == (schema, [])
     repaired, _ = repair_keywords({key: rule for key, rule in schema.items() if key != "$schema"}, "input")
     checks = [each(each.META_SCHEMA) for each in (Draft202012Validator, Draft7Validator)]
     assert any(one.is_valid(repaired) for one in checks), repaired

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from ...data.json_shape import SCALARS
 from ...data.narrowing import is_array, is_mapping, is_sequence
 
 SchemaPath: TypeAlias = "tuple[SchemaPath, str | int] | None"
@@ -43,6 +44,8 @@ def iterate_subschemas_with_paths(schema: Any) -> Iterator[tuple[SchemaPath, Map
             continue
         yield path, item
         for keyword, rule in item.items():
+            if type(rule) in SCALARS:
+                continue
             inside = (path, keyword)
             if keyword in SCHEMA_MAPS and is_mapping(rule):
                 pending.extend(((inside, name), inner) for name, inner in rule.items())
