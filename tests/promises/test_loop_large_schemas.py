@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tracemalloc
 from typing import Any
@@ -40,7 +41,9 @@ LARGE = {
 def large(request, monkeypatch):
     """A large schema, of which nothing is repaired and no pattern compiled."""
     monkeypatch.setattr(
-        json_schemas, "_to_plain_json", lambda given: given if len(given) < 2 else pytest.fail("it was read")
+        json_schemas,
+        "_encode_as_json",
+        lambda given: json.dumps(given) if len(given) < 2 else pytest.fail("it was read"),
     )
     monkeypatch.setattr(patterns, "compile_linear_matcher", lambda *_: pytest.fail("a pattern was compiled"))
     return request.param

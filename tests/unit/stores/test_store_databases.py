@@ -282,7 +282,7 @@ def test_the_guard_tells_who_takes_over_that_a_claim_has_lapsed(kind, make, cloc
         claim = Claim("k", "yes", now_ms() + HOUR_MS)
         assert await store.guard.claim(claim) is None
         seconds = iter(range(0, 10**6, 20))
-        clock.seconds = lambda: float(next(seconds))
+        clock.monotonic_seconds = lambda: float(next(seconds))
         clock.moved_ms = 61_000
 
         async def at_once(_):
