@@ -122,7 +122,7 @@ def test_what_is_held_stays_and_what_is_taken_adds_up():
 def test_the_cells_of_all_variables_that_programs_write_lie_together():
     """The function that comes first names every variable of the kernel that is written."""
     text = GUEST_RUNTIME.read_text()
-    first = re.search(r"const CELLS_TOGETHER = \(\) => \[(.*?)\];", text, re.DOTALL)
+    first = re.search(r"const allocateCellsTogether = \(\) => \[(.*?)\];", text, re.DOTALL)
     assert first is not None
     assert "=>" not in text[: first.start()]
     declared = re.findall(r"^let (.*?);", text, re.MULTILINE)

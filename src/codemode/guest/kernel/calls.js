@@ -1,25 +1,25 @@
-// Calls of a module's imports: they never throw, but reject with errors of the classes of @codemode/errors.
+// Calls of a module's imports: they never throw, but reject with an error class of @codemode/errors.
 
-const refuseInput = (fields) => {
+const rejectInvalidInput = (fields) => {
   const told = { __proto__: null, class: "SchemaValidationError", code: "VALIDATION", path: "", expected: "a JSON value" };
   const keys = ownKeys(fields);
   for (let i = 0; i < keys.length; i++) told[keys[i]] = fields[keys[i]];
   told.hint = "pass plain data: no functions, symbols or cycles";
-  return rejected(moduleError(told, guestStack(new Err().stack), ""));
+  return rejectWith(makeModuleError(told, formatGuestStack(new Err().stack), ""));
 };
-const sendModule = (kind, name, text) => {
-  if (finished) return rejected(new Err("the program has already ended"));
-  const limit = reachedLimit(kind);
-  return limit === undefined ? send(kind, name, text, false) : rejected(callLimitError(limit));
+const sendModuleRequest = (kind, name, text) => {
+  if (finished) return rejectWith(new Err("the program has already ended"));
+  const limit = findReachedLimit(kind);
+  return limit === undefined ? sendRequest(kind, name, text, false) : rejectWith(makeCallLimitError(limit));
 };
-const callServer = (tool, input) => {
-  const { text, problem } = writtenInput(input);
-  if (problem === undefined) return sendModule("tool", tool.name, text);
+const callServerTool = (tool, input) => {
+  const { text, problem } = encodeInput(input);
+  if (problem === undefined) return sendModuleRequest("tool", tool.name, text);
   const { serverId, toolName, exportName } = tool, message = exportName + "(input): the input " + problem;
-  return refuseInput({ message, serverId, toolName, exportName, received: kindOf(input) });
+  return rejectInvalidInput({ message, serverId, toolName, exportName, received: getTypeName(input) });
 };
 
-const serverFunction = (path, { toolName, exportName }) => {
+const makeServerFunction = (path, { toolName, exportName }) => {
   const tool = { __proto__: null, name: path + "." + toolName, serverId: path, toolName, exportName };
-  return freeze({ [exportName](input) { return callServer(tool, input); } }[exportName]);
+  return freeze({ [exportName](input) { return callServerTool(tool, input); } }[exportName]);
 };

@@ -1,13 +1,13 @@
-// Content of tools, as frozen handles: what a program reads of an image, audio or a file. The host has the bytes, and says
-// of each handle whether it has given it; here is only what keeps the host's own words for one out of a program's sight.
+// Tool content (an image, audio or a file) as frozen handles with its metadata. The host keeps the bytes and checks
+// the handles it gets back; this file hides the host's tag from programs.
 
-let contentTag; // the key of an object that stands for a part; undefined where programs have no content
-let hasContents = false, shownContents = 0;
-const contentHandles = new NativeMap(); // a part's id -> its handle: the same part is the same object
-const contentPlaces = new NativeWeakMap(); // a handle -> what stands for it in JSON
+let contentTag; // the key that marks a content part in JSON; undefined if the program has no content
+let hasContents = false, shownContentCount = 0;
+const contentHandles = new NativeMap(); // part id -> handle, so that the same part is the same object
+const contentPlaceholders = new NativeWeakMap(); // handle -> its placeholder in JSON
 
-const placeOfContent = (value) => (isObject(value) ? weakGet(contentPlaces, value) : undefined);
-const contentHandle = (told) => {
+const getContentPlaceholder = (value) => (isObject(value) ? weakGet(contentPlaceholders, value) : undefined);
+const makeContentHandle = (told) => {
   const id = told[contentTag], known = mapGet(contentHandles, id);
   if (known !== undefined) return known;
   const place = create(null), handle = create(Obj.prototype), keys = ownKeys(told);
@@ -16,36 +16,36 @@ const contentHandle = (told) => {
     defineProperty(place, key, property);
     if (key !== contentTag) defineProperty(handle, key, property);
   }
-  weakSet(contentPlaces, freeze(handle), freeze(place));
+  weakSet(contentPlaceholders, freeze(handle), freeze(place));
   mapSet(contentHandles, id, handle);
   hasContents = true;
   return handle;
 };
 
 const mayHaveContents = (text) => contentTag !== undefined && indexOf(text, contentTag) >= 0;
-const readContents = (text, read) =>
+const parseWithContents = (text, read) =>
   parse(text, (key, value, context) => {
-    if (isObject(value)) return getOwnPropertyDescriptor(value, contentTag) === undefined ? value : contentHandle(value);
+    if (isObject(value)) return getOwnPropertyDescriptor(value, contentTag) === undefined ? value : makeContentHandle(value);
     return read === undefined ? value : read(key, value, context);
   });
 
-const writeContents = (write) => (key, value) => {
-  const place = placeOfContent(value);
+const makeContentWriter = (write) => (key, value) => {
+  const place = getContentPlaceholder(value);
   return place === undefined ? write(key, value) : place;
 };
-const writeContentsExactly = writeContents(writeExactly), writeContentsAndBoxed = writeContents(writeBoxed);
+const writeContentsExactly = makeContentWriter(writeExactly), writeContentsAndBoxed = makeContentWriter(writeBoxedBigInt);
 const toJsonWithContents = (value) => {
   try {
     return stringify(value, writeContentsExactly);
   } catch (error) {
-    if (!isOfBoxed(error)) throw error;
+    if (!isBoxedBigIntError(error)) throw error;
     return stringify(value, writeContentsAndBoxed);
   }
 };
 
-const takeContent = (tag) => {
+const configureContent = (tag) => {
   contentTag = tag;
   hasContents = false;
-  shownContents = 0;
+  shownContentCount = 0;
   mapClear(contentHandles);
 };

@@ -1,17 +1,17 @@
-// Date and Math.random give the same values in a replay: the host sets the seed once and the clock with every answer.
+// Date and Math.random give the same values in a replay: the host sets the seed once and the clock with every outcome.
 
 let clock = 0;
 const readClock = () => clock++;
 
 // xorshift128+ on four 32-bit halves (high, low of each 64-bit word).
-let seed = ""; // 32 hexadecimal digits until the first number is asked for
+let seed = ""; // 32 hexadecimal digits until the first random number
 let s0h = 0, s0l = 0, s1h = 0, s1l = 0;
-const seedWord = (at) => parseInteger(slice(seed, at, at + 8), 16) | 0;
+const readSeedWord = (at) => parseInteger(slice(seed, at, at + 8), 16) | 0;
 const seedRandom = () => {
-  s0h = seedWord(0);
-  s0l = seedWord(8);
-  s1h = seedWord(16);
-  s1l = seedWord(24);
+  s0h = readSeedWord(0);
+  s0l = readSeedWord(8);
+  s1h = readSeedWord(16);
+  s1l = readSeedWord(24);
   if ((s0h | s0l | s1h | s1l) === 0) s1l = 1; // the all-zero state never leaves itself
   seed = "";
 };
@@ -31,7 +31,7 @@ const random = () => {
   s1l = l ^ rl ^ yl ^ ql;
   return (sumHigh * 2097152 + ((sumLow >>> 0) >>> 11)) / 9007199254740992; // the upper 53 bits
 };
-method(G.Math, "random", { random() { return random(); } }.random);
+defineHidden(G.Math, "random", { random() { return random(); } }.random);
 
 const DatePrototype = NativeDate.prototype;
 const GuestDate = function Date(...args) {
@@ -39,11 +39,11 @@ const GuestDate = function Date(...args) {
   return construct(NativeDate, args.length === 0 ? [readClock()] : args, new.target);
 };
 defineProperty(GuestDate, "length", { value: 7, configurable: true });
-constant(GuestDate, "prototype", DatePrototype);
-// What asks for a string is told by its frame in the stack, and JSON's alone is to be a native one called parse.
+defineConstant(GuestDate, "prototype", DatePrototype);
+// sidecar.js recognises a conversion to a string by its stack frame: only JSON.parse may have a native frame named parse.
 const parseDate = NativeDate.parse;
-method(GuestDate, "parse", { parse(text) { return parseDate(typeof text === "symbol" ? "" + text : Str(text)); } }.parse);
-method(GuestDate, "UTC", NativeDate.UTC);
-method(GuestDate, "now", { now() { return readClock(); } }.now);
-method(DatePrototype, "constructor", GuestDate);
-method(G, "Date", GuestDate);
+defineHidden(GuestDate, "parse", { parse(text) { return parseDate(typeof text === "symbol" ? "" + text : Str(text)); } }.parse);
+defineHidden(GuestDate, "UTC", NativeDate.UTC);
+defineHidden(GuestDate, "now", { now() { return readClock(); } }.now);
+defineHidden(DatePrototype, "constructor", GuestDate);
+defineHidden(G, "Date", GuestDate);

@@ -1,4 +1,4 @@
-// `fetch` and what it answers. Bodies stay here, in a WeakMap, until the program reads them.
+// `fetch` and its responses. Bodies stay in a WeakMap until the program reads them.
 
 const toBase64 = uncurry(Bytes.prototype.toBase64);
 const fromBase64 = (text) => apply(Bytes.fromBase64, Bytes, [text]);
@@ -6,90 +6,90 @@ const toLowerCase = uncurry(Str.prototype.toLowerCase);
 const arrayValues = uncurry(Arr.prototype.values);
 const { keys: enumerableKeys } = Obj;
 
-const conceal = (prototype, tag, members) => {
+const definePrototype = (prototype, tag, members) => {
   const names = ownKeys(members);
   for (let i = 0; i < names.length; i++) {
     const descriptor = getOwnPropertyDescriptor(members, names[i]);
     freeze(descriptor.value === undefined ? descriptor.get : descriptor.value);
     defineProperty(prototype, names[i], { ...descriptor, enumerable: false });
   }
-  constant(prototype, Sym.toStringTag, tag);
+  defineConstant(prototype, Sym.toStringTag, tag);
   return freeze(prototype);
 };
 
-const headersOf = new NativeWeakMap(); // a headers object -> its [name, value] pairs, sorted, names in lower case
-const pairsOf = (headers) => {
-  const pairs = isObject(headers) ? weakGet(headersOf, headers) : undefined;
+const pairsByHeaders = new NativeWeakMap(); // a headers object -> its [name, value] pairs, sorted, names in lower case
+const getHeaderPairs = (headers) => {
+  const pairs = isObject(headers) ? weakGet(pairsByHeaders, headers) : undefined;
   if (pairs === undefined) throw new TypeErr("this is not a headers object");
   return pairs;
 };
-const headerValue = (headers, name) => {
-  const pairs = pairsOf(headers), wanted = toLowerCase(Str(name));
+const findHeader = (headers, name) => {
+  const pairs = getHeaderPairs(headers), wanted = toLowerCase(Str(name));
   for (let i = 0; i < pairs.length; i++) if (pairs[i][0] === wanted) return pairs[i][1];
   return null;
 };
 const listed = (headers, pick) => {
-  const pairs = pairsOf(headers), list = [];
+  const pairs = getHeaderPairs(headers), list = [];
   for (let i = 0; i < pairs.length; i++) list[i] = pick(pairs[i][0], pairs[i][1]);
   return arrayValues(list);
 };
-const HeadersPrototype = conceal({}, "Headers", {
-  get(name) { return headerValue(this, name); },
-  has(name) { return headerValue(this, name) !== null; },
+const HeadersPrototype = definePrototype({}, "Headers", {
+  get(name) { return findHeader(this, name); },
+  has(name) { return findHeader(this, name) !== null; },
   entries() { return listed(this, (name, value) => [name, value]); },
   keys() { return listed(this, (name) => name); },
   values() { return listed(this, (_name, value) => value); },
   forEach(callback, self) {
-    const pairs = pairsOf(this);
+    const pairs = getHeaderPairs(this);
     for (let i = 0; i < pairs.length; i++) apply(callback, self, [pairs[i][1], pairs[i][0], this]);
   },
   [Sym.iterator]() { return listed(this, (name, value) => [name, value]); },
 });
 
-const bodyOf = new NativeWeakMap(); // a response -> { answer, used }
-const heldBy = (response) => {
-  const held = isObject(response) ? weakGet(bodyOf, response) : undefined;
+const bodyStates = new NativeWeakMap(); // a response -> { answer, used }
+const getBodyState = (response) => {
+  const held = isObject(response) ? weakGet(bodyStates, response) : undefined;
   if (held === undefined) throw new TypeErr("this is not a response");
   return held;
 };
-const takeBody = (response) => {
-  const held = heldBy(response);
+const consumeBody = (response) => {
+  const held = getBodyState(response);
   if (held.used) throw new TypeErr("the body of this response was already read");
   held.used = true;
   return held.answer;
 };
-const bodyText = (answer) => {
+const decodeBodyText = (answer) => {
   const text = answer.text === undefined ? decodeUtf8(fromBase64(answer.base64)) : answer.text;
   return charCodeAt(text, 0) === 0xfeff ? slice(text, 1) : text;
 };
-const bodyBytes = (answer) => (answer.text === undefined ? fromBase64(answer.base64) : encodeUtf8(answer.text));
-const ResponsePrototype = conceal({}, "Response", {
-  get bodyUsed() { return heldBy(this).used; },
-  async text() { return bodyText(takeBody(this)); },
-  async json() { return parse(bodyText(takeBody(this))); },
-  async bytes() { return bodyBytes(takeBody(this)); },
-  async arrayBuffer() { return typedArrayBuffer(bodyBytes(takeBody(this))); },
+const decodeBodyBytes = (answer) => (answer.text === undefined ? fromBase64(answer.base64) : encodeUtf8(answer.text));
+const ResponsePrototype = definePrototype({}, "Response", {
+  get bodyUsed() { return getBodyState(this).used; },
+  async text() { return decodeBodyText(consumeBody(this)); },
+  async json() { return parse(decodeBodyText(consumeBody(this))); },
+  async bytes() { return decodeBodyBytes(consumeBody(this)); },
+  async arrayBuffer() { return typedArrayBuffer(decodeBodyBytes(consumeBody(this))); },
   clone() {
-    const held = heldBy(this);
+    const held = getBodyState(this);
     if (held.used) throw new TypeErr("the body of this response was already read");
-    return makeResponse(held.answer);
+    return createResponse(held.answer);
   },
 });
 
-const makeResponse = (answer) => {
+const createResponse = (answer) => {
   const headers = create(HeadersPrototype);
-  weakSet(headersOf, headers, answer.headers);
+  weakSet(pairsByHeaders, headers, answer.headers);
   const response = create(ResponsePrototype);
   const { status, statusText, url, redirected } = answer;
   const shown = { __proto__: null, ok: status >= 200 && status <= 299, status, statusText, url, redirected, headers };
   const names = ownKeys(shown);
   for (let i = 0; i < names.length; i++)
     defineProperty(response, names[i], { value: shown[names[i]], writable: false, enumerable: true, configurable: false });
-  weakSet(bodyOf, response, { __proto__: null, answer, used: false });
+  weakSet(bodyStates, response, { __proto__: null, answer, used: false });
   return response;
 };
 
-const headerPairs = (given) => {
+const toHeaderPairs = (given) => {
   const pairs = [];
   if (given === undefined || given === null) return pairs;
   if (!isObject(given)) throw new TypeErr("fetch: headers must be an object or pairs");
@@ -105,8 +105,8 @@ const headerPairs = (given) => {
   return pairs;
 };
 
-const NO_BODY = "fetch: the body must be a string or bytes; use JSON.stringify for an object";
-const fetchInput = (input, init) => {
+const BODY_TYPE_ERROR = "fetch: the body must be a string or bytes; use JSON.stringify for an object";
+const readFetchArguments = (input, init) => {
   const options = init === undefined || init === null ? { __proto__: null } : init;
   const isRequest = isObject(input) && input.url !== undefined;
   const option = (key) => {
@@ -118,9 +118,9 @@ const fetchInput = (input, init) => {
     __proto__: null,
     url: Str(isRequest ? input.url : input),
     method: method === undefined ? "GET" : Str(method),
-    headers: headerPairs(option("headers")),
+    headers: toHeaderPairs(option("headers")),
   };
-  if (isObject(body)) fields.base64 = toBase64(bytesIn(body, NO_BODY));
+  if (isObject(body)) fields.base64 = toBase64(getByteView(body, BODY_TYPE_ERROR));
   else if (body !== undefined && body !== null) fields.body = Str(body);
   return fields;
 };
@@ -129,9 +129,9 @@ const guestFetch = freeze({
   fetch(input, init = undefined) {
     let fields;
     try {
-      fields = fetchInput(input, init);
+      fields = readFetchArguments(input, init);
     } catch (error) {
-      return rejected(error);
+      return rejectWith(error);
     }
     return request("fetch", "fetch", [fields]);
   },

@@ -1,4 +1,4 @@
-// Freezes every intrinsic the guest can reach, so that no program can change what another part of it relies on.
+// Freezes every intrinsic that the guest can reach, so that no program can change what other code relies on.
 
 const pendingObjects = [];
 const seenObjects = new NativeWeakMap();
@@ -42,17 +42,17 @@ allowOverride(Err.prototype, ["constructor", "toString", "name", "message"]);
 allowOverride(G.Function.prototype, ["toString"]);
 allowOverride(NativePromise.prototype, ["constructor"]);
 allowOverride(DatePrototype, ["constructor"]);
-for (const name of ownKeys(CLASSES)) allowOverride(CLASSES[name].prototype, ["constructor", "name"]);
+for (const name of ownKeys(ERROR_CLASSES)) allowOverride(ERROR_CLASSES[name].prototype, ["constructor", "name"]);
 for (const Type of [TypeErr, RangeErr, SyntaxErr, EvalErr, G.ReferenceError, G.URIError, G.AggregateError, G.InternalError])
   allowOverride(Type.prototype, ["constructor", "name", "message"]);
-allowOverride(EnginePrototype, ["constructor", "name", "message"]);
+allowOverride(EngineErrorPrototype, ["constructor", "name", "message"]);
 
 visitProperties(G);
 visit(getPrototypeOf(G));
-// Intrinsics that no global names.
+// Intrinsics that no global refers to.
 const arrayIterator = [][Sym.iterator]();
 for (const value of [
-  EnginePrototype, getPrototypeOf(arrayIterator), getPrototypeOf(getPrototypeOf(arrayIterator)), getPrototypeOf(""[Sym.iterator]()),
+  EngineErrorPrototype, getPrototypeOf(arrayIterator), getPrototypeOf(getPrototypeOf(arrayIterator)), getPrototypeOf(""[Sym.iterator]()),
   getPrototypeOf(new NativeMap()[Sym.iterator]()), getPrototypeOf(new G.Set()[Sym.iterator]()),
   getPrototypeOf("".matchAll(/x/g)), getPrototypeOf(G.Uint8Array), getPrototypeOf(G.Uint8Array.prototype),
   AsyncFunctionPrototype, GeneratorFunctionPrototype, AsyncGeneratorFunctionPrototype,
@@ -61,8 +61,8 @@ for (const value of [
   getPrototypeOf(G.Iterator.from({ next() { return { done: true }; }, __proto__: null })),
   getPrototypeOf([].values().map((x) => x)), getPrototypeOf(G.Iterator.concat()),
 ]) visit(value);
-// What programs find among their globals and in modules. A namespace closes itself.
-for (const things of [GLOBALS, CLASSES, discoveryExports])
+// Objects that programs get as globals and from modules. A namespace freezes itself.
+for (const things of [GLOBALS, ERROR_CLASSES, discoveryExports])
   for (const name of ownKeys(things)) visit(things[name]);
 
 while (pendingCount > 0) {
@@ -73,5 +73,5 @@ while (pendingCount > 0) {
 }
 for (const name of ownKeys(G)) {
   const descriptor = getOwnPropertyDescriptor(G, name);
-  if (descriptor.configurable && "value" in descriptor) constant(G, name, descriptor.value);
+  if (descriptor.configurable && "value" in descriptor) defineConstant(G, name, descriptor.value);
 }

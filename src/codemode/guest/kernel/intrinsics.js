@@ -1,17 +1,17 @@
-// A worker shares its memory with others until it writes, and each page that it writes to first has to be copied. The
-// engine makes the cell of a variable when the first function that names it is made: so this one, which nobody calls, is
-// the first to name those that programs write, and their cells lie together.
-const CELLS_TOGETHER = () => [
-  outbox, finished, nextId, inFlight, unanswered, bridgeRequests, catalogRequests, questions, limits, given, contentTag,
-  hasContents, shownContents, isRich, clock, seed, s0h, s0l, s1h, s1l, drains, saysInText, tellsOfMemory, returned, ownPromise,
-  hasAsked, wasFull, allTools, scopes, installed, wrapperArguments, pendingCount, ofBoxed, moduleGiven, noticeBytes, notices,
-  outputBytes, outputItems, yields, frames, resultRule, resultWarnings, sidecar, arrivedTexts, arrivedParts, bodies,
-  referenceCount, resolvedBytes, stand, languageNames, consoleBytes, consoleLines, consoleFull, isStable, wrapper,
-  programText, programIsAscii, lastValue, timersSet, ownedBy, retakeParameters, errorsWritten, isLean,
-  shadowParameters, savedGiven, savedNames, savedExports, savedDirective, asksSaved,
+// A worker shares its memory with others until it writes, and the first write to a page copies the page. The engine
+// allocates a variable's cell when it creates the first function that refers to it. So this function, which is never
+// called, refers first to the variables that programs write, and their cells are adjacent in memory.
+const allocateCellsTogether = () => [
+  outbox, finished, nextId, inFlight, unanswered, bridgeRequests, catalogRequests, catalogInFlight, programSettings, given, contentTag,
+  hasContents, shownContentCount, hasRichValues, clock, seed, s0h, s0l, s1h, s1l, shouldDrain, canReturnText, shouldReportMemory, pendingResult, programPromise,
+  hasRechecked, wasMemoryFull, allTools, scopes, installedNames, wrapperArguments, pendingCount, boxedBigIntMessage, moduleConfig, noticeBytes, noticeCount,
+  outputBytes, outputItemCount, yieldCount, frames, resultLimits, resultWarnings, sidecar, pendingLargeTexts, pendingTextParts, largeBodies,
+  referenceCount, resolvedBytes, replacement, languageNames, consoleBytes, consoleLines, isConsoleFull, isConsoleStable, wrapper,
+  programText, isProgramAscii, lastValue, timerCount, setChangeListener, replaceParameters, errorsWritten, isSanitizing,
+  shadowParameters, savedConfig, savedNames, savedModule, savedDirective, isSavedRequest,
 ];
 
-// Every intrinsic that the kernel uses, captured before guest code exists. The other parts name nothing else.
+// Every intrinsic that the guest runtime uses, captured before guest code exists. The other parts use no other one.
 // No part uses template literals (they call String.prototype.concat) or state that the guest can reach.
 const G = globalThis;
 const Obj = G.Object, Arr = G.Array, Str = G.String, Err = G.Error, TypeErr = G.TypeError, RangeErr = G.RangeError;
@@ -49,7 +49,7 @@ const promiseThen = NativePromise.prototype.then;
 const then = (promise, onValue, onError) => apply(promiseThen, promise, [onValue, onError]);
 const isObject = (value) => (typeof value === "object" && value !== null) || typeof value === "function";
 
-const constantly = (value) => ({ __proto__: null, value, writable: false, enumerable: false, configurable: false });
-const constant = (object, key, value) => defineProperty(object, key, constantly(value));
-const method = (object, key, value) =>
+const constantDescriptor = (value) => ({ __proto__: null, value, writable: false, enumerable: false, configurable: false });
+const defineConstant = (object, key, value) => defineProperty(object, key, constantDescriptor(value));
+const defineHidden = (object, key, value) =>
   defineProperty(object, key, { value, writable: true, enumerable: false, configurable: true });

@@ -1,65 +1,65 @@
-// Tells that the engine has no memory left from what a program throws: the host names the limit by this alone.
+// Recognises memory exhaustion in what a program throws: the host has nothing else by which to name that limit.
 
-// The engine alone makes errors of its own prototype: what a program calls InternalError is a class of ours, and nothing
-// hands out the engine's prototype, for whoever catches such an error could else put it on one of its own.
-const EnginePrototype = G.InternalError.prototype, MadePrototype = create(Err.prototype);
-const MadeInternalError = function InternalError(...args) {
-  return construct(Err, args, new.target === undefined ? MadeInternalError : new.target);
+// Only the engine creates errors of its own prototype: the guest's InternalError is a class of ours, and nothing exposes
+// the engine's prototype, since a program that catches such an error could otherwise put it on an error of its own.
+const EngineErrorPrototype = G.InternalError.prototype, GuestErrorPrototype = create(Err.prototype);
+const GuestInternalError = function InternalError(...args) {
+  return construct(Err, args, new.target === undefined ? GuestInternalError : new.target);
 };
-setPrototypeOf(MadeInternalError, Err);
-defineProperty(MadeInternalError, "length", { __proto__: null, value: 1, writable: false, enumerable: false, configurable: true });
-defineProperty(MadeInternalError, "prototype", constantly(MadePrototype));
-method(MadePrototype, "constructor", MadeInternalError);
-method(MadePrototype, "name", "InternalError");
-method(MadePrototype, "message", "");
-setPrototypeOf(EnginePrototype, MadePrototype);
-method(EnginePrototype, "constructor", MadeInternalError);
-method(G, "InternalError", MadeInternalError);
+setPrototypeOf(GuestInternalError, Err);
+defineProperty(GuestInternalError, "length", { __proto__: null, value: 1, writable: false, enumerable: false, configurable: true });
+defineProperty(GuestInternalError, "prototype", constantDescriptor(GuestErrorPrototype));
+defineHidden(GuestErrorPrototype, "constructor", GuestInternalError);
+defineHidden(GuestErrorPrototype, "name", "InternalError");
+defineHidden(GuestErrorPrototype, "message", "");
+setPrototypeOf(EngineErrorPrototype, GuestErrorPrototype);
+defineHidden(EngineErrorPrototype, "constructor", GuestInternalError);
+defineHidden(G, "InternalError", GuestInternalError);
 
-const shownPrototype = (prototype) => (prototype === EnginePrototype ? MadePrototype : prototype);
-const protoOf = getOwnPropertyDescriptor(Obj.prototype, "__proto__");
-const objectPrototypeOf = Obj.getPrototypeOf;
-method(Obj, "getPrototypeOf", {
-  getPrototypeOf(object) { return shownPrototype(objectPrototypeOf(object)); },
+const hideEnginePrototype = (prototype) => (prototype === EngineErrorPrototype ? GuestErrorPrototype : prototype);
+const protoAccessor = getOwnPropertyDescriptor(Obj.prototype, "__proto__");
+const nativeGetPrototypeOf = Obj.getPrototypeOf;
+defineHidden(Obj, "getPrototypeOf", {
+  getPrototypeOf(object) { return hideEnginePrototype(nativeGetPrototypeOf(object)); },
 }.getPrototypeOf);
-method(G.Reflect, "getPrototypeOf", {
-  getPrototypeOf(target) { return shownPrototype(getPrototypeOf(target)); },
+defineHidden(G.Reflect, "getPrototypeOf", {
+  getPrototypeOf(target) { return hideEnginePrototype(getPrototypeOf(target)); },
 }.getPrototypeOf);
-const shownProto = getOwnPropertyDescriptor({
-  get ["__proto__"]() { return shownPrototype(apply(protoOf.get, this, [])); },
+const guestProtoGetter = getOwnPropertyDescriptor({
+  get ["__proto__"]() { return hideEnginePrototype(apply(protoAccessor.get, this, [])); },
 }, "__proto__").get;
-defineProperty(Obj.prototype, "__proto__", { __proto__: null, get: shownProto, set: protoOf.set, enumerable: false, configurable: true });
+defineProperty(Obj.prototype, "__proto__", { __proto__: null, get: guestProtoGetter, set: protoAccessor.set, enumerable: false, configurable: true });
 
-// What the engine says of memory; nothing where there was none left to say it with. A text beyond its largest is one
-// that no memory could hold.
-const MEMORY_WORDS = freeze({
+// The engine's messages about memory; empty where none was left for a message. "string too long" is a text that no
+// memory could hold.
+const MEMORY_MESSAGES = freeze({
   __proto__: null, "": true, "out of memory": true, "out of memory in regexp execution": true, "string too long": true,
 });
 const isError = Err.isError;
-// What the engine throws where it had no memory to set anything: of this type no program has a value otherwise.
-const isNothing = (error) => typeof error === "unknown";
-const saysNothing = (error) => error === null || isNothing(error);
-const isEnginesOwn = (error) => {
+// What the engine throws when it had no memory to set an exception: no other value has this type.
+const isUnsetException = (error) => typeof error === "unknown";
+const isNullOrUnset = (error) => error === null || isUnsetException(error);
+const isEngineMemoryError = (error) => {
   try {
-    if (isNothing(error)) return true;
-    // A proxy has the prototype of what it stands for.
-    return isError(error) && getPrototypeOf(error) === EnginePrototype && MEMORY_WORDS[error.message] === true;
+    if (isUnsetException(error)) return true;
+    // A proxy has the prototype of its target.
+    return isError(error) && getPrototypeOf(error) === EngineErrorPrototype && MEMORY_MESSAGES[error.message] === true;
   } catch {
     return false;
   }
 };
 
-// The engine throws null when it has no memory left for an error. So may a program: null is the engine's only where the
-// text has nothing that throws it or lets a promise be rejected with it, however that is written. Nobody can tell more.
-const HANDS_NULL_ON = new G.RegExp(
+// The engine throws null when it has no memory left for an error. A program can do so too: null counts as the engine's
+// only if the program text has nothing that could throw null or reject with it in any spelling. There is no better test.
+const NULL_THROW_PATTERN = new G.RegExp(
   "\\b(?:throw|reject|then|Promise|Proxy|Reflect|Iterator|withResolvers|constructor|getPrototypeOf|__proto__|getOwn\\w+|" +
     "defineProperty|defineProperties|assign|fromEntries)\\b|\\\\[ux]|__(?:define|lookup)|[\\])]\\s*(?:\\?\\.\\s*)?\\(|" +
     "\\(\\s*(?:null|void)\\b|\\]\\s*=\\s*(?:async\\b|function\\b|[\\w$]+\\s*=>|\\()|" +
     "[{,;}]\\s*(?:async\\b\\s*|[gs]et\\b\\s*)?\\*?\\s*\\[" +
     "(?:[^\\]]{200}|[^\\]]*\\]\\s*(?:\\(|:\\s*(?:async\\b|function\\b|[\\w$]+\\s*=>|\\()))",
 );
-// What says one of these words and hands nothing on but what came: a call of then() or of Promise.all(), a promise that
-// is given no way to reject it, and the throw of what is new, all of it, for behind it could stand a comma.
+// These use one of those words but pass on only what they got: a call of then() or of Promise.all(), a promise whose
+// executor takes no reject, and a `throw new` with the complete expression, because a comma could follow it.
 const SAFE_CALL = new G.RegExp(
   "\\.\\s*then\\s*\\(|\\bPromise\\s*\\.\\s*(?:all|allSettled|any|race|resolve)\\s*\\(|" +
     "\\bnew\\s+Promise\\s*\\(\\s*(?:[\\w$]+|\\(\\s*[\\w$]+\\s*\\))\\s*=>",
@@ -72,8 +72,8 @@ const SAFE_THROW = new G.RegExp(
   "g",
 );
 const THROW_LENGTH = 5;
-const withoutSafe = (found) => (matchIn(HANDS_NULL_ON, slice(found, THROW_LENGTH)) === null ? ";" : found);
-const mayThrowNull = (text) =>
-  matchIn(HANDS_NULL_ON, replaceIn(replaceIn(text, SAFE_CALL, "."), SAFE_THROW, withoutSafe)) !== null;
+const removeSafeThrow = (found) => (matchIn(NULL_THROW_PATTERN, slice(found, THROW_LENGTH)) === null ? ";" : found);
+const canThrowNull = (text) =>
+  matchIn(NULL_THROW_PATTERN, replaceIn(replaceIn(text, SAFE_CALL, "."), SAFE_THROW, removeSafeThrow)) !== null;
 
-const isOutOfMemory = (error) => isEnginesOwn(error) || (error === null && !mayThrowNull(programText));
+const isOutOfMemory = (error) => isEngineMemoryError(error) || (error === null && !canThrowNull(programText));

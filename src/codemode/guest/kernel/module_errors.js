@@ -1,9 +1,9 @@
-// The classes of @codemode/errors, for programs to catch and to throw, and the errors of them that are made for the host.
+// The classes of @codemode/errors, which programs can catch and throw, and the errors that the host's failures become.
 
-const PLAIN_HINT = "read the message, and change the program accordingly";
-const HINTS = freeze({
+const DEFAULT_HINT = "read the message, and change the program accordingly";
+const CLASS_HINTS = freeze({
   __proto__: null,
-  CodemodeError: PLAIN_HINT,
+  CodemodeError: DEFAULT_HINT,
   SchemaValidationError: "change the input at `path` to what `expected` says",
   ToolNotFoundError: "find the tool's name with searchTools of @codemode/discovery",
   ServerNotFoundError: "find the server's id with listServers of @codemode/discovery",
@@ -18,107 +18,107 @@ const LIMIT_HINTS = freeze({
   max_catalog_requests: "ask for more at once, and keep the answers",
   max_timers: "set fewer timers in one program",
 });
-// What is said of an error to the host, beside name, message and stack.
-const FIELDS = freeze([
+// Fields of an error that are reported to the host, besides name, message and stack.
+const REPORTED_FIELDS = freeze([
   "code", "hint", "serverId", "toolName", "exportName", "path", "expected", "received", "example", "limit",
 ]);
-const MAX_FIELD = 1500;
-const NOT_COPIED = freeze({ __proto__: null, name: true, message: true, stack: true, cause: true, class: true });
+const MAX_FIELD_LENGTH = 1500;
+const UNCOPIED_KEYS = freeze({ __proto__: null, name: true, message: true, stack: true, cause: true, class: true });
 
-// Own and enumerable, so that JSON.stringify keeps it.
-const shown = (object, key, value, isFixed) =>
+// Defines an own enumerable property, so that JSON.stringify keeps it.
+const shown = (object, key, value, isPropertyFixed) =>
   defineProperty(object, key, {
-    __proto__: null, value, writable: !isFixed, enumerable: true, configurable: !isFixed,
+    __proto__: null, value, writable: !isPropertyFixed, enumerable: true, configurable: !isPropertyFixed,
   });
 const copyFields = (error, fields) => {
   const keys = ownKeys(fields);
   for (let i = 0; i < keys.length; i++) {
     const key = keys[i];
-    if (typeof key !== "string" || NOT_COPIED[key] === true) continue;
+    if (typeof key !== "string" || UNCOPIED_KEYS[key] === true) continue;
     const own = getOwnPropertyDescriptor(fields, key);
     if (own !== undefined && own.enumerable) shown(error, key, fields[key], false);
   }
 };
 
-const classNames = new NativeWeakMap(); // the prototype of a class -> its name
-const initialise = (error, message, fields) => {
-  shown(error, "name", error.name, false); // a program's own class may have another one
+const classNames = new NativeWeakMap(); // class prototype -> class name
+const initializeError = (error, message, fields) => {
+  shown(error, "name", error.name, false); // a subclass in a program may have another name
   shown(error, "message", message === undefined ? "" : error.message, false);
-  shown(error, "hint", HINTS[classOf(error)] || PLAIN_HINT, false);
+  shown(error, "hint", CLASS_HINTS[getErrorClass(error)] || DEFAULT_HINT, false);
   if (isObject(fields)) copyFields(error, fields);
 };
 class CodemodeError extends Err {
   constructor(message = undefined, fields = undefined) {
     super(message, fields);
-    initialise(this, message, fields);
+    initializeError(this, message, fields);
   }
 }
-const CLASSES = create(null);
-const addClass = (Class, name) => {
-  method(Class.prototype, "name", name);
+const ERROR_CLASSES = create(null);
+const addErrorClass = (Class, name) => {
+  defineHidden(Class.prototype, "name", name);
   weakSet(classNames, Class.prototype, name);
-  CLASSES[name] = Class;
+  ERROR_CLASSES[name] = Class;
 };
-addClass(CodemodeError, "CodemodeError");
-const extend = (Base, name) =>
-  addClass({ [name]: class extends Base {} }[name], name);
+addErrorClass(CodemodeError, "CodemodeError");
+const addSubclass = (Base, name) =>
+  addErrorClass({ [name]: class extends Base {} }[name], name);
 for (const name of [
   "SchemaValidationError", "ToolNotFoundError", "ServerNotFoundError", "ToolCallError", "SandboxLimitError",
-]) extend(CodemodeError, name);
-extend(CLASSES.ToolCallError, "AuthenticationError");
-freeze(CLASSES);
+]) addSubclass(CodemodeError, name);
+addSubclass(ERROR_CLASSES.ToolCallError, "AuthenticationError");
+freeze(ERROR_CLASSES);
 
-// The nearest of our classes that a value is of; "" for none. A proxy may answer as it likes, and for as long.
-const MAX_CHAIN = 64;
-const classOf = (value) => {
-  for (let i = 0, at = value; i < MAX_CHAIN && isObject(at); i++, at = getPrototypeOf(at)) {
+// The nearest of these classes in a value's prototype chain; "" for none. A proxy can make the chain endless.
+const MAX_PROTOTYPE_CHAIN = 64;
+const getErrorClass = (value) => {
+  for (let i = 0, at = value; i < MAX_PROTOTYPE_CHAIN && isObject(at); i++, at = getPrototypeOf(at)) {
     const name = weakGet(classNames, at);
     if (name !== undefined) return name;
   }
   return "";
 };
 
-// Frozen with all that it holds. Only the error made here is that of the call, the limit or the import it is about.
-const moduleError = (fields, stack, origin) => {
-  const Class = CLASSES[fields.class] || CodemodeError, keys = ownKeys(fields);
-  const error = construct(Err, [], Class); // its message comes behind its name
-  constant(error, "stack", stack);
+// Deeply frozen. With an origin, the host recognises this object as the error of a call, limit or import.
+const makeModuleError = (fields, stack, origin) => {
+  const Class = ERROR_CLASSES[fields.class] || CodemodeError, keys = ownKeys(fields);
+  const error = construct(Err, [], Class); // the message is defined after the name, for the order of keys
+  defineConstant(error, "stack", stack);
   shown(error, "name", fields.name === undefined ? Class.prototype.name : fields.name, true);
   shown(error, "message", fields.message, true);
   for (let i = 0; i < keys.length; i++) {
     const key = keys[i];
-    if (NOT_COPIED[key] !== true && fields[key] !== undefined) shown(error, key, freezeJson(fields[key]), true);
+    if (UNCOPIED_KEYS[key] !== true && fields[key] !== undefined) shown(error, key, freezeJson(fields[key]), true);
   }
-  if (fields.hint === undefined) shown(error, "hint", HINTS[Class.prototype.name], true);
-  if (origin !== "") weakSet(hostErrors, error, origin);
+  if (fields.hint === undefined) shown(error, "hint", CLASS_HINTS[Class.prototype.name], true);
+  if (origin !== "") weakSet(errorOrigins, error, origin);
   return freeze(error);
 };
 
-const limitFields = (limit, text, value) => ({
-  class: "SandboxLimitError", code: "SANDBOX_LIMIT", message: text + " (" + limitName(limit) + " is " + value + ")",
-  hint: LIMIT_HINTS[limit], limit: limitName(limit),
+const makeLimitFields = (limit, text, value) => ({
+  class: "SandboxLimitError", code: "SANDBOX_LIMIT", message: text + " (" + getLimitName(limit) + " is " + value + ")",
+  hint: LIMIT_HINTS[limit], limit: getLimitName(limit),
 });
-const callLimitError = (limit) =>
-  moduleError(limitFields(limit, LIMIT_TEXTS[limit], limits[limit]), guestStack(new Err().stack), limitOrigin(limit));
+const makeCallLimitError = (limit) =>
+  makeModuleError(makeLimitFields(limit, LIMIT_MESSAGES[limit], programSettings[limit]), formatGuestStack(new Err().stack), encodeLimitOrigin(limit));
 
-// Each value bounded by itself, so that the whole stays JSON.
-const fieldJson = (error, key) => {
+// Each value is clipped separately, so that the result stays valid JSON.
+const toFieldMember = (error, key) => {
   try {
-    const value = error[key], text = value === undefined ? undefined : toShown(value);
+    const value = error[key], text = value === undefined ? undefined : toDisplayJson(value);
     if (text === undefined) return "";
-    const short = text.length <= MAX_FIELD ? text : stringify(clip(typeof value === "string" ? value : text, MAX_FIELD));
+    const short = text.length <= MAX_FIELD_LENGTH ? text : stringify(clip(typeof value === "string" ? value : text, MAX_FIELD_LENGTH));
     return "," + stringify(key) + ":" + short;
   } catch {
     return "";
   }
 };
-// What the host is told of an error of ours that ended the program.
-const classJson = (error) => {
+// Class and fields of an uncaught @codemode/errors error, as JSON members for the host.
+const toClassMembers = (error) => {
   let name = "", fields = "";
   try {
-    name = classOf(error);
+    name = getErrorClass(error);
   } catch {} // a proxy in the chain
   if (name === "") return "";
-  for (let i = 0; i < FIELDS.length; i++) fields += fieldJson(error, FIELDS[i]);
+  for (let i = 0; i < REPORTED_FIELDS.length; i++) fields += toFieldMember(error, REPORTED_FIELDS[i]);
   return ',"class":"' + name + '","fields":' + stringify("{" + slice(fields, 1) + "}");
 };

@@ -1,79 +1,79 @@
-// What a module program imports: @codemode/errors, @codemode/discovery and a module for each server. Its text says which;
-// the worker has put one read of a global in front of it, and the imports become what is taken there.
+// Modules that a module program imports: @codemode/errors, @codemode/discovery and one for each server. The worker
+// replaces its import declarations by one read of a global, which holds the namespaces.
 
-const SERVERS = "@codemode/servers/";
+const SERVER_PREFIX = "@codemode/servers/";
 const MAX_SPECIFIER = 256;
 
-const OWN_MODULES = freeze({
+const BUILT_IN_MODULES = freeze({
   __proto__: null,
-  "@codemode/discovery": namespaceOf(discoveryExports),
-  "@codemode/errors": namespaceOf(CLASSES),
+  "@codemode/discovery": makeModuleNamespace(discoveryExports),
+  "@codemode/errors": makeModuleNamespace(ERROR_CLASSES),
 });
 
-const NO_MODULES = freeze({ __proto__: null, prefix: 0, imports: freeze([]), servers: freeze(create(null)) });
-let moduleGiven = NO_MODULES;
+const EMPTY_MODULE_CONFIG = freeze({ __proto__: null, prefix: 0, imports: freeze([]), servers: freeze(create(null)) });
+let moduleConfig = EMPTY_MODULE_CONFIG;
 const serverNamespaces = new NativeMap(); // path -> namespace
-const loadings = new NativeMap(); // path -> promise of the namespace of a server that had to be asked for
+const serverImports = new NativeMap(); // path -> promise of the namespace of a server that was requested from the host
 
-const pathOf = (specifier) => (indexOf(specifier, SERVERS) === 0 ? slice(specifier, SERVERS.length) : undefined);
-const keepNamespace = (path, server) => {
+const getServerPath = (specifier) => (indexOf(specifier, SERVER_PREFIX) === 0 ? slice(specifier, SERVER_PREFIX.length) : undefined);
+const ensureServerNamespace = (path, server) => {
   const known = mapGet(serverNamespaces, path);
   if (known !== undefined) return known;
-  const namespace = serverNamespace(path, server);
+  const namespace = makeServerNamespace(path, server);
   mapSet(serverNamespaces, path, namespace);
   return namespace;
 };
-// Undefined for what the program was not given.
-const givenNamespace = (specifier) => {
-  const own = OWN_MODULES[specifier], path = pathOf(specifier);
-  if (specifier === SAVED_MODULE) return givenSaved();
+// Undefined for a module that did not come with the program.
+const findNamespace = (specifier) => {
+  const own = BUILT_IN_MODULES[specifier], path = getServerPath(specifier);
+  if (specifier === SAVED_MODULE) return getSavedModule();
   if (own !== undefined || path === undefined) return own;
-  const known = mapGet(serverNamespaces, path), server = getOwnPropertyDescriptor(moduleGiven.servers, path);
-  return known !== undefined || server === undefined ? known : keepNamespace(path, server.value);
+  const known = mapGet(serverNamespaces, path), server = getOwnPropertyDescriptor(moduleConfig.servers, path);
+  return known !== undefined || server === undefined ? known : ensureServerNamespace(path, server.value);
 };
 
 // --- import() ---
 
-const importFailure = (specifier) =>
-  moduleError({
-    class: "CodemodeError", code: "IMPORT_FAILURE", message: "there is no module " + stringify(clip(specifier, MAX_NAME)),
+const makeImportError = (specifier) =>
+  makeModuleError({
+    class: "CodemodeError", code: "IMPORT_FAILURE", message: "there is no module " + stringify(clip(specifier, MAX_NAME_LENGTH)),
     hint: "import @codemode/errors, @codemode/discovery or @codemode/servers/<serverId>",
-  }, guestStack(new Err().stack), "");
+  }, formatGuestStack(new Err().stack), "");
 
-const askForServer = (path) => {
-  const known = mapGet(loadings, path);
+const requestServer = (path) => {
+  const known = mapGet(serverImports, path);
   if (known !== undefined) return known;
-  const answer = sendModule("catalog", "importServer", stringify(path));
+  const answer = sendModuleRequest("catalog", "importServer", stringify(path));
   observe(answer);
-  const loading = then(answer, (server) => keepNamespace(path, server), undefined);
-  if (weakGet(slotOf, answer) !== undefined) mapSet(loadings, path, loading);
+  const loading = then(answer, (server) => ensureServerNamespace(path, server), undefined);
+  if (weakGet(slotByPromise, answer) !== undefined) mapSet(serverImports, path, loading);
   return loading;
 };
-const loadText = (specifier) => {
-  const namespace = givenNamespace(specifier), path = pathOf(specifier);
+const loadModule = (specifier) => {
+  const namespace = findNamespace(specifier), path = getServerPath(specifier);
   if (namespace !== undefined) return new NativePromise((resolve) => resolve(namespace));
-  if (path === undefined || path === "" || path.length > MAX_SPECIFIER) return rejected(importFailure(specifier));
-  return then(askForServer(path), undefined, undefined); // each import() has a promise of its own
+  if (path === undefined || path === "" || path.length > MAX_SPECIFIER) return rejectWith(makeImportError(specifier));
+  return then(requestServer(path), undefined, undefined); // each import() has a promise of its own
 };
-// In the place of `import`: it never throws, and each of its promises is the engine's own.
-const load = freeze({
+// Replaces `import()`: it never throws and always returns a native promise.
+const importModule = freeze({
   import(specifier) {
     try {
-      return loadText(typeof specifier === "string" ? specifier : specifierText(specifier));
+      return loadModule(typeof specifier === "string" ? specifier : toSpecifier(specifier));
     } catch (error) {
-      return rejected(error);
+      return rejectWith(error);
     }
   },
 }.import);
-const specifierText = (value) => {
+const toSpecifier = (value) => {
   if (typeof value === "symbol") throw new TypeErr("a specifier cannot be a symbol");
   return Str(value);
 };
 
 // --- the start and the end of a program ---
 
-// The first thing that a program does is to read this; nobody can read it before or again.
-const offer = (name, taken) =>
+// A global that the program's first statement reads; it deletes itself, so it can be read only once.
+const defineOneTimeGlobal = (name, taken) =>
   defineProperty(G, name, {
     __proto__: null, set: undefined, enumerable: false, configurable: true,
     get() {
@@ -82,25 +82,25 @@ const offer = (name, taken) =>
     },
   });
 const installModule = (asked, isRehearsal) => {
-  moduleGiven = asked === undefined ? NO_MODULES : asked;
+  moduleConfig = asked === undefined ? EMPTY_MODULE_CONFIG : asked;
   defineProperty(G, "__codemode_result__", {
     __proto__: null, value: undefined, writable: true, enumerable: false, configurable: isRehearsal,
   });
-  if (!moduleGiven.take) return;
-  const taken = create(null), imports = moduleGiven.imports;
+  if (!moduleConfig.take) return;
+  const taken = create(null), imports = moduleConfig.imports;
   for (let i = 0; i < imports.length; i++) {
-    const namespace = givenNamespace(imports[i]);
+    const namespace = findNamespace(imports[i]);
     if (namespace === undefined) throw new Err("an import of a module that was not given");
     taken[i] = namespace;
   }
-  taken.load = load;
-  if (moduleGiven.last !== undefined) taken.last = keepLastValue(moduleGiven.last[0], moduleGiven.last[1]);
-  offer(moduleGiven.take, taken);
+  taken.load = importModule;
+  if (moduleConfig.last !== undefined) taken.last = makeLastValueHolder(moduleConfig.last[0], moduleConfig.last[1]);
+  defineOneTimeGlobal(moduleConfig.take, taken);
 };
 const uninstallModule = () => {
   deleteProperty(G, "__codemode_result__");
-  if (moduleGiven.take) deleteProperty(G, moduleGiven.take);
-  moduleGiven = NO_MODULES;
+  if (moduleConfig.take) deleteProperty(G, moduleConfig.take);
+  moduleConfig = EMPTY_MODULE_CONFIG;
   mapClear(serverNamespaces);
-  mapClear(loadings);
+  mapClear(serverImports);
 };

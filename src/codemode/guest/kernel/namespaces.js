@@ -1,8 +1,8 @@
-// Namespaces of modules: as the language has them, without a way to change anything. Those of servers are made member by
-// member, for most programs use a few tools of many.
+// Module namespace objects, read-only as in the language. Those of servers define their members on first
+// use, because most programs use a few tools of many.
 
-// As the language says of a namespace: no writing, though the members call themselves writable. All else the target
-// says by itself: it has no prototype and is not extensible, and its members stay.
+// As the specification says: writes fail although members are reported as writable. The target does the rest:
+// it has no prototype, is not extensible, and its members are not configurable.
 const namespaceTraps = freeze({
   __proto__: null,
   set() { return false; },
@@ -15,18 +15,18 @@ const namespaceTraps = freeze({
     return defineProperty(target, key, wanted);
   },
 });
-const namespaceOf = (exports) => {
+const makeModuleNamespace = (exports) => {
   const target = create(null), names = sort(ownKeys(exports));
   for (let i = 0; i < names.length; i++)
     defineProperty(target, names[i], { __proto__: null, value: exports[names[i]], writable: true, enumerable: true, configurable: false });
-  constant(target, Sym.toStringTag, "Module");
+  defineConstant(target, Sym.toStringTag, "Module");
   preventExtensions(target);
   return new NativeProxy(target, namespaceTraps);
 };
 
-// --- those of servers ---
+// --- namespaces of servers ---
 
-const unfinished = new NativeWeakMap(); // target -> {path, server, names}; the names once all members are there
+const unfinished = new NativeWeakMap(); // target -> {path, server, names}; `names` is set when all members are defined
 const defineMember = (target, name, value) => {
   defineProperty(target, name, { __proto__: null, value, writable: true, enumerable: true, configurable: false });
   return value;
@@ -35,16 +35,16 @@ const makeMember = (target, lazy, name) => {
   if (name === "__meta__") return defineMember(target, name, freezeJson(lazy.server));
   const tools = lazy.server.tools;
   for (let i = 0; i < tools.length; i++)
-    if (tools[i].exportName === name) return defineMember(target, name, serverFunction(lazy.path, tools[i]));
+    if (tools[i].exportName === name) return defineMember(target, name, makeServerFunction(lazy.path, tools[i]));
   return undefined;
 };
-const finish = (target) => {
+const finishNamespace = (target) => {
   const lazy = weakGet(unfinished, target);
   if (lazy.names !== undefined) return lazy.names;
   const tools = lazy.server.tools, names = ["__meta__"];
   for (let i = 0; i < tools.length; i++) {
     const name = names[i + 1] = tools[i].exportName;
-    if (target[name] === undefined) defineMember(target, name, serverFunction(lazy.path, tools[i]));
+    if (target[name] === undefined) defineMember(target, name, makeServerFunction(lazy.path, tools[i]));
   }
   if (target.__meta__ === undefined) makeMember(target, lazy, "__meta__");
   preventExtensions(target);
@@ -60,23 +60,23 @@ const serverTraps = {
     return value !== undefined || typeof key !== "string" || lazy.names !== undefined ? value : makeMember(target, lazy, key);
   },
   set: namespaceTraps.set,
-  ownKeys: finish,
+  ownKeys: finishNamespace,
   defineProperty(target, key, wanted) {
-    finish(target);
+    finishNamespace(target);
     return namespaceTraps.defineProperty(target, key, wanted);
   },
 };
 for (const name of ["has", "getOwnPropertyDescriptor", "isExtensible", "preventExtensions", "deleteProperty", "setPrototypeOf"]) {
   const native = G.Reflect[name];
   serverTraps[name] = (target, key) => {
-    finish(target);
+    finishNamespace(target);
     return native(target, key);
   };
 }
 freeze(serverTraps);
-const serverNamespace = (path, server) => {
+const makeServerNamespace = (path, server) => {
   const target = create(null);
-  constant(target, Sym.toStringTag, "Module");
+  defineConstant(target, Sym.toStringTag, "Module");
   weakSet(unfinished, target, { __proto__: null, path, server, names: undefined });
   return new NativeProxy(target, serverTraps);
 };

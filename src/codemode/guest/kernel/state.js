@@ -1,27 +1,27 @@
-// What programs leave for those that come after them: requests of a kind of their own, which the host answers from
-// wherever it keeps such things. Keys are text, and mean nothing here.
+// The global `state`: data for later programs. Each access is a "state" request, which the host answers
+// from its storage. Keys are opaque strings.
 
-const stateRequest = (name, text) => {
-  const limit = reachedLimit("state");
-  return limit === undefined ? send("state", name, text, false) : refuse(limit);
+const requestState = (name, text) => {
+  const limit = findReachedLimit("state");
+  return limit === undefined ? sendRequest("state", name, text, false) : rejectOverLimit(limit);
 };
-const keyText = (name, key) => {
+const toKeyJson = (name, key) => {
   requireRunning();
-  if (typeof key !== "string") throw new TypeErr(name + ": the key must be a string, not " + kindOf(key));
+  if (typeof key !== "string") throw new TypeErr(name + ": the key must be a string, not " + getTypeName(key));
   return stringify(key);
 };
 
 const guestState = freeze({
-  get(key) { return stateRequest("state.get", "[" + keyText("state.get", key) + "]"); },
+  get(key) { return requestState("state.get", "[" + toKeyJson("state.get", key) + "]"); },
   set(key, value) {
-    const name = "state.set", written = keyText(name, key), text = toSent(value); // runs guest code, so it comes first
+    const name = "state.set", written = toKeyJson(name, key), text = toHostJson(value); // runs guest code, so it comes first
     if (text === undefined)
       throw new TypeErr(name + ": the value must be a JSON value, not " + typeof value + "; delete(key) takes it away");
-    return stateRequest(name, "[" + written + "," + text + "]");
+    return requestState(name, "[" + written + "," + text + "]");
   },
-  delete(key) { return stateRequest("state.delete", "[" + keyText("state.delete", key) + "]"); },
+  delete(key) { return requestState("state.delete", "[" + toKeyJson("state.delete", key) + "]"); },
   keys() {
     requireRunning();
-    return stateRequest("state.keys", "[]");
+    return requestState("state.keys", "[]");
   },
 });

@@ -2,10 +2,10 @@
 
 const FORBIDDEN_IN_HOST = /[\0\t\n\r #/:<>?@[\\\]^|]/;
 const FORBIDDEN_IN_DOMAIN = /[\0-\x20#%/:<>?@[\\\]^|\x7f]/;
-const BEYOND_ASCII = /[^\0-\x7f]/;
+const NON_ASCII = /[^\0-\x7f]/;
 const DECIMAL = /^[0-9]+$/, OCTAL = /^[0-7]+$/, HEXADECIMAL = /^[0-9a-f]+$/i;
 
-const splitAt = (text, separator) => {
+const splitText = (text, separator) => {
   const parts = [];
   let start = 0;
   for (;;) {
@@ -18,36 +18,36 @@ const splitAt = (text, separator) => {
   return parts;
 };
 
-// Names beyond ASCII are refused: what they would be mapped to takes tables of the size of this kernel.
+// Names beyond ASCII are refused: mapping them takes tables as large as this runtime.
 const parseHost = (text, isOpaque) => {
   if (charCodeAt(text, 0) === 0x5b) {
     if (charCodeAt(text, text.length - 1) !== 0x5d) return undefined;
     const pieces = parseIpv6(slice(text, 1, -1));
-    return pieces === undefined ? undefined : "[" + ipv6Text(pieces) + "]";
+    return pieces === undefined ? undefined : "[" + serializeIpv6(pieces) + "]";
   }
   if (isOpaque) return matchIn(FORBIDDEN_IN_HOST, text) === null ? percentEncode(text, C0_SET) : undefined;
-  const domain = toLowerCase(percentDecoded(text));
-  if (domain === "" || matchIn(BEYOND_ASCII, domain) !== null || matchIn(FORBIDDEN_IN_DOMAIN, domain) !== null) return undefined;
-  if (indexOf(domain, "xn--") >= 0 && hasBrokenLabel(domain)) return undefined;
+  const domain = toLowerCase(percentDecode(text));
+  if (domain === "" || matchIn(NON_ASCII, domain) !== null || matchIn(FORBIDDEN_IN_DOMAIN, domain) !== null) return undefined;
+  if (indexOf(domain, "xn--") >= 0 && hasInvalidPunycode(domain)) return undefined;
   return endsInNumber(domain) ? parseIpv4(domain) : domain;
 };
 
-// Whether a label in Punycode (RFC 3492) is none, or one of a name that is not written so: names are in lower case and
-// in the form of compatibility, or need no Punycode. No label of a name that exists has more than 63 characters.
-const MAX_LABEL = 255;
-const CONTROL_BEYOND_ASCII = /[\x80-\x9f]/;
+// Whether a label is invalid Punycode (RFC 3492), or encodes a name that is never written so: valid names are in lower
+// case and in NFKC form, and have no C1 controls. Labels of existing names have at most 63 characters.
+const MAX_LABEL_LENGTH = 255;
+const C1_CONTROL = /[\x80-\x9f]/;
 const normalize = uncurry(Str.prototype.normalize);
-const hasBrokenLabel = (domain) => {
-  const labels = splitAt(domain, ".");
+const hasInvalidPunycode = (domain) => {
+  const labels = splitText(domain, ".");
   for (let i = 0; i < labels.length; i++) {
     if (indexOf(labels[i], "xn--") !== 0) continue;
-    const name = labels[i].length > MAX_LABEL ? undefined : punycodeName(slice(labels[i], 4));
-    if (name === undefined || matchIn(CONTROL_BEYOND_ASCII, name) !== null) return true;
+    const name = labels[i].length > MAX_LABEL_LENGTH ? undefined : decodePunycode(slice(labels[i], 4));
+    if (name === undefined || matchIn(C1_CONTROL, name) !== null) return true;
     if (toLowerCase(normalize(name, "NFKC")) !== name) return true;
   }
   return false;
 };
-const punycodeName = (text) => {
+const decodePunycode = (text) => {
   const mark = lastIndexOf(text, "-");
   let name = mark > 0 ? slice(text, 0, mark) : "", at = mark < 0 ? 0 : mark + 1, count = name.length;
   let point = 128, index = 0, bias = 72;
@@ -57,7 +57,7 @@ const punycodeName = (text) => {
   for (let isFirst = true; at < text.length; isFirst = false) {
     const before = index;
     for (let weight = 1, k = 36; ; k += 36) {
-      const digit = punycodeDigit(charCodeAt(text, at++));
+      const digit = decodePunycodeDigit(charCodeAt(text, at++));
       if (digit < 0) return undefined;
       index += digit * weight;
       const threshold = k <= bias ? 1 : k >= bias + 26 ? 26 : k - bias;
@@ -66,7 +66,7 @@ const punycodeName = (text) => {
       if (weight > 0x7fffffff) return undefined;
     }
     count++;
-    bias = adaptedBias(index - before, count, isFirst);
+    bias = adaptBias(index - before, count, isFirst);
     point += floor(index / count);
     index %= count;
     if (point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) return undefined;
@@ -77,11 +77,11 @@ const punycodeName = (text) => {
   }
   return name;
 };
-const punycodeDigit = (unit) => {
+const decodePunycodeDigit = (unit) => {
   if (unit >= 0x61 && unit <= 0x7a) return unit - 0x61;
   return unit >= 0x30 && unit <= 0x39 ? unit - 0x16 : -1;
 };
-const adaptedBias = (delta, count, isFirst) => {
+const adaptBias = (delta, count, isFirst) => {
   let left = floor(delta / (isFirst ? 700 : 2)), k = 0;
   left += floor(left / count);
   for (; left > 455; k += 36) left = floor(left / 35);
@@ -108,7 +108,7 @@ const parseIpv4Number = (text) => {
 };
 
 const parseIpv4 = (domain) => {
-  const parts = splitAt(domain, ".");
+  const parts = splitText(domain, ".");
   let count = parts.length;
   if (parts[count - 1] === "" && count > 1) count--;
   if (count > 4) return undefined;
@@ -123,9 +123,9 @@ const parseIpv4 = (domain) => {
   return text;
 };
 
-// The dotted end of an address, as two pieces.
-const parseIpv4End = (text) => {
-  const parts = splitAt(text, ".");
+// The dotted IPv4 end of an IPv6 address, as two pieces.
+const parseIpv4Tail = (text) => {
+  const parts = splitText(text, ".");
   if (parts.length !== 4) return undefined;
   const bytes = [];
   for (let i = 0; i < 4; i++) {
@@ -137,13 +137,13 @@ const parseIpv4End = (text) => {
   return [bytes[0] * 256 + bytes[1], bytes[2] * 256 + bytes[3]];
 };
 
-const parseIpv6Pieces = (text, pieces, mayHaveEnd) => {
+const parseIpv6Pieces = (text, pieces, mayEndInIpv4) => {
   if (text === "") return true;
-  const parts = splitAt(text, ":");
+  const parts = splitText(text, ":");
   for (let i = 0; i < parts.length; i++) {
     const part = parts[i];
-    if (mayHaveEnd && i === parts.length - 1 && indexOf(part, ".") >= 0) {
-      const end = parseIpv4End(part);
+    if (mayEndInIpv4 && i === parts.length - 1 && indexOf(part, ".") >= 0) {
+      const end = parseIpv4Tail(part);
       if (end === undefined) return false;
       pieces[pieces.length] = end[0];
       pieces[pieces.length] = end[1];
@@ -153,9 +153,9 @@ const parseIpv6Pieces = (text, pieces, mayHaveEnd) => {
   return true;
 };
 
-const MAX_IPV6 = 45; // six pieces of four digits and an address with dots
+const MAX_IPV6_LENGTH = 45; // six pieces of four digits and an address with dots
 const parseIpv6 = (text) => {
-  if (text.length > MAX_IPV6) return undefined;
+  if (text.length > MAX_IPV6_LENGTH) return undefined;
   const gap = indexOf(text, "::"), before = [], after = [];
   if (gap < 0) return parseIpv6Pieces(text, before, true) && before.length === 8 ? before : undefined;
   if (!parseIpv6Pieces(slice(text, 0, gap), before, false) || !parseIpv6Pieces(slice(text, gap + 2), after, true)) return undefined;
@@ -166,8 +166,8 @@ const parseIpv6 = (text) => {
   return before;
 };
 
-const ipv6Text = (pieces) => {
-  let longest = 1, start = -1; // a single zero is not shortened
+const serializeIpv6 = (pieces) => {
+  let longest = 1, start = -1; // a single zero is not compressed
   for (let i = 0; i < 8; i++) {
     let end = i;
     while (end < 8 && pieces[end] === 0) end++;

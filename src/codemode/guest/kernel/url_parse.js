@@ -6,20 +6,20 @@ const isSpecial = (url) => SPECIAL_PORTS[url.scheme] !== undefined;
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 const LINE_OR_TAB = /[\t\n\r]/;
 const SLASH = 0x2f, BACKSLASH = 0x5c, QUESTION = 0x3f, HASH = 0x23;
-const DRIVE = /^[A-Za-z][:|]$/, WRITTEN_DRIVE = /^[A-Za-z]:$/, STARTS_WITH_DRIVE = /^[A-Za-z][:|](?:[/\\?#]|$)/;
+const DRIVE = /^[A-Za-z][:|]$/, NORMALIZED_DRIVE = /^[A-Za-z]:$/, STARTS_WITH_DRIVE = /^[A-Za-z][:|](?:[/\\?#]|$)/;
 const SINGLE_DOT = /^(?:\.|%2e)$/i, DOUBLE_DOT = /^(?:\.|%2e){2}$/i;
 
-const newUrl = () => ({
+const createUrlRecord = () => ({
   __proto__: null, scheme: "", username: "", password: "", host: null, port: null, path: [], query: null, fragment: null,
 });
 const isOpaque = (url) => typeof url.path === "string";
 const hasCredentials = (url) => url.username !== "" || url.password !== "";
-const pathCopy = (path) => {
+const copyPath = (path) => {
   const copy = [];
   for (let i = 0; i < path.length; i++) copy[i] = path[i];
   return copy;
 };
-const withoutLinesAndTabs = (text) => {
+const stripNewlinesAndTabs = (text) => {
   if (matchIn(LINE_OR_TAB, text) === null) return text;
   let kept = "", start = 0;
   for (let i = 0; i < text.length; i++) {
@@ -31,22 +31,22 @@ const withoutLinesAndTabs = (text) => {
   return kept + slice(text, start);
 };
 
-// Where a part ends: at the first of these, or where the text does. Only the kernel has these patterns, whose place in a
-// text is set before each use.
-const AFTER_PATH = /[?#]/g, AFTER_QUERY = /#/g, AFTER_SEGMENT = /[/?#]/g, AFTER_SPECIAL_SEGMENT = /[/\\?#]/g;
-const AFTER_SET_SEGMENT = /\//g, AFTER_SET_SPECIAL_SEGMENT = /[/\\]/g;
-const endOf = (text, at, ends) => {
+// A part ends at the first match or at the end of the text. Programs cannot reach these patterns; `lastIndex` is set
+// before each use.
+const PATH_END = /[?#]/g, QUERY_END = /#/g, SEGMENT_END = /[/?#]/g, SPECIAL_SEGMENT_END = /[/\\?#]/g;
+const SETTER_SEGMENT_END = /\//g, SETTER_SPECIAL_END = /[/\\]/g;
+const findEnd = (text, at, ends) => {
   ends.lastIndex = at;
   const found = matchIn(ends, text);
   return found === null ? text.length : found.index;
 };
-const endOfAuthority = (url, text, at) => endOf(text, at, isSpecial(url) ? AFTER_SPECIAL_SEGMENT : AFTER_SEGMENT);
+const findAuthorityEnd = (url, text, at) => findEnd(text, at, isSpecial(url) ? SPECIAL_SEGMENT_END : SEGMENT_END);
 const isSlash = (url, unit) => unit === SLASH || (unit === BACKSLASH && isSpecial(url));
 
-// The record of a text, or undefined; `base` is another record, or undefined.
+// Returns the record of a URL, or undefined if it is invalid; `base` is a record or undefined.
 const parseUrl = (input, base) => {
-  const text = withoutLinesAndTabs(withoutBlanksAround(input));
-  const url = newUrl(), scheme = matchIn(SCHEME, text);
+  const text = stripNewlinesAndTabs(trimControlAndSpace(input));
+  const url = createUrlRecord(), scheme = matchIn(SCHEME, text);
   if (scheme !== null) {
     url.scheme = toLowerCase(slice(scheme[0], 0, -1));
     return parseAfterScheme(url, text, scheme[0].length, base) ? url : undefined;
@@ -64,19 +64,19 @@ const parseUrl = (input, base) => {
 
 const parseAfterScheme = (url, text, at, base) => {
   if (url.scheme === "file") return parseFile(url, text, at, base);
-  const first = charCodeAt(text, at), isAuthority = first === SLASH && charCodeAt(text, at + 1) === SLASH;
+  const first = charCodeAt(text, at), hasAuthority = first === SLASH && charCodeAt(text, at + 1) === SLASH;
   if (isSpecial(url)) {
-    if (base !== undefined && base.scheme === url.scheme && !isAuthority) return parseRelative(url, text, at, base);
+    if (base !== undefined && base.scheme === url.scheme && !hasAuthority) return parseRelative(url, text, at, base);
     return parseSpecialAuthority(url, text, at);
   }
-  if (isAuthority) return parseAuthority(url, text, at + 2);
+  if (hasAuthority) return parseAuthority(url, text, at + 2);
   if (first === SLASH) return parsePath(url, text, at + 1);
-  const end = endOf(text, at, AFTER_PATH);
-  url.path = opaqueText(slice(text, at, end), end < text.length);
+  const end = findEnd(text, at, PATH_END);
+  url.path = encodeOpaquePath(slice(text, at, end), end < text.length);
   return parseQueryAndFragment(url, text, end);
 };
-// A space at the end of it is written when something follows, or it would be lost to who reads the URL again.
-const opaqueText = (text, isFollowed) => {
+// A trailing space before a query or fragment is encoded, so that the URL keeps it when it is parsed again.
+const encodeOpaquePath = (text, isFollowed) => {
   const encoded = percentEncode(text, C0_SET);
   return isFollowed && charCodeAt(encoded, encoded.length - 1) === 0x20 ? slice(encoded, 0, -1) + "%20" : encoded;
 };
@@ -85,7 +85,7 @@ const parseSpecialAuthority = (url, text, at) => {
   return parseAuthority(url, text, at);
 };
 
-const takeAuthority = (url, base) => {
+const copyAuthority = (url, base) => {
   url.username = base.username;
   url.password = base.password;
   url.host = base.host;
@@ -97,27 +97,27 @@ const parseRelative = (url, text, at, base) => {
     const second = charCodeAt(text, at + 1);
     if (isSpecial(url) && isSlash(url, second)) return parseSpecialAuthority(url, text, at + 2);
     if (second === SLASH) return parseAuthority(url, text, at + 2);
-    takeAuthority(url, base);
+    copyAuthority(url, base);
     return parsePath(url, text, at + 1);
   }
-  takeAuthority(url, base);
+  copyAuthority(url, base);
   return parseFromBasePath(url, text, at, base, false);
 };
-// What stands in the place of the last segment of the base's path.
-const parseFromBasePath = (url, text, at, base, startsAnew) => {
-  url.path = pathCopy(base.path);
+// Parses a path that replaces the last segment of the base's path.
+const parseFromBasePath = (url, text, at, base, resetsPath) => {
+  url.path = copyPath(base.path);
   url.query = base.query;
   if (at === text.length) return true;
   const first = charCodeAt(text, at);
   if (first === QUESTION || first === HASH) return parseQueryAndFragment(url, text, at) !== undefined;
   url.query = null;
-  if (startsAnew) url.path = [];
-  else shorten(url);
+  if (resetsPath) url.path = [];
+  else shortenPath(url);
   return parsePath(url, text, at);
 };
 
 const parseAuthority = (url, text, start) => {
-  const end = endOfAuthority(url, text, start), mark = lastIndexOf(slice(text, start, end), "@");
+  const end = findAuthorityEnd(url, text, start), mark = lastIndexOf(slice(text, start, end), "@");
   let at = start;
   if (mark >= 0) {
     const info = slice(text, start, start + mark), colon = indexOf(info, ":");
@@ -126,7 +126,7 @@ const parseAuthority = (url, text, start) => {
     url.username = percentEncode(colon < 0 ? info : slice(info, 0, colon), USERINFO_SET);
     url.password = colon < 0 ? "" : percentEncode(slice(info, colon + 1), USERINFO_SET);
   }
-  const written = slice(text, at, end), colon = portColon(written);
+  const written = slice(text, at, end), colon = findPortColon(written);
   const name = colon < 0 ? written : slice(written, 0, colon);
   if (name === "" && (colon >= 0 || isSpecial(url))) return false;
   url.host = name === "" ? "" : parseHost(name, !isSpecial(url));
@@ -134,11 +134,11 @@ const parseAuthority = (url, text, start) => {
   if (colon >= 0) {
     const digits = slice(written, colon + 1);
     if (digits !== "" && matchIn(DECIMAL, digits) === null) return false;
-    if (!takePort(url, digits)) return false;
+    if (!applyPort(url, digits)) return false;
   }
   return parsePathStart(url, text, end);
 };
-const portColon = (text) => {
+const findPortColon = (text) => {
   let isInBrackets = false;
   for (let i = 0; i < text.length; i++) {
     const unit = text.charCodeAt(i);
@@ -148,7 +148,7 @@ const portColon = (text) => {
   }
   return -1;
 };
-const takePort = (url, digits) => {
+const applyPort = (url, digits) => {
   if (digits === "") return true;
   const port = parseInteger(digits, 10);
   if (port > 65535) return false;
@@ -164,7 +164,7 @@ const parseFile = (url, text, at, base) => {
     if (from !== undefined) {
       url.host = from.host;
       const drive = from.path.length > 0 ? from.path[0] : "";
-      if (matchIn(STARTS_WITH_DRIVE, slice(text, at + 1)) === null && matchIn(WRITTEN_DRIVE, drive) !== null) url.path[0] = drive;
+      if (matchIn(STARTS_WITH_DRIVE, slice(text, at + 1)) === null && matchIn(NORMALIZED_DRIVE, drive) !== null) url.path[0] = drive;
     }
     return parsePath(url, text, at + 1);
   }
@@ -173,7 +173,7 @@ const parseFile = (url, text, at, base) => {
   return parseFromBasePath(url, text, at, from, matchIn(STARTS_WITH_DRIVE, slice(text, at)) !== null);
 };
 const parseFileHost = (url, text, at) => {
-  const end = endOfAuthority(url, text, at), name = slice(text, at, end);
+  const end = findAuthorityEnd(url, text, at), name = slice(text, at, end);
   if (matchIn(DRIVE, name) !== null) return parsePath(url, text, at);
   if (name !== "") {
     const host = parseHost(name, false);
@@ -183,9 +183,9 @@ const parseFileHost = (url, text, at) => {
   return parsePathStart(url, text, end);
 };
 
-const shorten = (url) => {
+const shortenPath = (url) => {
   const path = url.path;
-  if (url.scheme === "file" && path.length === 1 && matchIn(WRITTEN_DRIVE, path[0]) !== null) return;
+  if (url.scheme === "file" && path.length === 1 && matchIn(NORMALIZED_DRIVE, path[0]) !== null) return;
   if (path.length > 0) path.length--;
 };
 const parsePathStart = (url, text, at) => {
@@ -195,15 +195,15 @@ const parsePathStart = (url, text, at) => {
   return parsePath(url, text, at + 1);
 };
 const parsePath = (url, text, at) => parseQueryAndFragment(url, text, addSegments(url, text, at, true)) !== undefined;
-// Where the path ends. In a setter it has no end but the text's.
-const addSegments = (url, text, at, hasEnd) => {
-  const path = url.path, inSpecial = hasEnd ? AFTER_SPECIAL_SEGMENT : AFTER_SET_SPECIAL_SEGMENT;
-  const ends = isSpecial(url) ? inSpecial : hasEnd ? AFTER_SEGMENT : AFTER_SET_SEGMENT;
+// Appends the segments of a path and returns where it ends: in a setter, at the end of the text.
+const addSegments = (url, text, at, stopsAtQuery) => {
+  const path = url.path, specialEnd = stopsAtQuery ? SPECIAL_SEGMENT_END : SETTER_SPECIAL_END;
+  const ends = isSpecial(url) ? specialEnd : stopsAtQuery ? SEGMENT_END : SETTER_SEGMENT_END;
   for (;;) {
-    const end = endOf(text, at, ends), isLast = end === text.length || !isSlash(url, text.charCodeAt(end));
+    const end = findEnd(text, at, ends), isLast = end === text.length || !isSlash(url, text.charCodeAt(end));
     let segment = slice(text, at, end);
     if (matchIn(DOUBLE_DOT, segment) !== null) {
-      shorten(url);
+      shortenPath(url);
       if (isLast) path[path.length] = "";
     } else if (matchIn(SINGLE_DOT, segment) !== null) {
       if (isLast) path[path.length] = "";
@@ -217,39 +217,39 @@ const addSegments = (url, text, at, hasEnd) => {
   }
 };
 
-const querySet = (url) => (isSpecial(url) ? SPECIAL_QUERY_SET : QUERY_SET);
+const getQuerySet = (url) => (isSpecial(url) ? SPECIAL_QUERY_SET : QUERY_SET);
 const parseQueryAndFragment = (url, text, at) => {
   if (charCodeAt(text, at) === QUESTION) {
-    const end = endOf(text, at, AFTER_QUERY);
-    url.query = percentEncode(slice(text, at + 1, end), querySet(url));
+    const end = findEnd(text, at, QUERY_END);
+    url.query = percentEncode(slice(text, at + 1, end), getQuerySet(url));
     at = end;
   }
   if (charCodeAt(text, at) === HASH) url.fragment = percentEncode(slice(text, at + 1), FRAGMENT_SET);
   return url;
 };
 
-const pathText = (url) => {
+const serializePath = (url) => {
   if (isOpaque(url)) return url.path;
   let text = "";
   for (let i = 0; i < url.path.length; i++) text += "/" + url.path[i];
   return text;
 };
-const hostText = (url) => (url.host === null ? "" : url.port === null ? url.host : url.host + ":" + url.port);
-const urlText = (url) => {
+const serializeHost = (url) => (url.host === null ? "" : url.port === null ? url.host : url.host + ":" + url.port);
+const serializeUrl = (url) => {
   let text = url.scheme + ":";
   if (url.host !== null) {
     text += "//";
     if (hasCredentials(url)) text += url.username + (url.password === "" ? "" : ":" + url.password) + "@";
-    text += hostText(url);
+    text += serializeHost(url);
   } else if (!isOpaque(url) && url.path.length > 1 && url.path[0] === "") text += "/.";
-  text += pathText(url);
+  text += serializePath(url);
   if (url.query !== null) text += "?" + url.query;
   return url.fragment === null ? text : text + "#" + url.fragment;
 };
-const originText = (url) => {
+const serializeOrigin = (url) => {
   if (url.scheme === "blob" && isOpaque(url)) {
     const inner = parseUrl(url.path, undefined);
-    return inner !== undefined && (inner.scheme === "http" || inner.scheme === "https") ? originText(inner) : "null";
+    return inner !== undefined && (inner.scheme === "http" || inner.scheme === "https") ? serializeOrigin(inner) : "null";
   }
-  return isSpecial(url) && url.scheme !== "file" ? url.scheme + "://" + hostText(url) : "null";
+  return isSpecial(url) && url.scheme !== "file" ? url.scheme + "://" + serializeHost(url) : "null";
 };

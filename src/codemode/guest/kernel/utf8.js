@@ -1,23 +1,23 @@
-// UTF-8, as the Encoding Standard has it, for bodies of `fetch` and for what programs encode and decode themselves.
+// UTF-8 by the Encoding Standard, for bodies of `fetch`, percent-encoding, TextEncoder and TextDecoder.
 
 const Bytes = G.Uint8Array, NativeArrayBuffer = G.ArrayBuffer;
 const TypedArrayPrototype = getPrototypeOf(Bytes.prototype);
-const getter = (object, key) => uncurry(getOwnPropertyDescriptor(object, key).get);
-const typedArrayTag = getter(TypedArrayPrototype, Sym.toStringTag);
-const typedArrayBuffer = getter(TypedArrayPrototype, "buffer");
-const typedArrayOffset = getter(TypedArrayPrototype, "byteOffset");
-const typedArrayByteLength = getter(TypedArrayPrototype, "byteLength");
-const arrayBufferLength = getter(NativeArrayBuffer.prototype, "byteLength");
+const uncurryGetter = (object, key) => uncurry(getOwnPropertyDescriptor(object, key).get);
+const typedArrayTag = uncurryGetter(TypedArrayPrototype, Sym.toStringTag);
+const typedArrayBuffer = uncurryGetter(TypedArrayPrototype, "buffer");
+const typedArrayOffset = uncurryGetter(TypedArrayPrototype, "byteOffset");
+const typedArrayByteLength = uncurryGetter(TypedArrayPrototype, "byteLength");
+const arrayBufferLength = uncurryGetter(NativeArrayBuffer.prototype, "byteLength");
 const isView = NativeArrayBuffer.isView;
 const DataViewPrototype = G.DataView.prototype;
-const viewBuffer = getter(DataViewPrototype, "buffer");
-const viewOffset = getter(DataViewPrototype, "byteOffset");
-const viewLength = getter(DataViewPrototype, "byteLength");
+const viewBuffer = uncurryGetter(DataViewPrototype, "buffer");
+const viewOffset = uncurryGetter(DataViewPrototype, "byteOffset");
+const viewLength = uncurryGetter(DataViewPrototype, "byteLength");
 const { fromCharCode, fromCodePoint } = Str;
 const wellFormed = uncurry(Str.prototype.toWellFormed);
 
-// The bytes of a buffer or of a view of one, read where they are; a TypeError that says so for anything else.
-const bytesIn = (source, refusal) => {
+// A Uint8Array of the bytes of a buffer or of a view of one, without a copy. Anything else is a TypeError.
+const getByteView = (source, refusal) => {
   if (isView(source)) {
     if (typedArrayTag(source) === undefined) return new Bytes(viewBuffer(source), viewOffset(source), viewLength(source));
     return new Bytes(typedArrayBuffer(source), typedArrayOffset(source), typedArrayByteLength(source));
@@ -30,21 +30,21 @@ const bytesIn = (source, refusal) => {
   return new Bytes(source);
 };
 
-// What a decoder remembers between two pieces: the code point so far, how many bytes it still needs, and the bounds of
-// the next of them. ``broken`` counts sequences that were none.
-const newDecoding = () => ({ __proto__: null, point: 0, needed: 0, lower: 0x80, upper: 0xbf, broken: 0 });
+// State of a decoder between chunks: the code point so far, how many bytes it still needs, and the bounds of
+// the next one. `broken` counts invalid sequences.
+const newDecoderState = () => ({ __proto__: null, point: 0, needed: 0, lower: 0x80, upper: 0xbf, broken: 0 });
 
-const MAX_UNITS = 4096;
-const textOf = (units) => apply(fromCharCode, undefined, units);
+const UNITS_PER_CALL = 4096;
+const unitsToText = (units) => apply(fromCharCode, undefined, units);
 
-// One U+FFFD for each maximal part of a broken sequence. With `isLast` an unfinished sequence is a broken one.
-const decodeMore = (state, bytes, isLast) => {
+// One U+FFFD for each maximal part of an invalid sequence. With `isLast` an unfinished sequence is invalid.
+const decodeChunk = (state, bytes, isLast) => {
   let text = "", units = [], at = 0, { point, needed, lower, upper, broken } = state;
   const length = typedArrayByteLength(bytes);
   for (let i = 0; i < length; i++) {
     const byte = bytes[i];
-    if (at >= MAX_UNITS) {
-      text += textOf(units);
+    if (at >= UNITS_PER_CALL) {
+      text += unitsToText(units);
       units = [];
       at = 0;
     }
@@ -92,12 +92,12 @@ const decodeMore = (state, bytes, isLast) => {
   state.lower = lower;
   state.upper = upper;
   state.broken = broken;
-  return text + textOf(units);
+  return text + unitsToText(units);
 };
-const decodeUtf8 = (bytes) => decodeMore(newDecoding(), bytes, true);
+const decodeUtf8 = (bytes) => decodeChunk(newDecoderState(), bytes, true);
 
-// Writes what fits of a well-formed text; how many units of it were read, and how many bytes are written.
-// Like `utf8Length` it calls a method by name, and no guest's text comes here before the kernel is complete.
+// Encodes as much of a well-formed text as fits. Returns the number of units read and of bytes written.
+// Like `utf8Length` it calls a method by name: no guest text reaches it before the runtime is complete.
 const encodeInto = (text, bytes, room) => {
   let at = 0, i = 0;
   for (const length = text.length; i < length; i++) {

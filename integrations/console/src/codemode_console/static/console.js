@@ -18,7 +18,7 @@ function rememberPrivatePath() {
 }
 
 // Returns the private path if the browser is signed in there, else null.
-async function findSignedInPath(form) {
+async function findPrivatePath(form) {
   const home = browserStorage.get(PRIVATE_PATH_KEY);
   if (home === null || !form.hasAttribute("data-public") || !home.startsWith(`${form.dataset.public}~`)) return null;
   const answer = await fetch(home, { headers: { accept: "application/json" }, cache: "no-store" }).catch(() => null);
@@ -37,13 +37,13 @@ async function signInByFragment(isInitial) {
   if (form === null) return;
   form.elements.namedItem("token").value = token;
   const isAutomatic = isInitial && form.hasAttribute("data-automatic") && document.referrer === "";
-  if (isAutomatic && (await findSignedInPath(form)) === null) form.submit();
+  if (isAutomatic && (await findPrivatePath(form)) === null) form.submit();
   else document.getElementById("filled").hidden = false;
 }
 
 // Links to public paths, as in notices, open the same page below the private path of a signed-in user.
 async function redirectToSignedInPath(form) {
-  const home = await findSignedInPath(form);
+  const home = await findPrivatePath(form);
   const next = form.elements.namedItem("next").value;
   if (home !== null && next.startsWith(form.dataset.public)) location.replace(home + next.slice(form.dataset.public.length));
 }
@@ -54,32 +54,32 @@ function isChanged(control) {
   if (control.type === "checkbox" || control.type === "radio") return control.checked !== control.defaultChecked;
   if (control.tagName === "SELECT") {
     const options = [...control.options];
-    const fallback = options.some((option) => option.defaultSelected) ? null : options[0];
-    return options.some((option) => option.selected !== (option.defaultSelected || option === fallback));
+    const implicitOption = options.some((option) => option.defaultSelected) ? null : options[0];
+    return options.some((option) => option.selected !== (option.defaultSelected || option === implicitOption));
   }
   return "defaultValue" in control && control.type !== "hidden" && control.value !== control.defaultValue;
 }
 
-function controlsIn(region) {
+function listControls(region) {
   return [...region.querySelectorAll("input, select, textarea")];
 }
 
 // Regions with submitted or changed forms or with the focus are not replaced.
-function isInUse(region) {
+function isRegionInUse(region) {
   if (document.body.hasAttribute("data-posted") && region.querySelector("form") !== null) return true;
-  return region.contains(document.activeElement) || controlsIn(region).some(isChanged);
+  return region.contains(document.activeElement) || listControls(region).some(isChanged);
 }
 
 function isListInUse(main) {
   const focused = document.activeElement;
   const hasFocus = main.contains(focused) && focused.matches("input, select, textarea, button");
-  const isChosen = main.querySelector('td input[type="checkbox"]:checked') !== null;
-  return hasFocus || isChosen || controlsIn(main).some(isChanged);
+  const hasCheckedRow = main.querySelector('td input[type="checkbox"]:checked') !== null;
+  return hasFocus || hasCheckedRow || listControls(main).some(isChanged);
 }
 
 // ---- Page updates ----
 
-function comparableText(region) {
+function getComparableText(region) {
   const digests = [...region.querySelectorAll('input[name="digests"], input[name="version"]')];
   const copy = region.cloneNode(true); // relative times change constantly
   for (const time of copy.querySelectorAll("time")) time.textContent = time.dateTime;
@@ -88,20 +88,20 @@ function comparableText(region) {
 
 // ---- Times in the viewer's zone, in UTC on hover ----
 
-const UNITS = [["days", 86400, 2], ["h", 3600, 1], ["min", 60, 1]];
-const TICK_MS = 30000;
+const AGE_UNITS = [["days", 86400, 2], ["h", 3600, 1], ["min", 60, 1]];
+const TIME_REFRESH_MS = 30000;
 
 // Same texts as `format_relative_time` on the server.
 function formatAge(then, now) {
   const seconds = Math.floor(Math.abs(now - then) / 1000);
   if (seconds < 60) return then <= now ? "just now" : "in less than a minute";
-  const [name, size] = UNITS.find(([, size, least]) => seconds >= size * least);
+  const [name, size] = AGE_UNITS.find(([, size, minCount]) => seconds >= size * minCount);
   const length = `${Math.floor(seconds / size)} ${name}`;
   return then <= now ? `${length} ago` : `in ${length}`;
 }
 
-const LOCAL = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
-const ZONED = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "long" });
+const LOCAL_FORMAT = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
+const ZONED_FORMAT = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "long" });
 
 function formatTimes(tree) {
   for (const time of tree.querySelectorAll("time")) {
@@ -110,8 +110,8 @@ function formatTimes(tree) {
     time.dataset.utc ??= time.title;
     if (time.classList.contains("ago")) {
       time.textContent = formatAge(then.getTime(), Date.now());
-      time.title = `${ZONED.format(then)} (${time.dataset.utc})`;
-    } else time.textContent = LOCAL.format(then);
+      time.title = `${ZONED_FORMAT.format(then)} (${time.dataset.utc})`;
+    } else time.textContent = LOCAL_FORMAT.format(then);
   }
 }
 
@@ -139,11 +139,11 @@ function disableBriefly(element, isAffected = () => true) {
 
 // Rows that do not move stay enabled.
 function replaceAndDetectMoves(current, element) {
-  const topsByCall = new Map([...current.querySelectorAll("tr[data-call]")].map((row) => [row.dataset.call, row.getBoundingClientRect().top]));
+  const rowTopsByCall = new Map([...current.querySelectorAll("tr[data-call]")].map((row) => [row.dataset.call, row.getBoundingClientRect().top]));
   current.replaceWith(element);
   return (button) => {
     const row = button.closest("tr[data-call]");
-    return row === null || topsByCall.get(row.dataset.call) !== row.getBoundingClientRect().top;
+    return row === null || rowTopsByCall.get(row.dataset.call) !== row.getBoundingClientRect().top;
   };
 }
 
@@ -181,15 +181,15 @@ function updateList(fresh) {
   const main = document.getElementById("main");
   const freshMain = fresh.getElementById("main");
   document.title = fresh.title;
-  if (comparableText(main) === comparableText(freshMain)) return;
+  if (getComparableText(main) === getComparableText(freshMain)) return;
   if (isListInUse(main)) {
     disableMissingRows(main, freshMain);
     return announce("The list has changed.", location.href);
   }
   const href = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  const isOnConfirmation = document.activeElement?.classList.contains("done");
+  const hadConfirmationFocus = document.activeElement?.classList.contains("done");
   replaceRegion(freshMain, main);
-  if (isOnConfirmation) freshMain.querySelector(".done")?.focus();
+  if (hadConfirmationFocus) freshMain.querySelector(".done")?.focus();
   updateCheckboxes();
   if (href !== null) [...freshMain.querySelectorAll("a[href]")].find((link) => link.getAttribute("href") === href)?.focus();
   announce("The list has changed.");
@@ -219,7 +219,7 @@ const STATE_MESSAGES = {
   lost: "The program is lost.",
 };
 
-function stateOf(tree) {
+function getRecordState(tree) {
   return tree.querySelector(".meta .status")?.dataset.state;
 }
 
@@ -237,8 +237,8 @@ function describeChanges(fresh, changed) {
     heading.querySelector(".status")?.remove();
     return `Another call is pending: ${heading.textContent.trim()}.`;
   });
-  const state = stateOf(fresh);
-  if (state !== stateOf(document) && Object.hasOwn(STATE_MESSAGES, state)) lines.push(STATE_MESSAGES[state]);
+  const state = getRecordState(fresh);
+  if (state !== getRecordState(document) && Object.hasOwn(STATE_MESSAGES, state)) lines.push(STATE_MESSAGES[state]);
   lines.unshift(...news.map((card) => `${describeCard(card)}.`));
   if (news.length > 0 || lines.length === 0) lines.unshift("This has changed.");
   return lines.join(" ");
@@ -264,26 +264,26 @@ function updateRecord(fresh, href) {
   const listParts = (tree) => [...tree.querySelectorAll("[data-part]")];
   const changed = listParts(fresh).filter((part) => {
     const current = findPart(document, part.dataset.part);
-    return current === null || comparableText(current) !== comparableText(part);
+    return current === null || getComparableText(current) !== getComparableText(part);
   });
   const gone = listParts(document).filter((current) => findPart(fresh, current.dataset.part) === null);
   if (changed.length + gone.length === 0) return;
   const message = describeChanges(fresh, changed);
-  let isComplete = true;
+  let isFullyUpdated = true;
   for (const part of changed) {
     const current = findPart(document, part.dataset.part);
     if (current === null) insertPart(part);
-    else if (!isInUse(current)) replaceRegion(part, current);
+    else if (!isRegionInUse(current)) replaceRegion(part, current);
     else {
-      isComplete = false;
+      isFullyUpdated = false;
       if (part.classList.contains("card") && part.dataset.state !== "waiting") disableRegion(current, describeCard(part));
     }
   }
   for (const current of gone) {
-    if (isInUse(current)) isComplete = false;
+    if (isRegionInUse(current)) isFullyUpdated = false;
     else current.remove();
   }
-  announce(message, isComplete ? null : href);
+  announce(message, isFullyUpdated ? null : href);
 }
 
 const liveUpdates = {
@@ -373,7 +373,7 @@ function escapeInvisible(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (character) => `\\u{${character.codePointAt(0).toString(16)}}`).slice(0, 200);
 }
 
-function valueOf(control, isInitial) {
+function getShownValue(control, isInitial) {
   if (control.type === "checkbox" || control.type === "radio") {
     return String(isInitial ? control.defaultChecked : control.checked);
   }
@@ -383,12 +383,12 @@ function valueOf(control, isInitial) {
   return selected === undefined ? "" : selected.label;
 }
 
-function showChanges(form) {
+function showTypedChanges(form) {
   let list = form.querySelector(":scope > .typing");
-  const changed = controlsIn(form).filter((control) => control.name && !["reason", "later"].includes(control.name) && isChanged(control));
+  const changed = listControls(form).filter((control) => control.name && !["reason", "later"].includes(control.name) && isChanged(control));
   const buttons = form.querySelector(":scope > .buttons");
-  const isShown = form.querySelector(":scope > .changes li") !== null; // rendered by the server after a submission
-  form.classList.toggle("is-changed", changed.length > 0 || isShown);
+  const hasServerChanges = form.querySelector(":scope > .changes li") !== null; // rendered by the server after a submission
+  form.classList.toggle("is-changed", changed.length > 0 || hasServerChanges);
   if (changed.length === 0) return list?.remove();
   if (list === null) {
     list = document.createElement("ul");
@@ -400,8 +400,8 @@ function showChanges(form) {
     ...changed.map((control) => {
       const line = document.createElement("li");
       const [before, after] = [document.createElement("del"), document.createElement("ins")];
-      before.textContent = escapeInvisible(valueOf(control, true)) || "empty";
-      after.textContent = escapeInvisible(valueOf(control, false)) || "empty";
+      before.textContent = escapeInvisible(getShownValue(control, true)) || "empty";
+      after.textContent = escapeInvisible(getShownValue(control, false)) || "empty";
       line.append(`${escapeInvisible(control.name.replace(/^\//, ""))}: `, before, " \u2192 ", after);
       return line;
     }),
@@ -416,7 +416,7 @@ function selectTypedValue(control) {
 
 // ---- Keyboard shortcuts: they move the focus and never decide ----
 
-const ROW_LINK = "a[id]";
+const ROW_LINK_SELECTOR = "a[id]";
 
 // An entry is a card of a record or a row of the list. Decided cards are skipped while others are pending.
 function listEntries() {
@@ -424,14 +424,14 @@ function listEntries() {
   return [...(waiting.length > 0 ? waiting : document.querySelectorAll("#main .card, #main tr[data-call]"))];
 }
 
-function findEntryAt(focused) {
+function findEnclosingEntry(focused) {
   return focused?.closest("#main .card, #main tr[data-call]") ?? null;
 }
 
 // After a decision in the list, shortcuts continue at the row below it, also on the next page. null: nothing was decided;
 // "": there was no row below.
 const NEXT_CALL_KEY = "codemode-console-next-call";
-let nextCall = null;
+let nextCallId = null;
 
 function rememberNextCall(event) {
   const row = event.submitter?.closest("#main tr[data-call]");
@@ -439,26 +439,26 @@ function rememberNextCall(event) {
 }
 
 function restoreNextCall() {
-  if (new URLSearchParams(location.search).has("done")) nextCall = tabStorage.get(NEXT_CALL_KEY);
+  if (new URLSearchParams(location.search).has("done")) nextCallId = tabStorage.get(NEXT_CALL_KEY);
 }
 
 function findCurrentEntry(entries) {
-  const focused = findEntryAt(document.activeElement);
+  const focused = findEnclosingEntry(document.activeElement);
   if (entries.includes(focused)) return focused;
-  return entries.find((entry) => nextCall !== null && entry.dataset.call === nextCall) ?? null;
+  return entries.find((entry) => nextCallId !== null && entry.dataset.call === nextCallId) ?? null;
 }
 
 function moveFocus(step) {
   const entries = listEntries();
-  const index = entries.indexOf(findEntryAt(document.activeElement));
+  const index = entries.indexOf(findEnclosingEntry(document.activeElement));
   const next = index === -1 ? findCurrentEntry(entries) : null;
-  nextCall = null;
+  nextCallId = null;
   focusEntry(next ?? entries[Math.max(0, Math.min(entries.length - 1, index === -1 && step < 0 ? 0 : index + step))]);
 }
 
 function focusEntry(entry) {
   if (entry === undefined) return;
-  const target = entry.querySelector(ROW_LINK) ?? entry;
+  const target = entry.querySelector(ROW_LINK_SELECTOR) ?? entry;
   if (target === entry) entry.tabIndex = -1;
   target.focus();
   entry.scrollIntoView({ block: "nearest" });
@@ -468,12 +468,12 @@ function focusEntry(entry) {
 function focusControl(selector) {
   const entries = listEntries();
   const current = findCurrentEntry(entries);
-  if (current === null && nextCall !== null) return;
+  if (current === null && nextCallId !== null) return;
   for (const entry of current === null ? entries : [current]) {
     const control = [...entry.querySelectorAll(selector)].find((element) => element.checkVisibility());
     if (control === undefined) continue;
     // A button that is briefly disabled: focus its row instead.
-    return (control.disabled ? (entry.querySelector(ROW_LINK) ?? entry) : control).focus();
+    return (control.disabled ? (entry.querySelector(ROW_LINK_SELECTOR) ?? entry) : control).focus();
   }
 }
 
@@ -488,7 +488,7 @@ const SHORTCUTS = {
   n: () => {
     if (document.querySelector("#main .card") === null) return moveFocus(1);
     const waiting = listEntries().filter((entry) => entry.dataset.state === "waiting");
-    const card = waiting[waiting.indexOf(findEntryAt(document.activeElement)) + 1];
+    const card = waiting[waiting.indexOf(findEnclosingEntry(document.activeElement)) + 1];
     const next = document.getElementById("next");
     if (card !== undefined) focusEntry(card);
     else if (next !== null) next.click();
@@ -513,18 +513,18 @@ function handleKeyDown(event) {
 }
 
 // Browsers may deny storage: then shortcuts are on again on the next page, and links lead to the sign-in.
-function createStorage(storageOf) {
+function createStorage(getStorage) {
   return {
     get(key) {
       try {
-        return storageOf().getItem(key);
+        return getStorage().getItem(key);
       } catch {
         return null;
       }
     },
     set(key, text) {
       try {
-        storageOf().setItem(key, text);
+        getStorage().setItem(key, text);
       } catch {}
     },
   };
@@ -535,11 +535,11 @@ const tabStorage = createStorage(() => sessionStorage); // of this tab only
 
 function enableShortcuts() {
   const help = document.getElementById("keys");
-  const choice = document.getElementById("keys-on");
-  if (help === null || choice === null) return;
+  const shortcutsCheckbox = document.getElementById("keys-on");
+  if (help === null || shortcutsCheckbox === null) return;
   help.hidden = false;
-  choice.checked = browserStorage.get(SHORTCUTS_OFF_KEY) !== "1";
-  choice.addEventListener("change", () => browserStorage.set(SHORTCUTS_OFF_KEY, choice.checked ? "0" : "1"));
+  shortcutsCheckbox.checked = browserStorage.get(SHORTCUTS_OFF_KEY) !== "1";
+  shortcutsCheckbox.addEventListener("change", () => browserStorage.set(SHORTCUTS_OFF_KEY, shortcutsCheckbox.checked ? "0" : "1"));
   document.addEventListener("keydown", handleKeyDown);
 }
 
@@ -552,16 +552,16 @@ document.addEventListener("submit", rememberNextCall);
 liveUpdates.start();
 formatTimes(document);
 updateCheckboxes();
-document.querySelectorAll(".card form").forEach(showChanges); // after navigating back, browsers restore forms
+document.querySelectorAll(".card form").forEach(showTypedChanges); // after navigating back, browsers restore forms
 document.addEventListener("toggle", (event) => {
   if (event.target.matches?.(".deny[open]")) event.target.querySelector("input").focus();
 }, true);
-setInterval(() => formatTimes(document), TICK_MS);
+setInterval(() => formatTimes(document), TIME_REFRESH_MS);
 document.addEventListener("input", (event) => {
   const form = event.target.closest?.(".card form");
   if (form) {
     selectTypedValue(event.target);
-    showChanges(form);
+    showTypedChanges(form);
   }
   if (event.target.matches?.("td input[type=checkbox]")) updateCheckboxes();
 });
