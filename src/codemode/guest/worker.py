@@ -70,13 +70,13 @@ class Worker:
         self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
             "long_integers", config["long_integers_path"]
         ).may_hold_long_integers
-        self.warm_up_module = load_source("warm_up", config["rehearsal_path"])
-        self.syntax_check = load_source("syntax_check", config["asking_path"])
-        self._turn_runner_class = load_source("turn_runner", config["turns_path"]).TurnRunner
+        self.warm_up_module = load_source("warm_up", config["warm_up_path"])
+        self.syntax_check = load_source("syntax_check", config["syntax_check_path"])
+        self._turn_runner_class = load_source("turn_runner", config["turn_runner_path"]).TurnRunner
         self._program_reset_class = (
             None
             if self.engine_pool.has_made_all_engines
-            else load_source("program_reset", config["between_path"]).ProgramReset
+            else load_source("program_reset", config["program_reset_path"]).ProgramReset
         )
         self.program_reset: Any = None
         self.use_engine(first)

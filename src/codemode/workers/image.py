@@ -82,7 +82,7 @@ _RUNTIME_PARTS = (
     "intrinsics", "json", "content", "locale", "sidecar", "rich", "powers", "determinism", "text", "memory", "errors",
     "places", "bridge", "surface", "utf8", "fetch", "code_call", "notices", "result", "encoding", "percent",
     "url_hosts", "url_parse", "url", "url_params", "module_errors", "stable_text", "timers", "output", "calls",
-    "discovery", "namespaces", "modules", "saved", "exec_wait", "state", "faces", "harden", "entry",
+    "discovery", "namespaces", "modules", "saved", "exec_wait", "state", "globals", "harden", "entry",
 )  # fmt: skip
 
 
@@ -150,11 +150,11 @@ class WorkerImage:
             "seccomp_filter_path": os.path.join(_GUEST_DIRECTORY, "seccomp_filter.py"),
             "layers_path": os.path.join(_GUEST_DIRECTORY, "layers.py"),
             "long_integers_path": os.path.join(_GUEST_DIRECTORY, "long_integers.py"),
-            "rehearsal_path": os.path.join(_GUEST_DIRECTORY, "warm_up.py"),
-            "asking_path": os.path.join(_GUEST_DIRECTORY, "syntax_check.py"),
-            "turns_path": os.path.join(_GUEST_DIRECTORY, "turn_runner.py"),
+            "warm_up_path": os.path.join(_GUEST_DIRECTORY, "warm_up.py"),
+            "syntax_check_path": os.path.join(_GUEST_DIRECTORY, "syntax_check.py"),
+            "turn_runner_path": os.path.join(_GUEST_DIRECTORY, "turn_runner.py"),
             "engines_path": os.path.join(_GUEST_DIRECTORY, "engines.py"),
-            "between_path": os.path.join(_GUEST_DIRECTORY, "program_reset.py"),
+            "program_reset_path": os.path.join(_GUEST_DIRECTORY, "program_reset.py"),
             "programs_per_worker": 1,
             "memory_limit_bytes": DEFAULT_MEMORY_LIMIT_BYTES,
             "max_stack_size_bytes": DEFAULT_MAX_STACK_SIZE_BYTES,
