@@ -35,11 +35,6 @@ class GuestSettings:
     limit_names: Mapping[str, str] | None = None
     stops_itself: bool = False
 
-    @property
-    def runs_modules(self) -> bool:
-        """True if a program is an ES module."""
-        return self.wrapper == "module"
-
 
 @record(kw_only=True)
 class StaticRules:

@@ -154,7 +154,7 @@ class ProgramChecker:
             return last_check.result[1]
         if self.known is None and facts is not None and self._is_trusted:
             _programs.put(self._key, AnalysedProgram(js, facts), size)
-        if self._profile.guest.runs_modules and not has_module_facts(facts):
+        if self._profile.guest.wrapper == "module" and not has_module_facts(facts):
             return ProgramRefused(is_unclear=True)
         if self._profile.static_rules.refuses_unanalysed and not has_analysis_facts(facts):
             return ProgramAccepted(js, compile_only=True)
@@ -224,7 +224,7 @@ class ProgramChecker:
             return ProgramRefused(error=error)
         if self._profile.static_rules.refuses_unanalysed:
             return self._check_rules(facts) or self._check_called_names(facts) or self._check_free_names(facts)
-        if self._profile.guest.runs_modules:
+        if self._profile.guest.wrapper == "module":
             return None  # the tools check its imports and calls
         problems = () if facts is None or not self._checks_tools else self._find_problems(facts)
         return ProgramRefused(problems) if problems else None

@@ -66,7 +66,7 @@ class InvocationSettings:
             self.to_worker_fields(reports_locations=reports_locations),
             self.invocation_data_json,
         )
-        if self.profile.guest.runs_modules:
+        if self.profile.guest.wrapper == "module":
             return RunModule(js, fields, invocation_data_json)
         return RunProgram(js, fields, draft, invocation_data_json, compile_only)
 
@@ -104,7 +104,7 @@ class InvocationSettings:
 
 def get_analysis_mode(profile: SurfaceSettings) -> int:
     """Return the analysis mode of programs of a profile, see `AnalyseProgram`."""
-    if profile.guest.runs_modules:
+    if profile.guest.wrapper == "module":
         return 2
     return 0 if profile.static_rules.runs_unanalysed else 1
 

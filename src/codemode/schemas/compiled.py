@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
@@ -49,11 +50,12 @@ class SchemaMismatchError(Exception):
         )
 
 
+@dataclass(eq=False, repr=False)
 class ValidatedInput:
     """An input that fits its schema. ``value`` is what ``execute`` receives."""
 
-    def __init__(self, value: Any, to_json: Callable[[], Any]) -> None:
-        self.value, self._to_json = value, to_json
+    value: Any
+    _to_json: Callable[[], Any]
 
     @cached_property
     def json_value(self) -> Any:

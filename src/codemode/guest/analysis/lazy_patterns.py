@@ -1,4 +1,4 @@
-"""Compiles regular expressions when they are first used: each takes 100 us, and most programs need few."""
+"""Compiles regular expressions on first use: each takes 100 us, and programs need few."""
 
 from __future__ import annotations
 
