@@ -15,7 +15,7 @@ from suite import each_row, full_only
 from waiting import within
 
 from codemode import PoolOptions, WorkerPool
-from codemode.stores import ALL_TENANTS
+from codemode.stores import ALL_TENANTS, resumer
 
 CODE = f"{IMPORT}await stock({{}});\n{RESULT}await lose({{}}).catch((error) => error.message);"
 LOST = types.ToolAnnotations(destructive_hint=False)
@@ -163,7 +163,10 @@ def test_a_client_that_leaves_while_what_it_has_approved_is_under_way_leaves_the
 
 
 @pytest.mark.parametrize("mode", ["auto", *full_only("legacy")])
-def test_what_was_answered_while_no_worker_was_free_goes_on_once_there_is_one(mode: str) -> None:
+def test_what_was_answered_while_no_worker_was_free_goes_on_once_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr(resumer, "_RETRY_MS", 100)
     asks = f'{IMPORT}{RESULT}await refund({{ order: "a" }});'
     held = f"{IMPORT}{RESULT}await lose({{}});"
 

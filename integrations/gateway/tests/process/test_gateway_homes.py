@@ -12,11 +12,15 @@ from mcp import Client
 from suite import full_only
 from waiting import within
 
+from codemode.stores import leases
+
 PARALLEL = 4
 
 
 @pytest.mark.parametrize("said", [{}, *full_only({"env": {"DATABASE": "production"}}, {"cwd": "/"})])
-def test_what_was_approved_of_one_server_runs_at_no_other_of_its_name(tmp_path, said):
+def test_what_was_approved_of_one_server_runs_at_no_other_of_its_name(tmp_path, monkeypatch, said):
+    monkeypatch.setattr(leases, "_MIN_RETRY_MS", 100)
+
     async def scenario() -> None:
         mine = tmp_path / "mine"
         theirs = tmp_path / ("mine" if said else "theirs")
