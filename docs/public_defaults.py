@@ -16,6 +16,7 @@ _HIDDEN = "..."
 _PRIVATE = re.compile(r"(?<!\w)_\w")
 _DATACLASS = "dataclasses.dataclass"
 _RECORD = "codemode.records.record"  # takes the same options: griffe knows the other
+_OPTION_GROUP = "codemode.options.part.option_group"  # a dataclass of keywords
 _OWN_PROPERTY = "codemode.cached_property.cached_property"  # likewise
 
 
@@ -50,7 +51,15 @@ def _go_over(where: griffe.Module | griffe.Class) -> None:
                 parameter.default = _shown(parameter.default)
                 parameter.name = parameter.name.lstrip("_")  # so called where it is not used: nobody gives it by name
         elif isinstance(member, griffe.Module | griffe.Class):
+            _declare_option_group(member)
             _go_over(member)
+
+
+def _declare_option_group(group: griffe.Module | griffe.Class) -> None:
+    """Call a group of options what griffe knows: a dataclass of keywords."""
+    if isinstance(group, griffe.Class) and any(one.callable_path == _OPTION_GROUP for one in group.decorators):
+        call = griffe.ExprCall(griffe.ExprName(_DATACLASS), [griffe.ExprKeyword("kw_only", "True")])
+        group.decorators = [griffe.Decorator(call, lineno=group.lineno, endlineno=group.lineno)]
 
 
 def _is_computed_once(one: griffe.Function) -> bool:
