@@ -180,7 +180,7 @@ def by_words(given: list[McpTool]) -> Search:
 async def by_meaning(given: list[McpTool], embed: Callable[[list[str]], Any], asked: Sequence[str]) -> Search:
     """Search by words and by a model, once every tool has its vector."""
     search = ToolSearch([(tool.name, tool) for tool in given], embed=embed)
-    while not search.has_used_all_vectors:
+    while not search.has_used_all_vectors_if_any:
         await search.search_with_warnings("anything", 1)
         await asyncio.sleep(0.01)
     found = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.surfaces.code_mode.description import describe_code_mode_tool
 from codemode.tools.catalog import Catalog
 
@@ -67,8 +67,8 @@ def main() -> None:
     print(f" {'index ms':>9} {'search ms':>9}")
     for count in COUNTS:
         tools = sample_tools(count)
-        declared, prompt = len(declare_tools(tools)), len(describe_code_mode_tool(tools))
-        took_ms = best_ms(lambda tools=tools: declare_tools(tools))
+        declared, prompt = len(format_tool_declarations(tools)), len(describe_code_mode_tool(tools))
+        took_ms = best_ms(lambda tools=tools: format_tool_declarations(tools))
         catalog = Catalog({tool.name: tool for tool in tools})
         catalog.search("warm up")
         search_ms = best_ms(lambda catalog=catalog: catalog.search("list issues of a repository"))

@@ -61,7 +61,7 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
     def strip() -> str:
         stripper = strip_types.TypeStripper(data, edits.BlankedGap)
         parse.walk_tree(tree, parse.map_handlers_by_symbol(symbols, [stripper.get_handlers_by_kind()]))
-        return edits.blank_gaps(data, stripper.gaps)
+        return edits.blank_gaps_and_separate_statements(data, stripper.gaps)
 
     def collect() -> dict[str, Any]:
         collector = facts.FactCollector(data)
@@ -72,8 +72,8 @@ def steps(source: str) -> dict[str, Callable[[], Any]]:
         listeners = walk.take_listeners(data, names)
         parse.walk_tree(tree, listeners.handlers)
         gaps = listeners.stripper.gaps
-        edits.blank_gaps(data, gaps)
-        return listeners.build_facts(lambda: edits.blank_gaps_to_bytes(data, gaps))
+        edits.blank_gaps_and_separate_statements(data, gaps)
+        return listeners.build_facts(lambda: edits.blank_gaps_and_comments_bytewise(data, gaps))
 
     return {
         "bare parse": lambda: parser.parse(data),

@@ -9,7 +9,7 @@ import pytest
 from test_declarations_tsc import FakeTool
 from typescript_compiler import TypeScriptCompiler
 
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.signatures.examples import create_example_program
 
 NAMES = [
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.node
 
 def test_declarations_of_unusual_names_compile_and_can_be_called(compiler: TypeScriptCompiler) -> None:
     tools = [FakeTool(name, input_json_schema=SCHEMA, output_json_schema={"type": "string"}) for name in NAMES]
-    lines = [declare_tools(tools), "async function program(): Promise<string[]> {"]
+    lines = [format_tool_declarations(tools), "async function program(): Promise<string[]> {"]
     calls = [f"await tools[{json.dumps(name)}]({{ a: 1 }})" for name in NAMES]
     calls += [f"await tools.{name}({{ a: 1 }})" for name in NAMES if name.isidentifier()]
     lines += [

@@ -17,7 +17,7 @@ from schema_zoo_models import python_schemas
 from suite import rounds
 from typescript_compiler import TypeScriptCompiler, problems_of
 
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.signatures.examples import create_sample_value
 
 PER_SCHEMA = rounds(8, 40)
@@ -59,7 +59,7 @@ class _Program:
     def add(self, specimen: Specimen, instances: list[Any]) -> None:
         tools = [FakeTool("it", output_json_schema=specimen.schema), FakeTool("at", input_json_schema=specimen.schema)]
         number = len(self.lines)
-        self.lines += [f"namespace S{number} {{ // {specimen.name}", *declare_tools(tools).split("\n")]
+        self.lines += [f"namespace S{number} {{ // {specimen.name}", *format_tool_declarations(tools).split("\n")]
         self.lines += ["export type It = Awaited<ReturnType<typeof tools.it>>; }"]
         for instance in instances:
             self.lines.append(
@@ -98,7 +98,7 @@ def compiled(compiler: TypeScriptCompiler) -> tuple[_Program, dict[int, str]]:
     tools = [
         FakeTool(t["name"], t.get("description", ""), t["inputSchema"], t.get("outputSchema")) for t in mcp_tools()
     ]
-    program.lines += ["namespace Together {", *declare_tools(tools).split("\n"), "}"]
+    program.lines += ["namespace Together {", *format_tool_declarations(tools).split("\n"), "}"]
     return program, program.problems(compiler)
 
 
@@ -135,7 +135,7 @@ def test_nothing_that_fits_is_refused(compiled: tuple[_Program, dict[int, str]])
 def test_unlisted_keys_of_a_literal_are_refused(compiler: TypeScriptCompiler) -> None:
     closed = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
     program = _Program()
-    program.lines = declare_tools([FakeTool("it", input_json_schema=closed)]).split("\n")
+    program.lines = format_tool_declarations([FakeTool("it", input_json_schema=closed)]).split("\n")
     calls = ['tools.it({ a: "x" });', 'tools.it({ a: "x", b: 1 });', "tools.it({ b: 1 });"]
     program.lines += calls
     refused = [program.lines[line - 1] for line in sorted(program.problems(compiler))]

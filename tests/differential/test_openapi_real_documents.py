@@ -18,7 +18,7 @@ from typescript_compiler import TypeScriptCompiler
 
 from codemode.openapi import Operation, Spec, SpecError, load_spec, openapi_tools
 from codemode.openapi.operations import classify_media_type
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.signatures.examples import create_sample_value
 from codemode.tools.prepared import PreparedTool, prepare_tool
 
@@ -82,7 +82,7 @@ def test_declarations_of_real_operations_compile(
 ):
     lines = ["interface Content { kind: string; mimeType: string; bytes: number; name: string | null }"]
     for number, (name, tools) in enumerate(sampled):
-        lines += [f"namespace S{number} {{ // {name}", *declare_tools(tools).split("\n"), "}"]
+        lines += [f"namespace S{number} {{ // {name}", *format_tool_declarations(tools).split("\n"), "}"]
     assert compiler("\n".join([*lines, "export {};", ""])) == ""
 
 
@@ -138,7 +138,7 @@ def _callable(spec: Spec) -> Iterator[tuple[PreparedTool, Any]]:
 
 def _mocked(operation: Operation) -> httpx.Response:
     """Answer with a sample of the response that the document describes."""
-    for response in operation.success_responses():
+    for response in operation.success_or_default_responses():
         for name in response.get("content", {}):
             if classify_media_type(name) == "json":
                 schema = operation.output_schema() or {}

@@ -106,7 +106,7 @@ def test_runs_that_have_ended_cost_those_that_come_nothing(within, make_pool, as
 
     def end_some(count: int) -> None:
         for _ in range(count):
-            one = runs.create_run("", "")
+            one = runs.reserve_run_or_raise("", "")
             one.suspension_count = 1
             runs.end(one, "completed")
 
@@ -154,7 +154,7 @@ def test_only_so_many_runs_that_have_ended_are_remembered(within, make_pool, mon
     async def main():
         ended: list[ProgramRun] = []
         for _ in range(5):
-            one = runs.create_run("", "")
+            one = runs.reserve_run_or_raise("", "")
             one.suspension_count = 1
             runs.end(one, "completed")
             ended.append(one)

@@ -76,7 +76,9 @@ def test_it_is_about_what_would_be_kept(pool, pieces):
         pair = create_exec_wait_tools(TOOLS, {**LARGE, "maxSnapshotBytes": 64 << 20}, pool=pool)
         try:
             run, info = await at_rest(pair, code)
-            return info.bytes, len(json.dumps((await run.to_signed_interrupt()).to_dict(), ensure_ascii=False).encode())
+            return info.bytes, len(
+                json.dumps((await run.store_content_and_sign_interrupt()).to_dict(), ensure_ascii=False).encode()
+            )
         finally:
             await pair.aclose()
 

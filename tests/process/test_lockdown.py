@@ -21,7 +21,7 @@ from codemode.workers.supply import (
     REQUIRED_LAYERS,
     IsolationLayerState,
     IsolationReport,
-    find_missing_layers,
+    find_missing_required_layers,
     require_isolation,
 )
 from codemode.workers.zygote import Zygote
@@ -188,7 +188,7 @@ def test_a_worker_holds_one_descriptor() -> None:
 
 def test_a_locked_worker_reports_the_required_layers() -> None:
     report = report_of()
-    assert not find_missing_layers(report)
+    assert not find_missing_required_layers(report)
     assert [layer.name for layer in report.layers] == list(LAYERS)
     require_isolation(report)
 
@@ -202,12 +202,12 @@ def test_a_refused_layer_is_reported_and_the_rest_still_works(layer: str) -> Non
     dependent = {"no-new-privs": "seccomp"}.get(layer)
     others = {name for name in REQUIRED_LAYERS if name not in (layer, dependent)}
     assert all(report[name].state is IsolationLayerState.IN_FORCE for name in others)
-    assert (not find_missing_layers(report)) == (layer not in REQUIRED_LAYERS)
+    assert (not find_missing_required_layers(report)) == (layer not in REQUIRED_LAYERS)
 
 
 def test_an_environment_that_forbids_namespaces_and_landlock_meets_what_is_required() -> None:
     report = report_of(skip_layers=["namespaces", "landlock", "uid-drop"], isolation_required=True)
-    assert not find_missing_layers(report)
+    assert not find_missing_required_layers(report)
 
 
 @pytest.mark.parametrize("layer", ["seccomp", "one-descriptor"])
@@ -242,7 +242,7 @@ def test_an_executed_worker_locks_itself() -> None:
         report = IsolationReport.from_hello(read_hello(worker)["isolation"])
     finally:
         worker.close()
-    assert not find_missing_layers(report)
+    assert not find_missing_required_layers(report)
     assert report["parent-death-signal"].state is IsolationLayerState.IN_FORCE
 
 

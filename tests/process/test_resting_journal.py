@@ -80,7 +80,7 @@ def test_who_finds_what_was_kept_goes_on_from_the_journal_once_its_owner_is_gone
     async def main():
         one = surface(journal, pool, quick(spy), slow.tool)
         first = await one.start(JS, **CALL)
-        kept = await first.suspension.run.to_signed_interrupt()
+        kept = await first.suspension.run.store_content_and_sign_interrupt()
         second = await first.suspension.run.continue_run(50)
         run = second.suspension.run
         run._journaling.journal._writer_task.cancel()  # it neither renews nor writes any more
@@ -103,7 +103,7 @@ def test_who_asks_for_what_was_kept_after_it_has_ended_gets_its_outcome(within, 
     async def main():
         one = surface(journal, pool, quick(spy))
         first = await one.start("await yield_control(); text('b'); return await tools.quick(1)", **CALL)
-        kept = await first.suspension.run.to_signed_interrupt()
+        kept = await first.suspension.run.store_content_and_sign_interrupt()
         outcome = await first.suspension.run.continue_run()
         return outcome, await surface(journal, pool, quick(spy)).restore(kept, conversation_id="c")
 

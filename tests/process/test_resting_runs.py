@@ -369,7 +369,7 @@ def test_what_was_kept_goes_on_elsewhere(within, pool):
         surface = Surface([Spy().tool("quick", lambda value, _: value)], KEYED, pool)
         js = "text('a'); const v = await tools.quick(1); await yield_control(); text('b'); return v"
         outcome = await surface.start(js)
-        interrupt = await outcome.suspension.run.to_signed_interrupt()
+        interrupt = await outcome.suspension.run.store_content_and_sign_interrupt()
         await outcome.suspension.run.abort()
         other = Surface([Tool("quick", execute=None)], KEYED, pool)
         again = await other.restore(interrupt)
@@ -386,7 +386,7 @@ def test_calls_in_flight_of_what_was_kept_are_of_unknown_outcome_or_made_again(w
         surface = Surface([slow.tool, reading.tool], KEYED, pool)
         js = "return await Promise.all([tools.slow(1), tools.read(2)])"
         outcome = await surface.start(js, wait_ms=30)
-        interrupt = await outcome.suspension.run.to_signed_interrupt()
+        interrupt = await outcome.suspension.run.store_content_and_sign_interrupt()
         await outcome.suspension.run.abort()
         others = [Slow(), Slow("read", annotations={"readOnlyHint": True})]
         other = Surface([one.tool for one in others], KEYED, pool)
@@ -405,7 +405,7 @@ def test_what_was_kept_goes_on_once(within, pool):
     async def main():
         surface = Surface([], KEYED, pool)
         outcome = await surface.start("await yield_control(); text('once'); await yield_control(); return 1")
-        interrupt = await outcome.suspension.run.to_signed_interrupt()
+        interrupt = await outcome.suspension.run.store_content_and_sign_interrupt()
         await outcome.suspension.run.abort()
         first = await surface.restore(interrupt)
         again = await surface.restore(interrupt)

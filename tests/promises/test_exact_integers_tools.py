@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from codemode import Tool, create_code_mode_tool
 from codemode.errors import CodeModeSyntaxError
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.tools.prepared import prepare_tool
 
 
@@ -109,7 +109,7 @@ def test_declarations_and_the_description_name_bigint():
             "one": {"const": ORDER},
         },
     }
-    declared = declare_tools([prepare_tool(Tool("t", execute=None, output_schema=schema))])
+    declared = format_tool_declarations([prepare_tool(Tool("t", execute=None, output_schema=schema))])
     assert "small?: number;" in declared
     assert "large?: number | bigint;" in declared
     assert f"one?: {ORDER}n" in declared

@@ -16,7 +16,7 @@ from suite import full_only
 
 from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
 from codemode.host import steps
-from codemode.host.threads import HostThreads, InvocationThreads, run_in_thread_if_large
+from codemode.host.threads import HostThreads, InvocationThreads, run_in_thread_if_large_or_slow
 
 TIMEOUT = 60
 LIMITED = {"execution_policy": {"timeout_ms": 60_000}}
@@ -139,7 +139,7 @@ async def test_a_check_stops_when_nobody_waits_for_it():
         finally:
             stopped.set()
 
-    check = asyncio.create_task(run_in_thread_if_large(1 << 20, work))
+    check = asyncio.create_task(run_in_thread_if_large_or_slow(1 << 20, work))
     assert await asyncio.to_thread(begun.wait, TIMEOUT)
     check.cancel()
     assert await asyncio.to_thread(stopped.wait, TIMEOUT)
@@ -274,7 +274,7 @@ async def test_loop_a_small_value_whose_check_takes_many_steps_leaves_the_loop()
         steps.count_steps(10_000)
         return 7
 
-    assert await in_time(run_in_thread_if_large(10, work)) == 7
+    assert await in_time(run_in_thread_if_large_or_slow(10, work)) == 7
     assert threads == [threading.current_thread().name, "codemode-check"]
 
 

@@ -172,10 +172,10 @@ def test_the_count_is_that_of_the_entries(calls):
         except CodeModeBridgeLimitError:
             break
         begun = entry._replace(executed_input_json=executed_json)
-        size.recount_entry(entry, begun)
-        settled = size.admit_outcome(events.CallSettled(number, outcome, 1), begun)
+        size.recount_entry_and_release_reservation(entry, begun)
+        settled = size.admit_or_replace_outcome(events.CallSettled(number, outcome, 1), begun)
         ended = begun._replace(outcome=settled.outcome)
-        size.recount_entry(begun, ended)
+        size.recount_entry_and_release_reservation(begun, ended)
         again.count_recorded_entry(ended)
         assert size._bytes == again._bytes
         assert settled.outcome == outcome or isinstance(settled.error, CodeModeBridgeLimitError)

@@ -163,7 +163,7 @@ def test_loop_a_large_definition_is_copied_and_sent_from_elsewhere(where):
 def test_loop_definitions_are_weighed_elsewhere_also_where_they_are_too_large_to_go_along(where):
     wide = {"type": "object", "properties": {f"property{number}": {"title": "x" * 40} for number in range(20_000)}}
     code_call = create_code_call_tools([Tool(f"wide{n}", execute=id, input_schema=wide) for n in range(3)])
-    seen = where(CodeCallCatalog, "_get_definitions")
+    seen = where(CodeCallCatalog, "_get_definitions_within_size_limit")
     script = f"return ['wide0', 'wide1'].length + typeof getTool('wide0') // {'x' * 3000}"
     assert within(code_call.execute({"script": script}))["status"] == "runtime_error"
     assert seen == {False}

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from codemode import ExecutionPolicy, Tool
 from codemode.errors import CodeModeSerializationError
-from codemode.execution.call_values import encode_output
+from codemode.execution.call_values import validate_output_and_encode
 from codemode.interrupts.interrupt import is_same_json
 from codemode.schemas.compiled import copy_json
 from codemode.schemas.type_pieces import are_equal
@@ -48,7 +48,7 @@ async def test_loop_an_output_that_is_too_wide_is_not_gone_through(around, schem
     value = around(Untouched([[]] * 5000))
     monkeypatch.setattr("codemode.data.json_values.has_cycle", lambda _: False)
     with pytest.raises(CodeModeSerializationError, match="more than 4000 values"):
-        await encode_output(tool, value, ExecutionPolicy(max_values=4000))
+        await validate_output_and_encode(tool, value, ExecutionPolicy(max_values=4000))
 
 
 NESTED = st.recursive(

@@ -8,7 +8,7 @@ import pytest
 from suite import each_row
 
 from codemode import CodeModeToolError, Tool, create_code_mode_tool, run_code_mode_sync
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.tools.prepared import prepare_tool
 
 PAIR = {"type": "array", "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
@@ -67,11 +67,11 @@ def test_a_draft_that_is_named_otherwise_or_unknown_fails_no_tool(name):
     schema = {"$schema": name, **PAIR}
     assert takes(schema, "[1, 'a']")
     assert not takes(schema, "[1, 2]")
-    assert "[number?, string?]" in declare_tools([prepare_tool(taking(schema))])
+    assert "[number?, string?]" in format_tool_declarations([prepare_tool(taking(schema))])
 
 
 def test_a_tuple_is_declared_and_checked_before_anything_runs():
-    declared = declare_tools(
+    declared = format_tool_declarations(
         [prepare_tool(taking({"type": "object", "properties": {"pair": PAIR}, "required": ["pair"]}))]
     )
     assert "pair: [number?, string?]" in declared
@@ -116,7 +116,7 @@ BESIDE: list[dict[str, Any]] = [
 @each_row("schema", BESIDE, ids=str)
 def test_what_others_may_have_evaluated_is_not_declared_impossible(schema):
     for side in ("input_schema", "output_schema"):
-        declared = declare_tools([prepare_tool(Tool("take", execute=None, **{side: schema}))])
+        declared = format_tool_declarations([prepare_tool(Tool("take", execute=None, **{side: schema}))])
         assert "never" not in declared
         assert "[key: string]: boolean" not in declared
         assert "@unevaluatedProperties" in declared or side == "output_schema" or "take(input" in declared
@@ -133,4 +133,6 @@ def test_what_others_may_have_evaluated_is_not_declared_impossible(schema):
     ids=str,
 )
 def test_a_keyword_alone_keeps_its_meaning(schema, text):
-    assert f"Promise<{text}>" in declare_tools([prepare_tool(Tool("give", execute=None, output_schema=schema))])
+    assert f"Promise<{text}>" in format_tool_declarations(
+        [prepare_tool(Tool("give", execute=None, output_schema=schema))]
+    )

@@ -53,7 +53,7 @@ def engine() -> Any:
 
 def checked(result: dict[str, Any]) -> dict[str, Any]:
     """What the analyser said of a module, with what the engine says of its syntax."""
-    return syntax_check.finish_module_analysis(engine().Context().module, result)
+    return syntax_check.check_syntax_of_analysed_module(engine().Context().module, result)
 
 
 def authors_text(result: dict[str, Any]) -> str:

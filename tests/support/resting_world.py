@@ -174,7 +174,7 @@ class Play:
     async def _goes_on(self, disturbances: Random, drops: float) -> asyncio.Future[Any]:
         if self.run.pending_calls or self.run.is_warm or disturbances.random() >= drops / 2:
             return asyncio.ensure_future(self.run.continue_run())
-        interrupt, before = await self.run.to_signed_interrupt(), self.run
+        interrupt, before = await self.run.store_content_and_sign_interrupt(), self.run
         await before.abort()
         self.moved += 1
         going = asyncio.ensure_future(self._surface.restore(interrupt, **self._outer))

@@ -27,7 +27,9 @@ class Kept:
     def list_choices(self, record: Any, request: Any) -> dict[str, str]:
         return WORDS if record.payload else {}
 
-    async def save_choice(self, record: Any, request: Any, choice: str, *, actor: str, address: str | None) -> None:
+    async def audit_and_save_choice(
+        self, record: Any, request: Any, choice: str, *, actor: str, address: str | None
+    ) -> None:
         states = await self.desk.states(record.id)
         self.taken.append((request.interrupt_id, choice, actor, address, states))
         if self.fails:

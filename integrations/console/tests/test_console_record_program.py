@@ -17,7 +17,7 @@ from codemode_console.source_view import (
     CallSites,
     ProgramView,
     create_program_view,
-    is_compiled_from,
+    is_source_of_compiled_js,
 )
 from codemode_console.visible_text import to_visible_text
 from console_visitors import run
@@ -153,7 +153,7 @@ def test_another_text_than_what_runs_is_not_shown() -> None:
     ("a", "b", False), ("a", "a ", False), ("f(a)", "f(b)", False), ("\ud800", " ", True),
 ])  # fmt: skip
 def test_a_program_without_its_types_is_the_same_program(source: str, js: str, same: bool) -> None:
-    assert is_compiled_from(source, js) is same
+    assert is_source_of_compiled_js(source, js) is same
 
 
 HOSTILE = "ab \n\r\t\"'`/*\\${}()[]<>&;1\u202e\u2028\u0301\U0001f600\ud800?.:@#!-"

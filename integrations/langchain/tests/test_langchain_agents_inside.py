@@ -108,7 +108,7 @@ def test_a_node_and_its_agent_are_known(is_async: bool):
     for node in own.found:
         assert isinstance(node.loop.stack, ExitStack | AsyncExitStack)
         assert node.step_id == (node.loop, node.loop.step)
-        _, agent_parts = node.find_agent_parts(own)
+        _, agent_parts = node.find_tool_node_and_agent_parts(own)
         listed = agent_parts.middleware
         assert list(listed[: len(before) + 3]) == [*before, own, *after]
         assert {id(one) for one in listed[len(before) + 3 :]} == {id(limit), id(beginning)}

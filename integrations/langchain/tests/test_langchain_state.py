@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 from codemode_langchain import CodeModeMiddleware
-from codemode_langchain.graph_state import make_state_backend, make_state_commands, merge_channel_values
+from codemode_langchain.graph_state import make_state_backend, make_state_commands, merge_values_and_drop_none
 from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import tool
@@ -85,7 +85,7 @@ def test_a_place_of_the_hosts_own_stands_in_for_it_and_false_turns_it_off():
 
 
 def test_the_channel_takes_one_key_at_a_time():
-    assert merge_channel_values({"a": "1", "b": "2", "__proto__": "3"}, {"a": "4", "b": None}) == {
+    assert merge_values_and_drop_none({"a": "1", "b": "2", "__proto__": "3"}, {"a": "4", "b": None}) == {
         "a": "4",
         "__proto__": "3",
     }

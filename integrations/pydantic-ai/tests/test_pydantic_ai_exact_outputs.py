@@ -8,7 +8,7 @@ from typing import Annotated, Any, final
 
 import pytest
 from codemode_pydantic_ai import CodeMode
-from codemode_pydantic_ai.conversion import close_output_schema
+from codemode_pydantic_ai.conversion import get_closed_or_declared_output_schema
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -117,7 +117,7 @@ def schema_of(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
     give.__annotations__["return"] = kind
     declared: Any = Tool(give).tool_def.return_schema
-    exact = close_output_schema(declared, give)
+    exact = get_closed_or_declared_output_schema(declared, give)
     assert exact is not None
     return declared, exact
 
@@ -176,9 +176,9 @@ def test_a_class_that_is_derived_from_later_is_open_again() -> None:
 
     give.__annotations__["return"] = Base
     declared: Any = Tool(give).tool_def.return_schema
-    assert closed(close_output_schema(declared, give)) == [True]
+    assert closed(get_closed_or_declared_output_schema(declared, give)) == [True]
     derived = type("Derived", (Base,), {"__annotations__": {"more": int}, "more": 1})
-    assert close_output_schema(declared, give) == declared
+    assert get_closed_or_declared_output_schema(declared, give) == declared
     assert issubclass(derived, Base)
 
 
@@ -187,16 +187,16 @@ def test_a_tool_that_says_something_else_is_believed() -> None:
 
     def give() -> Row: ...
 
-    assert close_output_schema(declared, give) is declared
-    assert close_output_schema(declared, None) is declared
-    assert close_output_schema(None, give) is None
+    assert get_closed_or_declared_output_schema(declared, give) is declared
+    assert get_closed_or_declared_output_schema(declared, None) is declared
+    assert get_closed_or_declared_output_schema(None, give) is None
 
     class Unhashable:
         __hash__ = None  # type: ignore[assignment]
 
         def __call__(self) -> Item: ...
 
-    assert close_output_schema(declared, Unhashable()) is declared
+    assert get_closed_or_declared_output_schema(declared, Unhashable()) is declared
 
 
 @pytest.mark.parametrize("is_wrapped", [False, True])

@@ -18,7 +18,7 @@ from ..surfaces.code_mode.program import run_code_mode
 from ..trace.visible_text import align_columns, clip_to_visible_line, escape_invisible
 from ..workers.image import ENGINE_DISTRIBUTION, PARSER_PACKAGES, find_engine
 from ..workers.pool import WorkerPool
-from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_layers
+from ..workers.supply import REQUIRED_LAYERS, IsolationReport, find_missing_required_layers
 from .exits import FAILED, SUCCEEDED, show_text_if_slow
 
 _MAX_PROBLEM_CHARACTERS = 300
@@ -232,7 +232,7 @@ def _format_outcome(outcome: SelfTestOutcome) -> tuple[str, str, str, str]:
 def _list_problems(outcomes: list[SelfTestOutcome], report: IsolationReport | None, *, required: bool) -> list[str]:
     failed = sum(outcome.problem is not None for outcome in outcomes)
     problems = [f"{failed} of {len(outcomes)} checks failed"] if failed else []
-    if required and report is not None and (missing := find_missing_layers(report)):
+    if required and report is not None and (missing := find_missing_required_layers(report)):
         problems.append("required layers missing: " + ", ".join(layer.name for layer in missing))
     return problems
 

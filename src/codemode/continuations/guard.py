@@ -312,20 +312,20 @@ class ClaimRenewal:
         while not self.is_lost:
             await asyncio.sleep(RENEW_SECONDS)
             async with self._lock:
-                await self._renew_or_cancel_owner()
+                await self._try_renew_and_cancel_owner_if_lost()
 
-    async def renew_and_wait_for_ownership(self) -> None:
+    async def require_ownership_and_renew_if_stale(self) -> None:
         """Wait until a call may start: only while no other host can own the claim. Raises `CancelledError`."""
         if monotonic_seconds() - self._renewed_at < _SAFE_CLAIM_SECONDS:
             return
         async with self._lock:
             while not self.is_lost and monotonic_seconds() - self._renewed_at >= _SAFE_CLAIM_SECONDS:
-                if not await self._renew_or_cancel_owner():
+                if not await self._try_renew_and_cancel_owner_if_lost():
                     await asyncio.sleep(RENEW_SECONDS)
         if self.is_lost:
             raise asyncio.CancelledError
 
-    async def _renew_or_cancel_owner(self) -> bool:
+    async def _try_renew_and_cancel_owner_if_lost(self) -> bool:
         """Renew the claim, and cancel the owner if it is lost. Returns False if the guard could not be reached."""
         requested_at = monotonic_seconds()
         try:

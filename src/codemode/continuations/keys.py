@@ -97,7 +97,7 @@ _has_warned = False
 _has_warned_of_random_key = False
 
 
-def warn_if_guard_unshared(options: ContinuationOptions) -> None:
+def warn_once_if_keyed_guard_unshared(options: ContinuationOptions) -> None:
     """Log a warning once per process if a key is set and the guard is in this process's memory."""
     global _has_warned  # noqa: PLW0603 - once in a process
     is_set = options.keys is not None or get_configured_keys() is not None
@@ -115,7 +115,7 @@ def warn_if_guard_unshared(options: ContinuationOptions) -> None:
     )
 
 
-def warn_if_signed_with_random_key(*texts: str | None) -> None:
+def warn_once_if_signed_with_random_key(*texts: str | None) -> None:
     """Log a warning once per process if data that outlives it are signed with its random key."""
     global _has_warned_of_random_key  # noqa: PLW0603 - once in a process
     key = None if _has_warned_of_random_key else get_random_key()

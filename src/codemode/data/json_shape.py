@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any, Literal, TypeVar, cast
 
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 
 UNLIMITED = 1 << 62
 ResultT = TypeVar("ResultT")
@@ -133,7 +133,7 @@ def count_values(value: Any, limit: int) -> int:
     """Count the containers and scalars of a value, up to ``limit``."""
     count, pending = 1, [] if type(value) in SCALARS else [value]
     while pending and count < limit:
-        children = get_members(pending.pop())
+        children = get_child_values(pending.pop())
         count += len(children)
         if count < limit and not SCALARS.issuperset(map(type, children)):
             pending += [item for item in children if type(item) not in SCALARS]
@@ -145,7 +145,7 @@ async def run_off_loop_if_large(value: Any, work: Callable[[], ResultT]) -> Resu
 
     ``work`` may be started twice and must have no side effects.
     """
-    return await run_in_thread_if_large(estimate_json_length(value, LARGE_CHARACTERS), work)
+    return await run_in_thread_if_large_or_slow(estimate_json_length(value, LARGE_CHARACTERS), work)
 
 
 def estimate_json_length(value: Any, limit: int) -> int:
@@ -161,7 +161,7 @@ def estimate_json_length(value: Any, limit: int) -> int:
         elif kind is str or isinstance(item, _TEXT_TYPES):
             weight += 2 + len(item)
         else:
-            children = item.values() if kind is dict else item if kind is list else get_members(item)
+            children = item.values() if kind is dict else item if kind is list else get_child_values(item)
             weight += 8 + 2 * len(children)
             if not children and isinstance(item, Iterable) and not isinstance(item, Sized):
                 return limit  # its length is unknown
@@ -173,7 +173,7 @@ def estimate_json_length(value: Any, limit: int) -> int:
     return weight
 
 
-def get_members(value: Any) -> Collection[Any]:
+def get_child_values(value: Any) -> Collection[Any]:
     """Return the values of a mapping, the items of a collection or the fields of a model; else nothing."""
     kind = _type_of(value)
     if kind is list:

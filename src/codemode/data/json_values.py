@@ -23,7 +23,7 @@ from .plain_json import (
     encode_small,
     encode_small_sorted,
     encode_strict_json,
-    encode_with_orjson,
+    encode_with_orjson_or_in_steps,
     encode_with_pydantic_fallback,
     has_cycle,
 )
@@ -78,7 +78,7 @@ def decode_json(text: str, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def decode_json_replacing_numbers(read_number: Callable[[str], Any], text: str) -> Any:
+def decode_json_replacing_floats(read_number: Callable[[str], Any], text: str) -> Any:
     """Parse untrusted JSON text; ``read_number`` may return a replacement for a number, or None.
 
     It gets numbers with a fraction or an exponent. Lone surrogates stay.
@@ -230,7 +230,7 @@ def encode_json(
             if plain is None
             else plain
         ):
-            text = encode_with_orjson(value, max_depth=MAX_DEPTH)
+            text = encode_with_orjson_or_in_steps(value, max_depth=MAX_DEPTH)
         else:
             if max_values is not None:
                 require_max_values_in_host_value(value, max_values, what)

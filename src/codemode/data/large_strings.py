@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, cast
 
 from ..records import record
-from .json_values import decode_json_replacing_numbers, replace_lone_surrogates
+from .json_values import decode_json_replacing_floats, replace_lone_surrogates
 from .narrowing import is_array, is_object
 
 _SLICE_CHARACTERS = 1 << 16
@@ -81,7 +81,7 @@ def decode_json_with_large_strings(text: str, string_at: Callable[[int], str]) -
         is_reference = number.startswith(_REFERENCE_PREFIX) and digits.isdigit() and len(digits) <= _MAX_DIGITS
         return string_at(int(digits)) if is_reference else None
 
-    value = decode_json_replacing_numbers(resolve_reference_number, text)
+    value = decode_json_replacing_floats(resolve_reference_number, text)
     return _replace_nested_surrogates(value) if "\\ud" in text or "\\uD" in text else value
 
 

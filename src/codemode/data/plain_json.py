@@ -12,7 +12,7 @@ from itertools import chain
 from math import isfinite
 from typing import Any, cast
 
-from .json_shape import SCALARS, UNLIMITED, get_members
+from .json_shape import SCALARS, UNLIMITED, get_child_values
 
 MAX_INT_DIGITS = 1000
 """The most digits of an integer, both ways: writing and reading one takes time quadratic in them."""
@@ -42,7 +42,7 @@ def exceeds_max_int_digits(value: int) -> bool:
 
 def has_cycle(value: Any) -> bool:
     """Tell whether a container holds itself, at any depth, as far as a look at a quarter of a million values tells."""
-    open_containers = {id(value): iter(get_members(value))}
+    open_containers = {id(value): iter(get_child_values(value))}
     for _ in range(_MAX_CYCLE_CHECKS):
         children = open_containers[next(reversed(open_containers))]
         item = next(children, children)
@@ -53,7 +53,7 @@ def has_cycle(value: Any) -> bool:
         elif type(item) not in SCALARS:
             if id(item) in open_containers:
                 return True
-            open_containers[id(item)] = iter(get_members(item))
+            open_containers[id(item)] = iter(get_child_values(item))
     return False
 
 
@@ -82,7 +82,7 @@ def encode_strict_json(value: Any, *, sort_keys: bool = False) -> str:
     holds itself.
     """
     return (
-        encode_with_orjson(value, sort_keys=sort_keys)
+        encode_with_orjson_or_in_steps(value, sort_keys=sort_keys)
         if can_encode_with_orjson(value)
         else encode_json_in_steps(value, sort_keys=sort_keys)
     )
@@ -92,7 +92,7 @@ _MAX_ROUNDS = 50_000
 
 
 def can_encode_with_orjson(value: Any, max_values: int = MAX_PLAIN_VALUES) -> bool:
-    """Return True if `encode_with_orjson` may write a value: at most ``max_values`` values that `json` writes alike.
+    """Return True for at most ``max_values`` values that `orjson` and `json` write alike.
 
     orjson takes enums and UUIDs, writes NaN as null, and its versions differ in very large and very small numbers.
     """
@@ -129,7 +129,7 @@ def _are_floats_encoded_alike(numbers: list[float]) -> bool:
     return not sizes or (max(sizes) < 1e16 and min(sizes) >= 1e-4 and isfinite(sum(sizes)))
 
 
-def encode_with_orjson(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
+def encode_with_orjson_or_in_steps(value: Any, *, sort_keys: bool = False, max_depth: int = UNLIMITED) -> str:
     """Write a value that `can_encode_with_orjson`. Raises `ValueError` if it nests deeper than ``max_depth``."""
     import orjson  # late: it takes 6 ms, and a first program with small values needs none of it
 

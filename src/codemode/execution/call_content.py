@@ -24,7 +24,7 @@ from ..data.json_shape import SCALARS, UNLIMITED, estimate_json_length, run_off_
 from ..data.rich_values import using_rich_values
 from ..errors import CodeModeProtocolError
 from ..host.steps import WorkLimitError
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import describe_content_part, make_content_part
 from ..protocol.ledger import Fulfilled, Ledger
@@ -68,7 +68,7 @@ async def store_new_media_parts(contents: ContentRegistry, tag: str, options: Co
         description, data = json.dumps(describe_content_part(part)), part.data
         if options.seal:
             sealing = partial(seal_content_part, description, data, options, _make_seal_binding(tag, part.id))
-            description, data = SEALED_DESCRIPTION, await run_in_thread_if_large(len(data), sealing)
+            description, data = SEALED_DESCRIPTION, await run_in_thread_if_large_or_slow(len(data), sealing)
         await store.put_content(tag, part.id, description, data)
         contents.stored_names.add(part.id)
 
@@ -131,7 +131,7 @@ async def load_ledger_content(ledger: Ledger, salt: str, options: ContinuationOp
     if store is None:
         return contents
     contents, tag = contents or ContentRegistry(), get_content_tag(salt)
-    for part_id in await run_in_thread_if_large(LARGE_CHARACTERS, lambda: _find_part_ids(ledger, tag)):
+    for part_id in await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: _find_part_ids(ledger, tag)):
         if part_id in contents:
             continue
         part = await _fetch_part(tag, part_id, options)
@@ -148,7 +148,7 @@ async def _fetch_part(tag: str, part_id: str, options: ContinuationOptions) -> M
     if stored is None:
         return None
     description, data = stored
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS, lambda: _decode_part(description, data, tag, part_id, options)
     )
 
@@ -215,21 +215,21 @@ class InvocationContent:
         if contents is None or not MediaContent.has_instances:
             return output
         if type(output) not in SCALARS:
-            output = await self._replace_parts_with_handles(output, contents)
+            output = await self._register_and_replace_parts(output, contents)
         if self._store is not None and len(contents) > len(
             contents.stored_names
         ):  # a plugin may have registered parts itself
             await self._store_parts(contents)
         return output
 
-    async def _replace_parts_with_handles(self, output: Any, contents: ContentRegistry) -> Any:
+    async def _register_and_replace_parts(self, output: Any, contents: ContentRegistry) -> Any:
         size = estimate_json_length(output, LARGE_CHARACTERS)
-        parts = await run_in_thread_if_large(size, lambda: _find_new_parts(output, contents))
+        parts = await run_in_thread_if_large_or_slow(size, lambda: _find_and_hash_distinct_parts(output, contents))
         if not parts:
             return output
         for part in parts:
             contents.register(part)
-        return await run_in_thread_if_large(size, lambda: replace_content_with_references(output, contents))
+        return await run_in_thread_if_large_or_slow(size, lambda: replace_content_with_references(output, contents))
 
     async def _store_parts(self, contents: ContentRegistry) -> None:
         async with self._lock:  # calls run concurrently, and a part may be half stored
@@ -249,7 +249,7 @@ class _PartCollector:
         self.parts_by_identity: dict[int, MediaContent] = {}  # by identity: a part may occur a hundred thousand times
         self._remaining = max_values
 
-    def count_value(self, _value: Any) -> None:
+    def count_value_or_raise(self, _value: Any) -> None:
         """Count a value. Raises `WorkLimitError`."""
         self._remaining -= 1
         if self._remaining < 0:
@@ -266,7 +266,7 @@ class _PartCollector:
         return {}
 
 
-def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:
+def _find_and_hash_distinct_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:
     """Return new parts, each once; beyond the limit one more, which is then refused.
 
     Returns none for an output that is too large or circular: encoding it fails later.
@@ -274,7 +274,7 @@ def _find_new_parts(output: Any, contents: ContentRegistry) -> list[MediaContent
     limits = contents.limits
     search = _PartCollector(UNLIMITED if limits is None else limits.max_values)
     try:
-        replace_content_with_references(output, search, search.count_value)
+        replace_content_with_references(output, search, search.count_value_or_raise)
     except WorkLimitError:
         return []
     distinct, new = DistinctContents[int](), list[MediaContent]()

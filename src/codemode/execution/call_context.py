@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
 from ..data.json_shape import run_off_loop_if_large
 from ..data.json_values import decode_json, encode_json
-from ..host.threads import run_in_thread_if_large
+from ..host.threads import run_in_thread_if_large_or_slow
 from ..options.checked_fields import (
     WrongTypeError,
     require_callable_or_none,
@@ -148,7 +148,7 @@ class MappingStateBackend:
 
     async def set(self, key: str, value: str) -> None:
         """Set a value of the mapping."""
-        self._mapping[key] = await run_in_thread_if_large(len(value), partial(decode_json, value))
+        self._mapping[key] = await run_in_thread_if_large_or_slow(len(value), partial(decode_json, value))
 
     async def delete(self, key: str) -> None:
         """Remove a value from the mapping."""

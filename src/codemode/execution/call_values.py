@@ -21,7 +21,7 @@ from ..data.plain_json import can_encode_with_orjson, read_encodable_part
 from ..data.rich_values import is_rich, to_tagged_json
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.cancellation import FAILURES
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..interrupts.interrupt import Interrupt
 from ..interrupts.resolutions import Answer, ApprovalAnswer, lets_tool_run
 from ..options.parts import ExecutionPolicy
@@ -29,7 +29,13 @@ from ..protocol.continuation import Continuation
 from ..protocol.ledger import Fulfilled, LedgerEntry, get_displayed_input_json
 from ..protocol.references import LargeStringRegistry
 from ..records import record
-from ..schemas.compiled import MAX_PROBLEMS, SchemaProblem, ValidatedInput, merge_changed_defaults, merge_defaults
+from ..schemas.compiled import (
+    MAX_PROBLEMS,
+    SchemaProblem,
+    ValidatedInput,
+    add_displayed_defaults_that_change,
+    merge_defaults,
+)
 from ..tools.catalog import MAX_NAME_CHARACTERS, ToolCatalog
 from ..tools.prepared import MISSING, ConvertedOutput, PreparedTool
 from ..tools.running import require_no_iterators
@@ -76,7 +82,7 @@ def _validate_displayed_input(tool: PreparedTool, entry: LedgerEntry, displayed_
     issued_value: Any = {} if issued is MISSING else issued
     candidates: tuple[Callable[[Any], Any], ...] = (
         lambda _: issued,
-        lambda previous: merge_changed_defaults(issued_value, displayed, previous),
+        lambda previous: add_displayed_defaults_that_change(issued_value, displayed, previous),
         lambda _: merge_defaults(issued_value, displayed),
         lambda _: displayed,
     )
@@ -179,7 +185,7 @@ class AnsweredPause:
     answers: Mapping[int, Answer]
     inputs: Mapping[int, CheckedInput]
 
-    def require_tools_of_approved_calls(self, catalog: ToolCatalog[PreparedTool]) -> None:
+    def require_approved_tools_if_stored(self, catalog: ToolCatalog[PreparedTool]) -> None:
         """Raise `CodeModeProtocolError` if an answer allows a tool that this host lacks and the pause is in a store.
 
         Another host may have it, and the answer must not be used up. Without a store there is no other host:
@@ -233,11 +239,11 @@ def check_size_and_validate_input(
         except ValueError as error:
             raise CodeModeSerializationError(f"{label} cannot be read: {error}") from None
     except CodeModeSerializationError as error:
-        _set_default_error_reason(error, "validation")
+        _set_reason_if_default_code(error, "validation")
         raise
 
 
-def _set_default_error_reason(error: CodeModeSerializationError, reason: str) -> None:
+def _set_reason_if_default_code(error: CodeModeSerializationError, reason: str) -> None:
     """Set the reason of an error about a value that is too large or not JSON."""
     if error.code == error.default_code:
         error.reason = reason
@@ -255,7 +261,7 @@ class EncodedOutput(NamedTuple):
     failure: BaseException | None = None
 
 
-async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> EncodedOutput:
+async def validate_output_and_encode(tool: PreparedTool, output: Any, policy: ExecutionPolicy) -> EncodedOutput:
     """Validate the output of a tool and encode it as JSON.
 
     Raises `CodeModeToolError` for an output that violates its schema under strict validation,
@@ -268,12 +274,12 @@ async def encode_output(tool: PreparedTool, output: Any, policy: ExecutionPolicy
     try:
         # Not closures: a closure keeps the value alive as long as an error refers to it.
         if size < LARGE_CHARACTERS:
-            return await run_in_thread_if_large(
+            return await run_in_thread_if_large_or_slow(
                 size, partial(_validate_and_encode_output, tool, output, policy, weight=size)
             )
-        return await run_in_thread_if_large(size, partial(_encode_large_output, tool, output, policy))
+        return await run_in_thread_if_large_or_slow(size, partial(_encode_large_output, tool, output, policy))
     except CodeModeSerializationError as error:
-        _set_default_error_reason(error, "output")
+        _set_reason_if_default_code(error, "output")
         raise
 
 
@@ -324,7 +330,7 @@ def _validate_and_encode_output(
             _encode_as_tagged_json(validated, limits) if is_rich.get() else encode_json(validated, **limits, **known)
         )
     read = tool.convert_output_leniently(output)
-    if read.problems and tool.declares_container and isinstance(output, str):
+    if read.problems and tool.has_container_output and isinstance(output, str):
         read = _parse_json_output(tool, output, policy) or read
     try:
         text = (
@@ -370,7 +376,7 @@ async def extract_strings_and_make_outcome(text: str | None, sidecar: LargeStrin
     """Return the outcome of a call with this text. Raises `CodeModeSerializationError` for too large a string."""
     if text is None:
         return Fulfilled(text)
-    return Fulfilled(text, await run_in_thread_if_large(len(text), lambda: sidecar.extract_strings(text)))
+    return Fulfilled(text, await run_in_thread_if_large_or_slow(len(text), lambda: sidecar.extract_strings(text)))
 
 
 async def encode_interrupt_payload(tool_name: str, payload: Mapping[str, Any], policy: ExecutionPolicy) -> str:
@@ -382,7 +388,7 @@ async def encode_interrupt_payload(tool_name: str, payload: Mapping[str, Any], p
 
 async def decode_json_async(text: str) -> Any:
     """Decode JSON text of this host."""
-    return await run_in_thread_if_large(len(text), lambda: decode_json(text))
+    return await run_in_thread_if_large_or_slow(len(text), lambda: decode_json(text))
 
 
 async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> FetchRequest:
@@ -400,7 +406,7 @@ async def decode_fetch_request(entry: LedgerEntry, policy: ExecutionPolicy) -> F
         require_json_text_within_limits(text, policy.max_tool_input_bytes, policy.max_values, what)
         return parse_fetch_request(text)
 
-    return await run_in_thread_if_large(len(text), read_checked_request)
+    return await run_in_thread_if_large_or_slow(len(text), read_checked_request)
 
 
 def decode_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
@@ -417,7 +423,7 @@ def decode_catalog_argument(entry: LedgerEntry, policy: ExecutionPolicy) -> Any:
         require_max_values_in_json_text(text, policy.max_values, what)
         return decode_json(text)
     except CodeModeSerializationError as error:
-        _set_default_error_reason(error, "validation")
+        _set_reason_if_default_code(error, "validation")
         raise
     except ValueError as error:
         raise CodeModeSerializationError(f"{what} cannot be read: {error}") from None

@@ -242,7 +242,7 @@ class DirectCallWorkerStandIn:
     def refill_spares(self, wanted: int | None = None) -> None:
         """Do nothing: no worker was taken."""
 
-    def mark_reusable(self, frame: bytes) -> None:
+    def offer_for_reuse(self, frame: bytes) -> None:
         """Do nothing: there is no worker."""
 
     def kill(self) -> None:

@@ -40,7 +40,7 @@ from ..host.threads import (
     InvocationThreads,
     InvocationThreadsScope,
     current_threads,
-    run_in_thread_if_large,
+    run_in_thread_if_large_or_slow,
 )
 from ..interrupts.interrupt import Interrupt
 from ..observe.call_events import CallRecord, measure_and_hash_source
@@ -90,16 +90,16 @@ async def decode_and_measure_result(text: str | None, max_values: int, ledger: L
         return None, None
     sidecar, contents = ledger.sidecar, ledger.contents
     if contents is not None and contents.parts and (contents.reference_key in text or "\\u" in text):
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             len(text), lambda: _decode_with_content(text, max_values, contents)
         ), count_utf8_bytes(text)
     if sidecar is None or not may_have_references(text):
         if len(text) <= _MAX_INLINE_CHARACTERS:
             return decode_program_value(text, max_values), count_utf8_bytes(text)
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             len(text), lambda: decode_program_value(text, max_values)
         ), count_utf8_bytes(text)
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS,
         lambda: (decode_program_value(text, max_values, sidecar), sidecar.measure_restored_bytes(text)),
     )
@@ -400,7 +400,7 @@ class Execution:
     async def _run_in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """Do work on a long text in a thread."""
         with InvocationThreadsScope(self._threads):
-            return await run_in_thread_if_large(LARGE_CHARACTERS, work)
+            return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, work)
 
     async def _run_with_journal(
         self, work: Callable[[], Awaitable[RunOutcome]], journaling: RunJournaling
@@ -439,7 +439,9 @@ class Execution:
             first = None if program is not None else self._accept_unchecked_program(source)
             if self._journaling is not None and self._answered is None:
                 self._journaling.waits_without_worker = first is None
-                first = None if first is None else await self._journaling.open_for_program(machine, first)
+                first = (
+                    None if first is None else await self._journaling.open_journal_and_restore_progress(machine, first)
+                )
             check = (accept_checked_program, None) if program is None else (program.check, program.prepare_tools)
             runner = Runner(machine, lease, self._make_nested_calls(), self._reporter, *check, self._journaling)
         except BaseException:
@@ -464,7 +466,7 @@ class Execution:
         if (
             program is not None
             and self._journaling is None
-            and (accepted := program.find_earlier_acceptance()) is not None
+            and (accepted := program.prepare_and_find_earlier_acceptance()) is not None
         ):
             return self._machine.receive(accepted)
         known = None if program is None else program.known
@@ -494,13 +496,15 @@ class Execution:
             has_tags = text is not None and TAG_START in text and self._machine.settings.has_tagged_result
             if has_tags and not self._profile.returns_rich_values:
                 value, has_tags = (
-                    await run_in_thread_if_large(
+                    await run_in_thread_if_large_or_slow(
                         len(text or ""), partial(_convert_tagged_value, tagged_to_plain_json, value)
                     ),
                     False,
                 )
             elif has_tags:
-                await run_in_thread_if_large(len(text or ""), partial(_convert_tagged_value, from_tagged_json, value))
+                await run_in_thread_if_large_or_slow(
+                    len(text or ""), partial(_convert_tagged_value, from_tagged_json, value)
+                )
         except CodeModeError as error:
             return self.make_failed_outcome(await self._complete_and_report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)

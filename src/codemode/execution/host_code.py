@@ -24,7 +24,7 @@ from ..errors import (
     parse_http_error_fields,
 )
 from ..host.cancellation import FAILURES, is_cancelled_from_outside
-from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, clear_error_frames, run_in_thread_if_large_or_slow
 from ..interrupts import approval
 from ..interrupts.interrupt import InterruptRequested, find_interrupt_request
 from ..options.parts import CodeModeOptions
@@ -57,7 +57,7 @@ async def await_decision(entry: LedgerEntry, work: Awaitable[Any]) -> Any:
     try:
         return await await_host_code(entry, work)
     except HostCodeError as failure:
-        approval.mark_decision_failure(failure.error)
+        approval.mark_decision_failure_if_host_error(failure.error)
         raise
     except InterruptRequested as pause:
         misplaced = TypeError("request_interrupt works inside a tool, not in its approval rule")
@@ -140,7 +140,7 @@ def make_generic_hook_error(entry: LedgerEntry, error: BaseException) -> CodeMod
     return failed
 
 
-async def unwrap_tool_result(entry: LedgerEntry, result: ToolResult) -> Any:
+async def unwrap_tool_result_or_raise(entry: LedgerEntry, result: ToolResult) -> Any:
     """Return the value of a tool's answer in the form of an MCP result.
 
     Raises `HostCodeError` if it is an error and `CodeModeSerializationError` for too much content.
@@ -150,8 +150,10 @@ async def unwrap_tool_result(entry: LedgerEntry, result: ToolResult) -> Any:
         if not result.is_error:
             parts = current_registry.get()
             room = parts.require_within_limits if isinstance(parts, ContentRegistry) else None
-            return await run_in_thread_if_large(size, partial(to_program_value, result, room))
-        text, blocks = await run_in_thread_if_large(size, partial(_describe_failed_result, result, entry.name))
+            return await run_in_thread_if_large_or_slow(size, partial(to_program_value, result, room))
+        text, blocks = await run_in_thread_if_large_or_slow(
+            size, partial(_format_failure_and_plain_blocks, result, entry.name)
+        )
     except CodeModeSerializationError:
         raise
     except Exception as error:
@@ -164,7 +166,7 @@ async def unwrap_tool_result(entry: LedgerEntry, result: ToolResult) -> Any:
     raise HostCodeError(error_class(text, details={**details, **fields}))
 
 
-def _describe_failed_result(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
+def _format_failure_and_plain_blocks(result: ToolResult, tool_name: str) -> tuple[str, list[dict[str, Any]]]:
     return format_failure_message(result, tool_name), to_plain_blocks(result)
 
 
@@ -232,7 +234,7 @@ class CallPipeline:
         except (CodeModeProtocolError, HostCodeError, UnreadIteratorError):
             raise
         except Exception as error:  # noqa: BLE001 - validators and serialisers are host code too
-            raise await run_in_thread_if_large(
+            raise await run_in_thread_if_large_or_slow(
                 LARGE_CHARACTERS, partial(redact_error_values, error, self._tool, side)
             ) from None
 

@@ -17,7 +17,7 @@ from ..data.json_values import MAX_DEPTH, decode_json, encode_canonical_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_until_done
 from ..host.clock import monotonic_seconds, now_ms
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.parts import ContinuationOptions
 from ..protocol.continuation import REPLAY_VERSION, Continuation, get_replay_settings
 from ..protocol.events import CallSettled
@@ -97,7 +97,7 @@ class JournalAccess:
         """Open the journal. Raises `CodeModeAbortedError` if it cannot be used."""
         head = {
             "replayVersion": REPLAY_VERSION,
-            "engine": engine or await run_in_thread_if_large(0, find_engine_version),
+            "engine": engine or await run_in_thread_if_large_or_slow(0, find_engine_version),
             "settings": get_replay_settings(self.settings),
             "given": self.settings.invocation_data_json,
         }
@@ -121,9 +121,9 @@ class JournalAccess:
         """Return the recorded run. Raises `CodeModeProtocolError` if this host cannot continue it."""
         size = sum(map(len, opened.lines))
         try:
-            written = await run_in_thread_if_large(size, lambda: self._decode_recorded_run(opened))
+            written = await run_in_thread_if_large_or_slow(size, lambda: self._decode_recorded_run(opened))
             if not self._allows_any_engine and written.continuation.engine != (
-                engine := await run_in_thread_if_large(0, find_engine_version)
+                engine := await run_in_thread_if_large_or_slow(0, find_engine_version)
             ):
                 raise CodeModeProtocolError(
                     f"the program started on version {written.continuation.engine} of the engine, and this host has"
@@ -156,14 +156,14 @@ class JournalAccess:
         """Encode the outcome of the invocation."""
         expires = None if outcome.interrupt is None else outcome.interrupt.continuation["auth"]["expiresAtMs"]
         head = encode_canonical_json({"claims": list(claims), "expires": expires})
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             0, lambda: self._codec.sign_and_seal(f"{head}\n{self._outcomes.encode_outcome(outcome)}", _OUTCOME_POSITION)
         )
 
     async def read_outcome(self, opened: OpenedJournal) -> RecordedOutcome:
         """Return the recorded outcome. Raises `CodeModeProtocolError` if no host wrote it for this invocation."""
         text = opened.outcome or ""
-        ended = await run_in_thread_if_large(len(text), lambda: self._decode_outcome(text))
+        ended = await run_in_thread_if_large_or_slow(len(text), lambda: self._decode_outcome(text))
         await load_outcome_content(ended.outcome, self._outcomes.options)
         return ended
 
@@ -236,9 +236,9 @@ class InvocationJournal:
         self._is_only_call: Callable[[], bool] = _always_false
         self._write_at_once = getattr(self._journal, "write_nowait", None)
         self._writer_task = self._loop.create_task(self._run_writer())
-        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_lease_renewal)
+        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_renewal_or_fail_run)
 
-    def mark_ledger_written(self, recorded: Ledger, claims: Iterable[ClaimRecord] = ()) -> None:
+    def mark_ledger_written_and_add_claims(self, recorded: Ledger, claims: Iterable[ClaimRecord] = ()) -> None:
         """Treat this ledger and these resumes as written."""
         self._written_requests, self._written_notices = len(recorded.entries), recorded.notice_count
         self.claims += claims
@@ -308,7 +308,7 @@ class InvocationJournal:
         """Record the outcome of the invocation and release the journal. Raises `CodeModeAbortedError`."""
         await shield_until_done(self._record_outcome_and_release(outcome, is_final=is_final))
 
-    async def write_back_pause_outcome(self, text: str) -> None:
+    async def write_back_pause_outcome_and_release(self, text: str) -> None:
         """Write the outcome of the pause back, as nothing ran since. Never raises."""
         if self._close_if_open():
             await shield_until_done(self._run_and_store_failure(self._journal.end(self._opened, text, is_final=False)))
@@ -375,7 +375,7 @@ class InvocationJournal:
         if is_written is None:
             self._written_requests, self._written_notices = previous_counts
             return False
-        self._fail_unless_owned(is_written)
+        self._count_answer_and_fail_unless_owned(is_written)
         self._line_count += is_written
         return is_written
 
@@ -396,7 +396,7 @@ class InvocationJournal:
         if self.failure is None and not self._is_closed:
             await self._is_idle.wait()
 
-    def _request_lease_renewal(self) -> None:
+    def _request_renewal_or_fail_run(self) -> None:
         """Request a renewal; fail if the journal has not answered for the length of its lease."""
         self._unanswered_renewals += 1
         if self._unanswered_renewals > 3:
@@ -405,7 +405,7 @@ class InvocationJournal:
             )
             self._writer_task.cancel()
             return
-        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_lease_renewal)
+        self._timer = self._loop.call_later(self._journal.lease_ms / 3000, self._request_renewal_or_fail_run)
         self._is_renewal_due = True
         self._wake_writer()
 
@@ -414,7 +414,7 @@ class InvocationJournal:
             while self.failure is None:
                 if self._is_renewal_due:
                     self._is_renewal_due = False
-                    self._fail_unless_owned(await self._journal.renew(self._opened))
+                    self._count_answer_and_fail_unless_owned(await self._journal.renew(self._opened))
                 elif self._queue:
                     await self._write_queued_steps()
                 else:
@@ -435,7 +435,7 @@ class InvocationJournal:
         try:
             size = sum(map(_count_characters, steps))
             work = partial(self._reader.encode_line, self._line_count, steps)
-            line = work() if size < _MAX_INLINE_LINE_CHARACTERS else await run_in_thread_if_large(size, work)
+            line = work() if size < _MAX_INLINE_LINE_CHARACTERS else await run_in_thread_if_large_or_slow(size, work)
             await self._write_line(line)
         except BaseException:
             self._queue[:0] = queued
@@ -453,10 +453,10 @@ class InvocationJournal:
 
     async def _write_line(self, line: str) -> None:
         asked_at = monotonic_seconds()
-        self._fail_unless_owned(await self._journal.write(self._opened, [line]))
+        self._count_answer_and_fail_unless_owned(await self._journal.write(self._opened, [line]))
         # If this host was suspended, another may own the journal now: start no call.
         if monotonic_seconds() - asked_at > self._journal.lease_ms / 3000:
-            self._fail_unless_owned(await self._journal.renew(self._opened))
+            self._count_answer_and_fail_unless_owned(await self._journal.renew(self._opened))
 
     def _take_new_ledger_steps(self) -> list[JournalStep]:
         """Return the steps for requests and notices since the last line."""
@@ -470,7 +470,7 @@ class InvocationJournal:
             steps.append(make_notification_count_step(self._written_notices))
         return steps
 
-    def _fail_unless_owned(self, is_ours: bool) -> None:
+    def _count_answer_and_fail_unless_owned(self, is_ours: bool) -> None:
         self._unanswered_renewals = 0
         if not is_ours:
             self._fail_run(make_journal_error(_LEASE_LOST, is_lost=True))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..continuations.journal import OpenedJournal
 from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeProtocolError
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.parts import ContinuationOptions
 from ..profile import SurfaceSettings
 from ..protocol.continuation import Continuation
@@ -114,7 +114,7 @@ class LedgerRestorer:
         if self.profile.has_content and (contents := await load_ledger_content(ledger, salt, self.options)) is not None:
             contents.reference_key = get_content_tag(salt)
             ledger = replace(ledger, contents=contents)
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             size, lambda: self._restore_strings_and_build_recovery(ledger, salt, sidecar, has_rich_values)
         )
 
@@ -211,7 +211,7 @@ class RunJournaling:
             self._run.key = access.key
         return access
 
-    async def open_for_program(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
+    async def open_journal_and_restore_progress(self, machine: Invocation, event: ProgramAccepted) -> ProgramAccepted:
         """Open the journal of a program that is about to run and return where it continues.
 
         Raises `ProgramAlreadyRan`, `JournalBusy`, `CodeModeAbortedError` if the journal cannot be used, and
@@ -224,12 +224,12 @@ class RunJournaling:
             if self.waits_without_worker and not await self._wait.wait_until_done(_MAX_WAIT_WITH_WORKER_SECONDS):
                 raise JournalBusy(self._wait)
         access = self._wait.reader
-        opened, journal = await self._take_journal_to_continue(self._wait)
+        opened, journal = await self._take_journal_or_raise_if_ended(self._wait)
         self.journal, settings = journal, access.settings
         if access.is_newly_created(opened):
             return _add_settings_to_acceptance(event, settings)
         recorded = await access.read_recorded_run(opened)
-        journal.mark_ledger_written(recorded.continuation.ledger, recorded.claims)
+        journal.mark_ledger_written_and_add_claims(recorded.continuation.ledger, recorded.claims)
         self.calls.require_same_tools(recorded.continuation)
         settings = self._restore_settings(recorded.continuation, settings)
         ledger = await self.calls.restore_ledger(
@@ -250,7 +250,7 @@ class RunJournaling:
         guest = replace(own.guest, result=fresh.profile.guest.result)  # a call without a program has its own
         return replace(settings, profile=replace(own, guest=guest))
 
-    async def _take_journal_to_continue(self, held: JournalOpening) -> tuple[OpenedJournal, InvocationJournal]:
+    async def _take_journal_or_raise_if_ended(self, held: JournalOpening) -> tuple[OpenedJournal, InvocationJournal]:
         access = held.reader
         opened, journal = await held.take_opened_journal()
         self._wait = None

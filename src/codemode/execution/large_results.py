@@ -76,10 +76,10 @@ def is_longer_than(value: Any, max_characters: int, json_bytes: int | None = Non
         return False
     if json_bytes is not None and json_bytes > 4 * max_characters:
         return True  # no character takes more bytes
-    return count_json_characters(value, max_characters) > max_characters
+    return estimate_result_characters(value, max_characters) > max_characters
 
 
-def count_json_characters(value: Any, max_characters: int) -> int:
+def estimate_result_characters(value: Any, max_characters: int) -> int:
     """Count the characters of a value for a model, approximately, up to ``max_characters``."""
     if isinstance(value, str):
         return len(value)

@@ -14,7 +14,7 @@ from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
 from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
 from ..host.clock import PausableTimer
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..interrupts import approval
 from ..interrupts.interrupt import APPROVAL_KIND, InterruptRequested
 from ..interrupts.resolutions import (
@@ -57,8 +57,8 @@ from .call_values import (
     decode_fetch_request,
     decode_json_async,
     encode_interrupt_payload,
-    encode_output,
     extract_strings_and_make_outcome,
+    validate_output_and_encode,
 )
 from .host_code import (
     CallPipeline,
@@ -68,7 +68,7 @@ from .host_code import (
     ensure_plain_error,
     needs_approval,
     to_call_error,
-    unwrap_tool_result,
+    unwrap_tool_result_or_raise,
 )
 from .program_state import ProgramState, perform_state_request
 from .recovery import must_save_executed_input, to_surface_outcome
@@ -96,7 +96,7 @@ class CallProgressListener(Protocol):
     def on_person_answered(self) -> None:
         """The person has answered."""
 
-    def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+    def on_starting(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
         """The tool starts; if an awaitable is returned, only after it."""
 
 
@@ -166,7 +166,7 @@ class NestedCalls:
             tool = self.catalog.get(entry.name)
             if tool is None:
                 size = LARGE_CHARACTERS if len(self.catalog) > MAX_INLINE_TOOLS else 0  # compared with all names
-                raise await run_in_thread_if_large(size, lambda: self.catalog.tool_not_found_error(entry.name))
+                raise await run_in_thread_if_large_or_slow(size, lambda: self.catalog.tool_not_found_error(entry.name))
             return await _ToolCall(self, entry, tool, answer, progress).perform_call()
         except CodeModeProtocolError:
             raise
@@ -197,7 +197,7 @@ class NestedCalls:
     async def require_ownership(self) -> None:
         """Raise if another host may own this call now, and `asyncio.CancelledError` as `require_running`."""
         if self.renewal is not None:
-            await self.renewal.renew_and_wait_for_ownership()
+            await self.renewal.require_ownership_and_renew_if_stale()
         self.require_running()
 
     async def _fetch(self, entry: LedgerEntry, progress: CallProgressListener) -> str:
@@ -206,7 +206,7 @@ class NestedCalls:
         request = await decode_fetch_request(entry, self.options.execution_policy)
         await self.require_ownership()
         if request.is_unsafe_to_repeat:
-            await self.wait_for_start(progress.on_started(None, is_approved=False))
+            await self.wait_for_start(progress.on_starting(None, is_approved=False))
         return await self.fetcher.fetch_encoded_response(request)
 
     async def _query_catalog(self, entry: LedgerEntry) -> str:
@@ -214,7 +214,7 @@ class NestedCalls:
             argument = decode_catalog_argument(entry, self.options.execution_policy)
             return encode_json(self.catalog.answer_query(entry.name, argument), what=f"the answer of {entry.name}")
 
-        return await run_in_thread_if_large(LARGE_CHARACTERS, query_and_encode)
+        return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, query_and_encode)
 
     def reject_call(self, entry: LedgerEntry, error: CodeModeError, *, is_raised: bool = False) -> CallSettled:
         """Return a request as rejected with this error, which host code may have raised."""
@@ -278,7 +278,7 @@ class _ToolCall:
         if asks and not self._is_approved and await self._needs_approval(checked.validated):
             if calls.options.approval.mode == "interrupt":
                 return await self._pause_call({"kind": APPROVAL_KIND}, checked)
-            await self._obtain_approval(checked)
+            await self._obtain_approval_or_raise(checked)
         value = (
             await calls.content.replace_handles_with_parts(checked.validated)
             if MediaContent.has_instances
@@ -288,7 +288,7 @@ class _ToolCall:
         if calls.renewal is not None or calls.aborted.is_set():
             await calls.require_ownership()
         if (
-            may_start := self._progress.on_started(self._executed_input_json, is_approved=self._is_approved)
+            may_start := self._progress.on_starting(self._executed_input_json, is_approved=self._is_approved)
         ) is not None:
             await calls.wait_for_start(may_start)
         try:
@@ -313,17 +313,17 @@ class _ToolCall:
     async def _convert_and_encode_output(self, output: Any) -> EncodedOutput:
         try:
             if isinstance(output, ToolResult):
-                output = await unwrap_tool_result(self._entry, output)
+                output = await unwrap_tool_result_or_raise(self._entry, output)
             if MediaContent.has_instances:
                 output = await self._calls.content.save_and_replace_parts(output)
             try:
-                check = encode_output(self._tool, output, self._policy)
+                check = validate_output_and_encode(self._tool, output, self._policy)
                 return await (
                     check if self._pipeline is None else self._pipeline.await_redacting_errors("output", check)
                 )
             except UnreadIteratorError:
                 read = read_output_iterators(self._tool, output, self._policy, self._calls.threads, self._call_id)
-            check = encode_output(self._tool, await await_host_code(self._entry, read), self._policy)
+            check = validate_output_and_encode(self._tool, await await_host_code(self._entry, read), self._policy)
             return await (check if self._pipeline is None else self._pipeline.await_redacting_errors("output", check))
         except CodeModeSerializationError as error:
             raise add_call_made_note(error, self._tool) from error.__cause__
@@ -350,7 +350,7 @@ class _ToolCall:
         is_displayed = is_displayed or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
         if entry.sidecar is not None:  # a recovery reads the displayed input from these
             characters = max(characters, LARGE_CHARACTERS)
-        check = run_in_thread_if_large(
+        check = run_in_thread_if_large_or_slow(
             characters, partial(check_size_and_validate_input, tool, entry, self._policy, is_displayed=is_displayed)
         )
         return await (check if self._pipeline is None else self._pipeline.await_redacting_errors("input", check))
@@ -424,7 +424,7 @@ class _ToolCall:
         value = await self._calls.content.replace_handles_with_parts(validated)
         return await await_decision(self._entry, needs_approval(self._tool, value, await self._make_tool_context()))
 
-    async def _obtain_approval(self, checked: CheckedInput) -> None:
+    async def _obtain_approval_or_raise(self, checked: CheckedInput) -> None:
         policy, entry = self._calls.options.approval, self._entry
         request = approval.ApprovalRequest(entry.name, checked.validated.json_value, self._call_id)
         self._progress.on_person_asked()
@@ -432,7 +432,7 @@ class _ToolCall:
             answer = await await_decision(entry, approval.ask_callback(policy.on_approval_required, request))
         finally:
             self._progress.on_person_answered()
-        decision = approval.parse_callback_answer(answer, request)
+        decision = approval.parse_callback_answer_or_raise(answer, request)
         if not decision.approved:
             raise approval.make_denial_error(request, decision, policy)
         self._mark_approved(checked)
@@ -472,8 +472,8 @@ class CallProgressReporter:
             self.clock.start()
         self.feed(events.PersonAnswered(self.id))
 
-    def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """See `CallProgressListener.on_started`."""
+    def on_starting(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+        """See `CallProgressListener.on_starting`."""
         self.feed(events.ToolStarted(self.id, executed_input_json, is_approved))
         return None
 
@@ -503,14 +503,14 @@ class JournaledCallProgressReporter:
         """See `CallProgressListener.on_person_answered`."""
         self._progress.on_person_answered()
 
-    def on_started(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
-        """See `CallProgressListener.on_started`."""
+    def on_starting(self, executed_input_json: str | None, *, is_approved: bool) -> Awaitable[None] | None:
+        """See `CallProgressListener.on_starting`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
         if tool is not None and tool.input_varies:  # which cannot be computed again
             text = self._calls.saved_inputs.get(request_id)
 
         def report_start() -> None:
-            self._progress.on_started(executed_input_json, is_approved=is_approved)
+            self._progress.on_starting(executed_input_json, is_approved=is_approved)
 
         return self._journal.write_call_start(request_id, text, is_approved=is_approved, on_written=report_start)

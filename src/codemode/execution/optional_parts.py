@@ -25,11 +25,11 @@ _imported = set[str]()
 def import_and_require_optional_parts(options: CodeModeOptions) -> None:
     """Raise `ValueError` for a wrong origin and for requested parts that are not installed."""
     make_fetcher(options)
-    require_cipher(options)
+    require_cipher_if_seal_requested(options)
     if options.telemetry.is_enabled:
-        from ..observe.telemetry import require_opentelemetry
+        from ..observe.telemetry import require_opentelemetry_if_enabled
 
-        require_opentelemetry(options.telemetry)
+        require_opentelemetry_if_enabled(options.telemetry)
     _imported.update(_list_requested_parts(options))
 
 
@@ -65,7 +65,7 @@ def describe_fetch(options: CodeModeOptions) -> str | None:
     return describe_fetch(options.fetch_policy)
 
 
-def require_cipher(options: CodeModeOptions) -> None:
+def require_cipher_if_seal_requested(options: CodeModeOptions) -> None:
     """Raise `ValueError` if continuations are to be sealed and no cipher is installed."""
     if options.continuation.seal:
         from ..continuations.sealing import require_cipher_if_sealing
@@ -78,7 +78,7 @@ def is_telemetry_imported() -> bool:
     return _telemetry_is_loaded
 
 
-def import_telemetry(options: CodeModeOptions) -> None:
+def import_telemetry_if_enabled(options: CodeModeOptions) -> None:
     """Import in a thread what `make_telemetry_listeners` would import on the event loop."""
     global _telemetry_is_loaded  # noqa: PLW0603 - once for the process
     if options.telemetry.is_enabled:
@@ -123,7 +123,7 @@ def make_optional_parts(
     fetches = make_fetcher(options) if "fetch" in profile.request_kinds else None
     state = make_program_state(options, outer.call) if "state" in profile.request_kinds else None
     if "seal" not in _imported:
-        require_cipher(options)
+        require_cipher_if_seal_requested(options)
     journaling, listeners = None, ()
     if options.continuation.journal is not None:
         from .identity import require_journal_identity

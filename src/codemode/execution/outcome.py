@@ -25,7 +25,7 @@ from ..errors import (
     Resumable,
     error_from_guest_fields,
 )
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import ContinuationOptions
 from ..protocol.call_status import get_displayed_call_id, summarize_calls
@@ -133,7 +133,7 @@ class SuspendedRun(Protocol):
         """End it, with its calls."""
         ...
 
-    async def to_signed_interrupt(self) -> Interrupt:
+    async def store_content_and_sign_interrupt(self) -> Interrupt:
         """Return it as an interrupt, in which the outcome of running calls is unknown."""
         ...
 
@@ -238,7 +238,7 @@ async def to_value_with_descriptions(outcome: RunOutcome) -> Any:
         return outcome.value
     with suppress(CodeModeSerializationError):  # as above
         size = estimate_json_length(outcome.value, LARGE_CHARACTERS)
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             size, lambda: resolve_content_references(outcome.value, contents, lambda part: part.description)
         )
     return outcome.value

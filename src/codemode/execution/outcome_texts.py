@@ -31,7 +31,7 @@ from ..errors import (
     CodeModeWorkerError,
     to_guest_error_fields,
 )
-from ..protocol.call_status import ERROR_STATUSES, format_detached_calls_message, may_have_run
+from ..protocol.call_status import ERROR_STATUSES, format_detached_calls_message, is_noncatalog_call_that_may_have_run
 from ..source.program_input import make_language_hint_for_error
 from ..trace.visible_text import clip_text, escape_invisible
 from .large_results import escape_and_shorten_console, suggest_awaiting_last_call
@@ -159,7 +159,10 @@ def describe_calls(calls: Iterable[CallSummary], max_characters: int = MAX_DESCR
     """
     groups: list[list[CallSummary]] = [[] for _ in _CALL_GROUPS]
     for call in calls:
-        if may_have_run(call) and (group := _GROUPS_BY_STATUS.get(call.get("status", ""))) is not None:
+        if (
+            is_noncatalog_call_that_may_have_run(call)
+            and (group := _GROUPS_BY_STATUS.get(call.get("status", ""))) is not None
+        ):
             groups[group[call.get("reads_only") is True]].append(call)
     filled_groups = [
         (beginning, share, group) for (beginning, share), group in zip(_CALL_GROUPS, groups, strict=True) if group
@@ -182,7 +185,10 @@ def may_have_side_effects(calls: Iterable[CallSummary]) -> bool:
     """Return True if a finished or unknown call may have changed something: the program must not simply run again."""
     statuses = (ERROR_STATUSES.fulfilled, ERROR_STATUSES.open)
     return any(
-        call.get("status") in statuses and may_have_run(call) and call.get("reads_only") is not True for call in calls
+        call.get("status") in statuses
+        and is_noncatalog_call_that_may_have_run(call)
+        and call.get("reads_only") is not True
+        for call in calls
     )
 
 
@@ -391,7 +397,7 @@ def _format_error_message(error: CodeModeError, message: str) -> str:
     detached_calls = error.details.get("calls") if isinstance(error, CodeModeDetachedBridgeRequestError) else None
     if calls := list_or_empty(detached_calls):
         return " " + format_detached_calls_message([_format_detached_call(mapping_or_empty(call)) for call in calls])
-    problems = _get_problems(error)
+    problems = _get_syntax_problems(error)
     if len(problems) < 2:
         return f" {message}"
     return "".join(
@@ -406,13 +412,13 @@ def _format_detached_call(call: Mapping[str, Any]) -> str:
     return str(name) if status == "unobserved" else f"{name} ({status})"
 
 
-def _get_problems(error: BaseException) -> list[Mapping[str, Any]]:
+def _get_syntax_problems(error: BaseException) -> list[Mapping[str, Any]]:
     return list_or_empty(error.details.get("problems")) if isinstance(error, CodeModeSyntaxError) else []
 
 
 def _iter_locations(error: BaseException, js: str) -> Iterator[str]:
     details: dict[str, Any] = error.details if isinstance(error, CodeModeError) else {}
-    locations = _get_problems(error) or [details]
+    locations = _get_syntax_problems(error) or [details]
     lines = js.split("\n")
     seen_lines: set[int] = set()
     for location in locations:
@@ -701,7 +707,7 @@ _WRONG_SHAPE_HINT = "Write the value before this place to console.log: it is not
 _NOT_A_FUNCTION_HINT = "Check what is called here: it is not a function. Await the result of a tool first."
 
 
-def find_undefined_name_hint(name: str) -> str | None:
+def find_foreign_name_hint(name: str) -> str | None:
     """Return a hint for a name of another host environment; None for any other name."""
     return _ABSENT_NAME_HINTS.get(name)
 
@@ -815,7 +821,7 @@ def find_exec_error_code(error: CodeModeError) -> str:
         return OUTPUT_LIMIT
     if error.details.get("is_out_of_memory") is True:
         return MEMORY_LIMIT
-    messages = [str(problem.get("message", "")) for problem in _get_problems(error)]
+    messages = [str(problem.get("message", "")) for problem in _get_syntax_problems(error)]
     if any(message.startswith(_MODULE_PREFIXES) for message in messages):
         return MODULE_DENIED
     if any(message.startswith(_TYPESCRIPT_PREFIX) for message in messages):

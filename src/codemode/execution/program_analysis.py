@@ -68,7 +68,7 @@ class _AnalysisRecorder:
     def __init__(self, analysis: _AnalysisExecution) -> None:
         self._analysis = analysis
 
-    def find_earlier_acceptance(self) -> None:
+    def prepare_and_find_earlier_acceptance(self) -> None:
         return None
 
     def prepare_tools(self, facts: ProgramFacts | None) -> None:

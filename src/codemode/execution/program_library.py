@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 from ..data.json_values import encode_canonical_json
 from ..data.narrowing import is_array, is_mapping, mapping_or_empty
 from ..errors import CodeModeError, CodeModeSyntaxError
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.checked_fields import WrongTypeError
 from ..records import record
 from ..signatures.declarations import create_call_types_and_aliases, format_name_with_jsdoc
@@ -60,7 +60,9 @@ class _ProgramStore(Protocol):
 
     async def load_programs(self, owner: str) -> Sequence[Any]: ...
     async def list_versions(self, owner: str, name: str) -> Sequence[Any]: ...
-    async def add_version(self, owner: str, name: str, body: Any, tools: Any, expected: int | None = None) -> int: ...
+    async def add_version_and_make_current(
+        self, owner: str, name: str, body: Any, tools: Any, expected: int | None = None
+    ) -> int: ...
     async def set_disabled(self, owner: str, name: str, *, is_disabled: bool) -> None: ...
     async def set_current_version(self, owner: str, name: str, version: int) -> None: ...
     async def delete_program(self, owner: str, name: str) -> None: ...
@@ -145,7 +147,13 @@ class ProgramLibrary:
         rows = getattr(store, "programs", None)
         if not all(
             callable(getattr(rows, name, None))
-            for name in ("load_programs", "list_versions", "add_version", "pin_tool_digests", "count_use")
+            for name in (
+                "load_programs",
+                "list_versions",
+                "add_version_and_make_current",
+                "pin_tool_digests",
+                "count_use",
+            )
         ):
             raise WrongTypeError(
                 f"ProgramLibrary takes a store such as MemoryInterruptStore() or SqliteInterruptStore(path), got"
@@ -213,7 +221,7 @@ class ProgramLibrary:
         from .program_analysis import analyse_and_rewrite_program  # late: it imports the execution of programs
 
         description = "" if description is None else description
-        check_program_to_save(name, program, description, input_schema)
+        require_savable_program(name, program, description, input_schema)
         try:
             js, facts = await analyse_and_rewrite_program(program, pool)
         except CodeModeSyntaxError as error:
@@ -236,7 +244,7 @@ class ProgramLibrary:
         """Store the result of `prepare_version`. ``expected`` is the version that a person compared it with."""
         catalog = self._tools if tools is None else tools
         pins = None if catalog is None else make_tool_pins(body["program"], catalog)
-        version = await self.rows.add_version(owner, name, body, pins, expected)
+        version = await self.rows.add_version_and_make_current(owner, name, body, pins, expected)
         await self.refresh(owner)
         return next(candidate for candidate in await self._load_versions(owner, name) if candidate.version == version)
 
@@ -274,23 +282,23 @@ class ProgramLibrary:
         if index is None:
             raise LookupError(f"there is no version {version} of the saved program {name!r}")
         before = versions[index + 1] if index + 1 < len(versions) else None
-        return await run_in_thread_if_large(LARGE_CHARACTERS, lambda: diff_versions(before, versions[index]))
+        return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: diff_versions(before, versions[index]))
 
     async def disable(self, name: str) -> None:
         """Refuse calls of a program until it is enabled or saved again."""
-        await self._apply_change(self.rows.set_disabled(self._require_owner(), name, is_disabled=True))
+        await self._apply_change_and_refresh(self.rows.set_disabled(self._require_owner(), name, is_disabled=True))
 
     async def enable(self, name: str) -> None:
         """Allow calls of a program that was disabled."""
-        await self._apply_change(self.rows.set_disabled(self._require_owner(), name, is_disabled=False))
+        await self._apply_change_and_refresh(self.rows.set_disabled(self._require_owner(), name, is_disabled=False))
 
     async def restore(self, name: str, version: int) -> None:
         """Make an earlier version the current one."""
-        await self._apply_change(self.rows.set_current_version(self._require_owner(), name, version))
+        await self._apply_change_and_refresh(self.rows.set_current_version(self._require_owner(), name, version))
 
     async def delete(self, name: str) -> None:
         """Delete a program with all its versions."""
-        await self._apply_change(self.rows.delete_program(self._require_owner(), name))
+        await self._apply_change_and_refresh(self.rows.delete_program(self._require_owner(), name))
 
     async def confirm(self, name: str, *, by: str, shown: str | None = None) -> SavedProgram:
         """Trust a stale program again, with its recorded changes. ``by`` names who reviewed them.
@@ -314,7 +322,9 @@ class ProgramLibrary:
             body = await self.prepare_version(
                 name, previous["program"], previous["description"], previous["input_schema"], self._pool
             )
-            await self.rows.add_version(owner, name, {**body, "by": by, "created_from": None}, stale["tools"])
+            await self.rows.add_version_and_make_current(
+                owner, name, {**body, "by": by, "created_from": None}, stale["tools"]
+            )
         else:
             await self.rows.pin_tool_digests(owner, [(name, program.current.version, stale["tools"])], by=by)
         return await self.get(name)
@@ -356,7 +366,8 @@ class ProgramLibrary:
             bodies.append((cast("str", name), body | {"by": by, "created_from": None}, tools))
         owner = self._require_owner()
         numbers = [
-            await self.rows.add_version(owner, name, body, _parse_exported_pins(tools)) for name, body, tools in bodies
+            await self.rows.add_version_and_make_current(owner, name, body, _parse_exported_pins(tools))
+            for name, body, tools in bodies
         ]
         await self.refresh(owner)
         return [
@@ -372,7 +383,7 @@ class ProgramLibrary:
 
     # -- texts for models
 
-    def describe_programs(self, import_from: str | None = None) -> str:
+    def load_and_describe_programs(self, import_from: str | None = None) -> str:
         """Return the text about saved programs for a tool's description, or ""."""
         if not isinstance(self.owner, str):  # the owner is known only when a program runs
             return _describe_saved_programs([], 0, self.model_saves, import_from, is_known=False)
@@ -393,7 +404,7 @@ class ProgramLibrary:
     async def _load_versions(self, owner: str, name: str) -> list[SavedVersion]:
         return [to_saved_version(name, version) for version in await self.rows.list_versions(owner, name)]
 
-    async def _apply_change(self, change: Any) -> None:
+    async def _apply_change_and_refresh(self, change: Any) -> None:
         await change
         await self.refresh()
 
@@ -435,7 +446,7 @@ def to_renamed_tool(stored: Any) -> RenamedTool:
     return RenamedTool(stored.name, body["description"], body["input_schema"], None, (), {})
 
 
-def check_program_to_save(name: Any, program: Any, description: Any, input_schema: Any) -> None:
+def require_savable_program(name: Any, program: Any, description: Any, input_schema: Any) -> None:
     """Raise `ValueError` for a program that cannot be saved."""
     if not isinstance(name, str) or not _PROGRAM_NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise WrongTypeError(
@@ -516,7 +527,7 @@ def hash_mentioned_tools(
     ``names_by_text`` is the result of `index_tool_names` for these tools.
     """
     index = index_tool_names(tools) if names_by_text is None else names_by_text
-    tool_names = sorted({name for text in _find_possible_tool_names(program) for name in index.get(text, ())})
+    tool_names = sorted({name for text in _find_folded_tool_mentions(program) for name in index.get(text, ())})
     return {name: _hash_definition(tool) for name in tool_names if (tool := tools.get(name)) is not None}
 
 
@@ -543,7 +554,7 @@ def make_tool_pins(program: str, tools: ToolCatalog[PreparedTool]) -> dict[str, 
     return hash_mentioned_tools(program, tools)
 
 
-def _find_possible_tool_names(program: str) -> set[str]:
+def _find_folded_tool_mentions(program: str) -> set[str]:
     texts: set[str] = set()
     for match in _TOKENS.finditer(program):
         if (quoted := match["quoted"]) is not None:

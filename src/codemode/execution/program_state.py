@@ -20,7 +20,7 @@ from ..data.json_values import (
 from ..data.narrowing import is_array
 from ..errors import CodeModeProtocolError, CodeModeSerializationError, CodeModeToolError
 from ..host.forks import create_fork_safe_lock
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.parts import ExecutionPolicy
 from ..protocol.call_status import MAX_RESULT_CHARACTERS, get_displayed_call_id
 from ..protocol.ledger import Fulfilled, LedgerEntry
@@ -44,11 +44,14 @@ async def save_and_describe_large_result(outcome: RunOutcome, max_characters: in
     """Return the model's text about a result that is too large, and save the result if there is a backend."""
     value, json_bytes = await to_value_with_descriptions(outcome), outcome.result_bytes
     return describe_too_large_result(
-        value, max_characters, json_bytes, None if backend is None else await save_large_result(backend, value)
+        value,
+        max_characters,
+        json_bytes,
+        None if backend is None else await save_large_result_and_delete_old(backend, value),
     )
 
 
-async def save_large_call_results(outcome: RunOutcome, backend: StateBackend) -> None:
+async def save_large_call_results_and_set_keys(outcome: RunOutcome, backend: StateBackend) -> None:
     """Save the newest large call results of a failed program that its error cuts.
 
     The summaries of the calls name the keys. Images, audio and files are not saved.
@@ -65,19 +68,19 @@ async def save_large_call_results(outcome: RunOutcome, backend: StateBackend) ->
         and (call := calls.get(get_displayed_call_id(entry))) is not None
     ]
     for call, text in large[-MAX_CALL_RESULTS:]:
-        value = await run_in_thread_if_large(len(text or ""), partial(decode_json, text or "null"))
-        if (key := await save_large_result(backend, value)) is not None:
+        value = await run_in_thread_if_large_or_slow(len(text or ""), partial(decode_json, text or "null"))
+        if (key := await save_large_result_and_delete_old(backend, value)) is not None:
             call["kept"] = key
 
 
-async def save_large_result(backend: StateBackend, value: Any) -> str | None:
+async def save_large_result_and_delete_old(backend: StateBackend, value: Any) -> str | None:
     """Save a result that the model does not get; return its key, None if it could not be saved.
 
     Keeps the newest 8 results of at most 16 MiB together. Saving the newest result again returns its key.
     """
     try:
         label = "the result"
-        text = await run_in_thread_if_large(
+        text = await run_in_thread_if_large_or_slow(
             LARGE_CHARACTERS, lambda: encode_json(value, max_bytes=MAX_RESULT_BYTES, what=label)
         )
         if len(text) > MAX_RESULT_BYTES:  # non-ASCII text is longer when stored
@@ -126,8 +129,8 @@ class ProgramState:
     """The state of one invocation. Performs its requests in issue order.
 
     All values of programs together have at most 1 MiB of JSON and keys and 1,000 keys, also with concurrent
-    writers; saved results (`save_large_result`) are separate and read-only. Content is refused: its bytes end with the
-    run.
+    writers; saved results (`save_large_result_and_delete_old`) are separate and read-only. Content is refused: its
+    bytes end with the run.
     """
 
     def __init__(self, backend: StateBackend) -> None:
@@ -145,7 +148,7 @@ class ProgramState:
             key, value = await _read_arguments(entry, policy)
             if entry.name == "state.keys":
                 keys = sorted(await self._backend.keys())
-                return await run_in_thread_if_large(
+                return await run_in_thread_if_large_or_slow(
                     LARGE_CHARACTERS, lambda: encode_json(keys, what="the keys of state")
                 )
             if entry.name == "state.get":
@@ -288,7 +291,7 @@ async def _read_arguments(entry: LedgerEntry, policy: ExecutionPolicy) -> tuple[
         require_max_bytes(entry.input_bytes, policy.max_tool_input_bytes, f"the value of {entry.name}")
     if text is None or count is None:
         raise CodeModeProtocolError("the worker made a request about state that no program makes")
-    return await run_in_thread_if_large(len(text), lambda: _parse_arguments(entry.name, text, count, policy))
+    return await run_in_thread_if_large_or_slow(len(text), lambda: _parse_arguments(entry.name, text, count, policy))
 
 
 def _parse_arguments(name: str, text: str, count: int, policy: ExecutionPolicy) -> tuple[str, str | None]:

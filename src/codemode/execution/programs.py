@@ -22,8 +22,8 @@ from ..protocol.guest_errors import make_rejection, read_error_fields
 from ..protocol.ledger import LedgerEntry
 from ..records import record
 from ..schemas.compiled import Conversion
-from ..source.checks import find_program_problems, find_result_field_problems, find_undefined_name_problems
-from ..source.rules import find_call_of_missing_tool, find_violations, has_analysis_facts, has_module_facts
+from ..source.checks import find_fixable_undefined_name_problems, find_program_problems, find_result_field_problems
+from ..source.rules import find_uncaught_call_of_missing_tool, find_violations, has_analysis_facts, has_module_facts
 from ..tools.catalog import ToolCatalog
 from ..tools.prepared import PreparedTool
 from ..trace.visible_text import clip_to_visible_line
@@ -128,7 +128,7 @@ class ProgramChecker:
         self._key = hash_program(source, profile.name)
         self.known = _programs.get(self._key)
 
-    def find_earlier_acceptance(self) -> ProgramAccepted | None:
+    def prepare_and_find_earlier_acceptance(self) -> ProgramAccepted | None:
         """Return the result of an earlier check of the same text and tools; None if there is more to do."""
         last_check = self._find_last_check()
         if (
@@ -237,7 +237,7 @@ class ProgramChecker:
         """Return the error of the first call to a name that is not available."""
         if not (self._checks_tools and self._profile.static_rules.checks_tools):
             return None
-        call = find_call_of_missing_tool(facts, self._catalog.__contains__)
+        call = find_uncaught_call_of_missing_tool(facts, self._catalog.__contains__)
         if call is None:
             return None
         error = self._catalog.tool_not_found_error(call.name)
@@ -256,7 +256,9 @@ class ProgramChecker:
         return ProgramRefused(tuple(problems)) if problems else None
 
     def _find_free_name_problems(self, facts: ProgramFacts | None) -> list[ProgramProblem]:
-        return find_undefined_name_problems(facts, self._catalog, self._globals, self._profile.static_rules.tool_call)
+        return find_fixable_undefined_name_problems(
+            facts, self._catalog, self._globals, self._profile.static_rules.tool_call
+        )
 
     def _find_problems(self, facts: ProgramFacts) -> tuple[ProgramProblem, ...]:
         with using_rich_values(self._has_rich_values):

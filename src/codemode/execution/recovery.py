@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from ..continuations.keys import warn_if_guard_unshared
+from ..continuations.keys import warn_once_if_keyed_guard_unshared
 from ..continuations.sealing import encode_and_sign_continuation
 from ..data.json_values import encode_canonical_json
 from ..errors import CodeModeAbortedError
 from ..host.cancellation import shield_until_done
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large_or_slow
 from ..interrupts.approval import ApprovalRequest, make_denial_error
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, ApprovalAnswer, KnownOutcomeAnswer, is_denial
@@ -200,7 +200,7 @@ class RecoveryPoint:
         self, js: str, settings: InvocationSettings, ledger: Callable[[], Ledger], engine: str | None, size: int
     ) -> None:
         # Stored here, where the caller's cancellation cannot reach: there must be no second interrupt.
-        interrupt, left = await run_in_thread_if_large(
+        interrupt, left = await run_in_thread_if_large_or_slow(
             size, lambda: self._make_interrupt_and_ledger(js, settings, ledger(), engine)
         )
         await store_and_retain_content_until_expiry(interrupt, left, settings.salt, self._options)
@@ -222,7 +222,7 @@ def make_continuation(
 
 def make_signed_interrupt(continuation: Continuation, options: ContinuationOptions, binding: str | None) -> Interrupt:
     """Return the signed interrupt of a continuation."""
-    warn_if_guard_unshared(options)
+    warn_once_if_keyed_guard_unshared(options)
     return Interrupt(
         requests=list_pending_requests(continuation.ledger.waiting_entries),
         outer_tool_call_id=continuation.replay_settings["outer_tool_call_id"],

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..continuations.keys import warn_if_guard_unshared
+from ..continuations.keys import warn_once_if_keyed_guard_unshared
 from ..continuations.sealing import verify_and_decode_continuation
 from ..continuations.signing import SignatureInfo
 from ..data.json_shape import estimate_json_length
@@ -17,7 +17,7 @@ from ..data.json_values import NOT_GIVEN
 from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.sync import require_outside_temporal_workflow
-from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large_or_slow
 from ..interrupts.interrupt import Interrupt, list_pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
@@ -130,7 +130,7 @@ async def resume_program(
             paused = (
                 interrupt
                 if isinstance(interrupt, Interrupt)
-                else await run_in_thread_if_large(LARGE_CHARACTERS, lambda: Interrupt.from_value(interrupt))
+                else await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: Interrupt.from_value(interrupt))
             )
             resolutions = answers_to(paused)
         settings = CodeModeOptions.of(options)
@@ -155,7 +155,7 @@ async def _verify_and_resume(
         signed.get("encoding") == "json"
         and estimate_json_length(signed, _SHORT_PAUSE_CHARACTERS) < _SHORT_PAUSE_CHARACTERS
     )
-    continuation, auth = await run_in_thread_if_large(0 if is_short else LARGE_CHARACTERS, verify_interrupt)
+    continuation, auth = await run_in_thread_if_large_or_slow(0 if is_short else LARGE_CHARACTERS, verify_interrupt)
     tools = catalog.for_invocation(continuation.invocation_data)
     preparing = tools.prepare_for_program(None, continuation.invocation_data)
     if preparing is not None:
@@ -174,14 +174,14 @@ async def _verify_and_resume(
     outer_call = dataclasses.replace(outer, call=call)
     # Made before the claim: wrong options must not use the continuation up.
     execution = _get_execution_type(restored)(restored, tools, settings, outer_call, pool, answered)
-    warn_if_guard_unshared(continuation_options)
+    warn_once_if_keyed_guard_unshared(continuation_options)
     with marking_continuation_errors():
         claim = await _make_claim(interrupt, auth, resolutions, continuation_options, restored)
     require = partial(_require_resumable, continuation, auth, continuation_options)
     journaling = make_journaling(settings, outer_call, tools, restored)
     if journaling is None:
         return await _claim_and_run(
-            ClaimedResume(claim, execution), require, partial(answered.require_tools_of_approved_calls, tools)
+            ClaimedResume(claim, execution), require, partial(answered.require_approved_tools_if_stored, tools)
         )
     make_execution = partial(
         _get_execution_type(restored), restored, tools, settings, outer_call, pool, journaling=journaling
@@ -213,7 +213,9 @@ async def _claim_and_run(
 async def _restore_large_strings(continuation: Continuation, rules: LargeStringRules | None) -> Continuation:
     if rules is None:
         return continuation
-    ledger = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: restore_large_strings(continuation.ledger, rules))
+    ledger = await run_in_thread_if_large_or_slow(
+        LARGE_CHARACTERS, lambda: restore_large_strings(continuation.ledger, rules)
+    )
     return dataclasses.replace(continuation, ledger=ledger)
 
 
@@ -227,7 +229,9 @@ async def _load_continuation_contents(
     if ledger.contents is not None:
         ledger.contents.reference_key = get_content_tag(salt)
         if should_name_parts_by_id(options):
-            ledger = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: replace_part_names_in_ledger(ledger))
+            ledger = await run_in_thread_if_large_or_slow(
+                LARGE_CHARACTERS, lambda: replace_part_names_in_ledger(ledger)
+            )
     ledger.contents = await load_ledger_content(ledger, salt, options)
     if ledger.contents is not None:
         ledger.contents.reference_key = get_content_tag(salt)
@@ -242,7 +246,7 @@ async def _make_claim(
     profile: SurfaceSettings,
 ) -> ResumeClaim:
     size = estimate_json_length(resolutions, LARGE_CHARACTERS)
-    claim = await run_in_thread_if_large(size, lambda: make_answers_claim(auth, resolutions, options))
+    claim = await run_in_thread_if_large_or_slow(size, lambda: make_answers_claim(auth, resolutions, options))
     require_no_self_wait(claim.key)
     outcomes = OutcomeCodec.for_interrupt(interrupt, auth, options, keeps_output=profile.shows_run_details)
     return ResumeClaim(get_guard_or_default(options), claim, outcomes)
@@ -289,12 +293,12 @@ async def _read_and_validate_answers(
     size = estimate_json_length(resolutions, LARGE_CHARACTERS)
     if resolutions or not resumes_by_itself:
         max_values = options.execution_policy.max_values
-        answers = await run_in_thread_if_large(size, lambda: read_answers(entries, resolutions, max_values))
+        answers = await run_in_thread_if_large_or_slow(size, lambda: read_answers(entries, resolutions, max_values))
     size += sum(len(entries[request_id - 1].input_json or "") for request_id in answers)
     if continuation.ledger.sidecar is not None:
         size = max(size, LARGE_CHARACTERS)
     with using_content_registry(continuation.ledger.contents, has_rich_values=continuation.has_rich_values):
-        return answers, await run_in_thread_if_large(
+        return answers, await run_in_thread_if_large_or_slow(
             size, lambda: validate_answered_call_inputs(catalog, entries, answers)
         )
 
@@ -333,7 +337,9 @@ class OpenedContinuation:
         """Open a continuation. Raises `CodeModeProtocolError` if this host did not make it or it has expired."""
         body = continuation.get("body")
         size = len(body) if isinstance(body, str) else estimate_json_length(continuation, LARGE_CHARACTERS)
-        return await run_in_thread_if_large(size, lambda: _open_continuation(continuation, options, conversation_id))
+        return await run_in_thread_if_large_or_slow(
+            size, lambda: _open_continuation(continuation, options, conversation_id)
+        )
 
     @staticmethod
     async def end(
@@ -355,7 +361,7 @@ class OpenedContinuation:
                 conversation_id,
                 lambda binding: verify_and_decode_continuation(continuation, continuation_options, now_ms(), binding),
             )
-            _, auth = await run_in_thread_if_large(LARGE_CHARACTERS, opening)
+            _, auth = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, opening)
             claim = make_end_claim(auth, continuation_options)
             if not isinstance(await guard.claim(claim), str):
                 await guard.record(claim.key, "")

@@ -26,7 +26,7 @@ from ..data.json_values import encode_canonical_json, encode_json
 from ..errors import CodeModeAbortedError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_until_done
 from ..host.clock import monotonic_seconds, now_ms
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..protocol.journal_entries import (
     ClaimRecord,
@@ -92,7 +92,7 @@ class ResumeClaim:
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
     async def _encode_in_thread_and_record(self, write: Callable[[OutcomeCodec], str]) -> str | None:
-        text = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: write(self.outcomes))
+        text = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: write(self.outcomes))
         return self._find_other_outcome(text, await self.guard.record(self.claim.key, text))
 
     def _find_other_outcome(self, text: str, recorded: Any) -> str | None:
@@ -100,7 +100,7 @@ class ResumeClaim:
 
     async def read_recorded_outcome(self, text: str) -> RunOutcome:
         """Return the recorded outcome. Raises `CodeModeProtocolError` if it cannot be read."""
-        outcome = await run_in_thread_if_large(len(text), lambda: self.outcomes.decode_outcome(text))
+        outcome = await run_in_thread_if_large_or_slow(len(text), lambda: self.outcomes.decode_outcome(text))
         return await load_outcome_content(outcome, self.outcomes.options)
 
 
@@ -239,7 +239,7 @@ class JournaledResume:
             if self._claim_record in ended.claims[-1:] and not self._still_waits_for_answers(ended):
                 return await self._record_and_return_outcome(ended)
             if paused is not None or ended.outcome.interrupt is None:
-                return await self._resolve_superseded_answers(ended)
+                return await self._return_outcome_or_raise_superseded(ended)
             paused = ended.text
             opened = await reader.open(again=True, engine=engine)
         journal = self.journaling.journal = InvocationJournal(reader, opened)
@@ -249,7 +249,7 @@ class JournaledResume:
             return outcome
         finally:  # nothing was run if the journal is still to be released
             if outcome is None or outcome.suspension is None or outcome.is_replayed:
-                await (journal.release() if paused is None else journal.write_back_pause_outcome(paused))
+                await (journal.release() if paused is None else journal.write_back_pause_outcome_and_release(paused))
 
     async def _open_journal(self, reader: JournalAccess, engine: str) -> OpenedJournal:
         try:
@@ -275,12 +275,12 @@ class JournaledResume:
         """Return the ledger to continue from, the steps to write, and the calls whose end the journal has."""
         if not opened.lines:  # this journal has no record of the run
             ledger = self.answered.continuation.ledger
-            journal.mark_ledger_written(ledger)
+            journal.mark_ledger_written_and_add_claims(ledger)
             return ledger, [make_snapshot_step(ledger)], frozenset()
         journal_run = await reader.read_recorded_run(opened)
         self.journaling.calls.require_same_tools(journal_run.continuation)
         recorded = journal_run.continuation.ledger
-        journal.mark_ledger_written(recorded, journal_run.claims)
+        journal.mark_ledger_written_and_add_claims(recorded, journal_run.claims)
         settings = reader.settings
         ledger = await self.journaling.calls.restore_ledger(
             recorded, settings.salt, has_rich_values=settings.has_rich_values
@@ -375,7 +375,7 @@ class JournaledResume:
         return paused
 
     def _require_tools_of_approved_calls(self, paused: AnsweredPause) -> None:
-        paused.require_tools_of_approved_calls(self.journaling.calls.catalog)
+        paused.require_approved_tools_if_stored(self.journaling.calls.catalog)
 
     async def _write_claim_withdrawal(self, journal: InvocationJournal) -> None:
         """Write that the program does not continue with these answers."""
@@ -403,7 +403,7 @@ class JournaledResume:
             )
         return ended.outcome
 
-    async def _resolve_superseded_answers(self, ended: RecordedOutcome) -> RunOutcome:
+    async def _return_outcome_or_raise_superseded(self, ended: RecordedOutcome) -> RunOutcome:
         claimed = await self._take_claim(is_repeat=True)
         if isinstance(claimed, str):
             return await self.claim.read_recorded_outcome(claimed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
 from ..host.clock import PausableTimer
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ..protocol import events
@@ -210,7 +210,7 @@ class WorkerLease(Protocol):
         """Start spare workers."""
         ...
 
-    def mark_reusable(self, frame: bytes) -> None:
+    def offer_for_reuse(self, frame: bytes) -> None:
         """Offer the worker for another program. ``frame`` is what it has sent since its program ended."""
         ...
 
@@ -235,7 +235,7 @@ def compute_max_frame_bytes(max_result_bytes: int, max_tool_input_bytes: int) ->
     return max(value_bytes, _MAX_ANALYSIS_BYTES) + _FRAME_SLACK_BYTES
 
 
-def take_ready_frame(ending: events.Ending, channel: MessageChannel, *, is_idle: bool) -> bytes | None:
+def take_ready_frame_if_ended_cleanly(ending: events.Ending, channel: MessageChannel, *, is_idle: bool) -> bytes | None:
     """Return the frame that a worker sent after its program ended cleanly, b"" if none; None if it did not end cleanly.
 
     Clean: it returned, no call runs (``is_idle``) or was abandoned, and nothing is left to send or read except one
@@ -300,7 +300,7 @@ class Runner:
     def start(self, effects: Iterable[events.Effect]) -> None:
         """Perform the first effects, then listen to the worker."""
         if self._journaling is not None:
-            self._attach_journal()
+            self._attach_journal_and_feed_accepted()
         self.perform_effects(effects)
         self._channel.start_receiving()
         if not self.ended.done() and not self._is_preparing:
@@ -348,7 +348,7 @@ class Runner:
             case events.ResumeDeadlineClock():
                 self._clock.start()
             case events.CheckProgram():
-                self._check_program(effect)
+                self._prepare_tools_and_check_program(effect)
             case events.WriteConsole(level, text):
                 self._report_console_line(level, text)
             case events.SendNotification(kind, payload_json):
@@ -399,7 +399,7 @@ class Runner:
             self._reported_paused_seconds = reported_seconds + milliseconds / 1000
             self._channel.send(AddPausedTime(milliseconds), hold=len(self._tasks) > 1)
 
-    def _check_program(self, request: events.CheckProgram) -> None:
+    def _prepare_tools_and_check_program(self, request: events.CheckProgram) -> None:
         preparation = None if self._prepare is None else self._prepare(request.facts)
         if preparation is None:
             self._check_inline_or_in_thread(request)
@@ -444,7 +444,7 @@ class Runner:
 
     async def _check_in_thread(self, request: events.CheckProgram) -> None:
         try:
-            checked = await run_in_thread_if_large(
+            checked = await run_in_thread_if_large_or_slow(
                 LARGE_CHARACTERS, lambda: self._check(request.js, request.facts, request.size)
             )
             self._on_program_checked(checked)
@@ -459,10 +459,12 @@ class Runner:
             self.feed_event(result)
         else:
             self._run_with_clock_stopped(
-                journaling.open_for_program(self._machine, result), self._attach_journal, "the journal was not opened"
+                journaling.open_journal_and_restore_progress(self._machine, result),
+                self._attach_journal_and_feed_accepted,
+                "the journal was not opened",
             )
 
-    def _attach_journal(self, accepted: events.ProgramAccepted | None = None) -> None:
+    def _attach_journal_and_feed_accepted(self, accepted: events.ProgramAccepted | None = None) -> None:
         if self._journaling is not None and self._journaling.journal is not None:
             self._journal = self._journaling.journal
             self._machine.enable_outcome_reservation()
@@ -475,27 +477,29 @@ class Runner:
 
     def _start_or_stop_timers(self, effect: events.StartTimers | events.CancelTimer) -> None:
         if self._timers is None:
-            self._timers = TimerQueue(self._calls.now_ms, self._deliver_timer)
+            self._timers = TimerQueue(self._calls.now_ms, self._journal_and_deliver_timer_outcome)
         if isinstance(effect, events.StartTimers):
             self._timers.start_timers(effect.entries)
         else:
             self._timers.stop_timer(effect.id)
 
-    def _deliver_timer(self, settled: events.CallSettled) -> None:
+    def _journal_and_deliver_timer_outcome(self, settled: events.CallSettled) -> None:
         self._deliver_outcome(settled) if self._journal is None else self._journal.write_and_deliver_call_outcome(
             settled, self._deliver_outcome
         )
 
     def _finish(self, ending: events.Ending) -> None:
         ready_frame = (
-            take_ready_frame(ending, self._channel, is_idle=not self._tasks) if self._lease.is_reusable else None
+            take_ready_frame_if_ended_cleanly(ending, self._channel, is_idle=not self._tasks)
+            if self._lease.is_reusable
+            else None
         )
         self._channel.close()
         self._clock.close()
         if self._timers is not None:
             self._timers.close()
         if ready_frame is not None:
-            self._lease.mark_reusable(ready_frame)
+            self._lease.offer_for_reuse(ready_frame)
         elif not isinstance(ending, events.Completed):
             # Killing beats draining: a worker that escaped can still write frames.
             self._lease.kill()
@@ -558,8 +562,10 @@ class Runner:
             return
         is_hidden = record.is_input_hidden and isinstance(settled.outcome, Rejected)
         displayed_input_json = record.displayed_input_json if is_hidden else settled.displayed_input_json
-        more = settled.error, displayed_input_json, self._reporter.record_call_end_time(record)
-        settled = self._machine.admit_outcome(events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more))
+        more = settled.error, displayed_input_json, self._reporter.record_call_end_and_get_duration_us(record)
+        settled = self._machine.admit_or_replace_outcome(
+            events.CallSettled(settled.id, settled.outcome, settled.now_ms, *more)
+        )
         self._reporter.report_call_end(record, settled.outcome, settled.error)
         if settled.error is not None:
             self._errors.append(settled.error)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..data.narrowing import list_or_empty, mapping_or_empty
 from ..data.similar_names import find_nearest_names, format_suggestion
 from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSyntaxError, CodeModeToolError
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.checked_fields import WrongTypeError
 from ..profile import StaticRules
 from ..protocol.ending_errors import make_illegal_access_error, make_syntax_error
@@ -153,7 +153,7 @@ class SavedProgramCatalog:
         self._servers: list[str] = []  # that saved programs import
         self._mentions = SavedProgramMentions((), (), has_computed_names=False)
         if saved_data is not None:
-            self._restore_saved_programs(saved_data)
+            self._restore_owner_and_input_schemas(saved_data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -185,7 +185,10 @@ class SavedProgramCatalog:
         """Return the tool of exactly this name."""
         if not name.startswith(_PREFIX):
             return self._inner.get(name)
-        if name not in self._tools and (tool := self._make_saved_tool(name.removeprefix(_PREFIX))) is not None:
+        if (
+            name not in self._tools
+            and (tool := self._make_tool_of_saved_namespace(name.removeprefix(_PREFIX))) is not None
+        ):
             self._tools[name] = tool
         return self._tools.get(name)
 
@@ -232,7 +235,7 @@ class SavedProgramCatalog:
         """Read the saved programs, then prepare the tools."""
         if self._saved_data is not None or self._js is None:
             return self._inner.prepare_for_program(facts, invocation_data)
-        return self._load_programs_and_prepare(facts, invocation_data)
+        return self._load_programs_prepare_and_record_pins(facts, invocation_data)
 
     def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """See `ToolCatalog.check_resumed_program`."""
@@ -245,7 +248,7 @@ class SavedProgramCatalog:
 
     # -- before the program runs
 
-    async def _load_programs_and_prepare(
+    async def _load_programs_prepare_and_record_pins(
         self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None
     ) -> None:
         try:
@@ -257,16 +260,16 @@ class SavedProgramCatalog:
             log_failure(_log, "the owner of saved programs is not known", (), error)
             self._error = CodeModeToolError("saved programs cannot be read now")
         weight = len(self._js or "") + sum(len(program.current.body["program"]) for program in self._programs.values())
-        selected = await run_in_thread_if_large(weight, self._select_programs_to_send)
+        selected = await run_in_thread_if_large_or_slow(weight, self._select_programs_and_note_imports)
         preparation = self._inner.prepare_for_program(self._add_server_imports(facts), invocation_data)
         if preparation is not None:
             await preparation
         weight += _CHARACTERS_PER_NAME * len(self._inner)
-        self._sent_programs = await run_in_thread_if_large(weight, partial(self._make_sent_programs, selected))
+        self._sent_programs = await run_in_thread_if_large_or_slow(weight, partial(self._make_sent_programs, selected))
         await self._record_changes_and_pins()
         self._schemas = {name: sent.program.current.body["input_schema"] for name, sent in self._list_usable_programs()}
 
-    def _select_programs_to_send(self) -> list[Any]:
+    def _select_programs_and_note_imports(self) -> list[Any]:
         """Return the programs to send: named ones and those they name; all if names are computed."""
         mentions = self._mentions = find_saved_program_mentions(self._js or "")
         selected: dict[str, Any] = {}
@@ -476,13 +479,13 @@ class SavedProgramCatalog:
 
     # -- the functions of `saved` at run time
 
-    def _restore_saved_programs(self, saved_data: Mapping[str, Any]) -> None:
+    def _restore_owner_and_input_schemas(self, saved_data: Mapping[str, Any]) -> None:
         """Restore the saved programs of a resumed invocation."""
         self._owner = str(saved_data.get("owner", ""))
         programs = mapping_or_empty(saved_data.get("programs"))
         self._schemas = {name: mapping_or_empty(body).get("inputSchema") for name, body in programs.items()}
 
-    def _make_saved_tool(self, name: str) -> PreparedTool | None:
+    def _make_tool_of_saved_namespace(self, name: str) -> PreparedTool | None:
         if name in self._schemas:
             return prepare_saved_program_tool(
                 name, self._schemas[name], partial(self._count_use_and_return_input, name)
@@ -543,7 +546,7 @@ class SavedProgramCatalog:
             "inputSchema": body["input_schema"],
             "program": request["program"],
             "tools": sorted(hash_mentioned_tools(request["program"], self._inner)),
-            "difference": await run_in_thread_if_large(
+            "difference": await run_in_thread_if_large_or_slow(
                 LARGE_CHARACTERS, lambda: diff_versions(previous, to_saved_version(name, unsaved))
             ),
             "replaces": 0 if previous is None else previous.version,

@@ -11,7 +11,7 @@ from ..host.imports import importing
 from ..host.sync import require_outside_temporal_workflow
 from ..options.parts import CodeModeOptions
 from ..workers.pool import WorkerPool, get_pool_or_default
-from .optional_parts import import_telemetry, is_telemetry_imported
+from .optional_parts import import_telemetry_if_enabled, is_telemetry_imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ def _start_pool_and_import(workers: WorkerPool, options: CodeModeOptions) -> Non
     workers.start()
     import_execution_module()
     with importing:
-        import_telemetry(options)
+        import_telemetry_if_enabled(options)
 
 
 @cache
@@ -107,7 +107,7 @@ async def resume_with_answers(
     return await continuations.resume_program(profile, interrupt, answers, catalog, options, outer, workers)
 
 
-def attach_library(
+def bind_optional_library_unless_shadowed(
     library: ProgramLibrary | None, catalog: ToolCatalog[PreparedTool], names: Iterable[str]
 ) -> ProgramLibrary | None:
     """Return the library for programs over these tools; ``names`` are those of tools and namespaces.
@@ -123,7 +123,7 @@ def attach_library(
 
 def append_library_description(description: str, library: ProgramLibrary | None, import_from: str | None = None) -> str:
     """Append the description of saved programs, if there are any."""
-    library_text = "" if library is None else library.describe_programs(import_from)
+    library_text = "" if library is None else library.load_and_describe_programs(import_from)
     return f"{description}\n\n{library_text}" if library_text else description
 
 

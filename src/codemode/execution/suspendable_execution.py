@@ -12,7 +12,7 @@ from ..data.json_values import count_utf8_bytes
 from ..errors import CodeModeAbortedError, CodeModeConcurrencyError, CodeModeError, CodeModeProtocolError
 from ..host.cancellation import shield_until_done, wait_or_pass_late_result
 from ..host.clock import now_ms
-from ..host.threads import InvocationThreadsScope, run_in_thread_if_large
+from ..host.threads import InvocationThreadsScope, run_in_thread_if_large_or_slow
 from ..interrupts.interrupt import Interrupt
 from ..options.parts import CodeModeOptions
 from ..profile import SurfaceSettings
@@ -134,7 +134,7 @@ async def decode_output_items(written: list[EncodedOutputItem], max_values: int)
             return OutputItem(item.kind, item.text, item.level)
         return OutputItem(item.kind, decode_program_value(item.text, max_values, label=_ITEM_LABEL))
 
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         sum(len(entry.text) for entry in written), lambda: tuple(map(decode_item, written))
     )
 
@@ -247,12 +247,12 @@ class SuspendableExecution(Execution):
         """End it with its calls and return its failed outcome. Works from any event loop and thread."""
         return await self._run_on_run_loop(lambda: self._abort_on_run_loop(CodeModeAbortedError(reason)))
 
-    async def to_signed_interrupt(self) -> Interrupt:
+    async def store_content_and_sign_interrupt(self) -> Interrupt:
         """Return a suspended run as a signed interrupt: program, settings and ledger.
 
         The outcome of running calls is unknown in it. `resume` with the same tools continues from there.
         """
-        return await self._run_on_run_loop(self._to_signed_interrupt_on_run_loop)
+        return await self._run_on_run_loop(self._store_content_and_sign_on_run_loop)
 
     # -- the run
 
@@ -270,7 +270,7 @@ class SuspendableExecution(Execution):
             try:
                 stop = await self._start_on_worker_and_wait(source)
             except BaseException:
-                await self._close_runner()
+                await self._close_runner_and_refill_spares()
                 raise
         except asyncio.CancelledError as cancelled:
             raise cancelled from await self._complete_and_report_error(
@@ -281,7 +281,7 @@ class SuspendableExecution(Execution):
         try:
             return await self._finish_segment(stop)
         except BaseException:  # cancelled before its worker was released
-            await self._close_runner()
+            await self._close_runner_and_refill_spares()
             raise
 
     async def _start_on_worker_and_wait(self, source: str) -> _StopReason:
@@ -343,7 +343,7 @@ class SuspendableExecution(Execution):
         try:
             return runner.ended.result() if stop is None else stop  # it ended at the same moment
         except BaseException:
-            await self._close_runner()
+            await self._close_runner_and_refill_spares()
             raise
 
     async def _run_and_journal_segment(self, work: Callable[[], Awaitable[_StopReason]]) -> RunOutcome:
@@ -361,7 +361,7 @@ class SuspendableExecution(Execution):
 
     async def _deliver_outcomes_and_wait(self, runner: SuspendableRunner, wait_ms: int) -> _StopReason:
         """Deliver outcomes on the held worker or a new one. Without a worker, first wait for an outcome."""
-        runner.reclaim_worker()
+        runner.reclaim_worker_or_release()
         while not runner.is_warm and runner.machine.has_running_requests and not runner.machine.has_pending_deliveries:
             runner.start_waiting_for_outcome(wait_ms)
             stop = await _wait_for_stop(runner)
@@ -399,7 +399,7 @@ class SuspendableExecution(Execution):
         )
         if isinstance(stop, str):
             self._is_starting = False
-            runner.make_worker_revocable()
+            runner.make_worker_revocable_or_release()
             output_bytes = sum(count_utf8_bytes(entry.text) for entry in written)
             suspension = Suspension(stop, self.pending_calls, self, output_bytes)
             warnings = self._warning_fields
@@ -407,20 +407,20 @@ class SuspendableExecution(Execution):
             return RunOutcome("resting", *self._outcome_fields, output=output, suspension=suspension, **warnings)
         machine.ledger.progress = self._progress
         self._is_over = True
-        await self._close_runner()
+        await self._close_runner_and_refill_spares()
         outcome = await (
             self._report_end_and_make_completed_outcome(stop)
             if isinstance(stop, events.Completed)
-            else self._make_failed_or_interrupted_outcome(stop)
+            else self._report_end_and_make_incomplete_outcome(stop)
         )
         return replace_outcome_fields(outcome, output=output) if output else outcome
 
-    async def _make_failed_or_interrupted_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
+    async def _report_end_and_make_incomplete_outcome(self, ending: events.Failed | events.Interrupted) -> RunOutcome:
         if isinstance(ending, events.Failed):
             return self.make_failed_outcome(await self._complete_and_report_error(ending.error))
         return await self._report_end_and_make_interrupted_outcome()
 
-    async def _close_runner(self) -> None:
+    async def _close_runner_and_refill_spares(self) -> None:
         runner = self._runner
         if runner is not None:
             await runner.close()
@@ -436,7 +436,7 @@ class SuspendableExecution(Execution):
         runner.feed_event(events.HostFailed(error))
         return await shield_until_done(self._run_and_journal_segment(lambda: _wait_for_stop(runner)))
 
-    async def _to_signed_interrupt_on_run_loop(self) -> Interrupt:
+    async def _store_content_and_sign_on_run_loop(self) -> Interrupt:
         runner = self._runner
         if runner is None or not self._is_machine_suspended:
             raise CodeModeProtocolError("the program is not suspended")
@@ -451,14 +451,14 @@ class SuspendableExecution(Execution):
             return make_signed_interrupt(continuation, continuation_options, self._outer.call.conversation_id)
 
         with InvocationThreadsScope(self._threads):
-            interrupt = await run_in_thread_if_large(len(js) + machine.stored_ledger_bytes, build_interrupt)
+            interrupt = await run_in_thread_if_large_or_slow(len(js) + machine.stored_ledger_bytes, build_interrupt)
             await store_and_retain_content_until_expiry(interrupt, ledger, settings.salt, continuation_options)
             return interrupt
 
     def _on_ended_while_suspended(self) -> None:
         """End the calls of a run that ended while suspended, through a lost journal or a protocol violation."""
         if not (self._is_continuing or self._is_over or self._is_starting or self._loop.is_closed()):
-            self._closing = self._loop.create_task(self._close_runner())
+            self._closing = self._loop.create_task(self._close_runner_and_refill_spares())
             self.on_change()
 
     def _notify_change(self) -> None:

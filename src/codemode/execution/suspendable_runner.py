@@ -89,7 +89,7 @@ class SuspendableRunner(Runner):
         self, lease: PooledWorkerLease, accepted: events.ProgramAccepted, wait_ms: int
     ) -> SuspendableInvocation:
         """Continue on another worker and return the invocation that replaces this one."""
-        machine = self.machine.create_successor(self._calls.now_ms())
+        machine = self.machine.answer_yields_and_create_successor(self._calls.now_ms())
         self._machine, self._lease, self.is_warm = machine, lease, True
         self._channel = self._open_channel(lease)
         self._wait_clock = self._replace_clock_and_make_wait_clock(wait_ms)
@@ -107,13 +107,13 @@ class SuspendableRunner(Runner):
         """How long the caller has waited, in milliseconds."""
         return 0 if self._wait_clock is None else int(self._wait_clock.active_seconds * 1000)
 
-    def make_worker_revocable(self) -> None:
+    def make_worker_revocable_or_release(self) -> None:
         """Hold the worker of a suspended run until another run needs its slot."""
         lease = self._lease
         if self.is_warm and not lease.make_revocable(lambda: self._on_worker_revoked(lease)):
             self.release_worker()
 
-    def reclaim_worker(self) -> None:
+    def reclaim_worker_or_release(self) -> None:
         """Use the held worker again, if it was not revoked."""
         if self.is_warm and not self._lease.make_irrevocable():
             self.release_worker()

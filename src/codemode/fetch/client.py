@@ -123,7 +123,7 @@ async def iter_decoded_body(response: httpx.Response) -> AsyncGenerator[bytes]:
     if response.is_stream_consumed:  # a transport that holds no stream has read it already
         yield response.content
         return
-    gunzip = _GzipDecoder() if _require_encoding_and_is_gzip(response.headers.get("content-encoding", "")) else None
+    gunzip = _GzipDecoder() if _is_gzip_encoding_or_raise(response.headers.get("content-encoding", "")) else None
     async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_raw())) as chunks:
         async for chunk in chunks:
             for piece in (chunk,) if gunzip is None else gunzip.decode(chunk):
@@ -202,7 +202,7 @@ def _load_tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _require_encoding_and_is_gzip(content_encoding: str) -> bool:
+def _is_gzip_encoding_or_raise(content_encoding: str) -> bool:
     """Return True for gzip. Raises `CodeModeFetchError` for an encoding that was not requested."""
     encoding = content_encoding.strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):

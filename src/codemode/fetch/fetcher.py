@@ -15,7 +15,7 @@ from typing import Any, cast
 from ..data.json_values import decode_json, encode_json
 from ..errors import HOST_FETCH_ERROR, CodeModeFetchError, CodeModeProtocolError
 from ..host.cancellation import is_cancelled_from_outside
-from ..host.threads import run_in_thread_if_large
+from ..host.threads import run_in_thread_if_large_or_slow
 from ..options.parts import CodeModeOptions, FetchPolicy
 from .client import LOOPBACK_ADDRESSES, Resolver, fetch_from_addresses, is_public_address, resolve_host
 from .urls import Url, UrlError, UrlRules, parse_url, resolve_redirect_url
@@ -202,7 +202,7 @@ class Fetcher:
         """
         for redirects in range(self.policy.max_redirects + 1):
             async with self._open_response(request) as response:
-                status, headers = _get_status(response), _collect_visible_response_headers(response.headers)
+                status, headers = _get_status_or_raise(response), _collect_visible_response_headers(response.headers)
                 url = self._parse_and_check_final_url(response, request)
                 location = headers.get("location") if status in REDIRECT_STATUSES else None
                 is_final = location is None or not self.policy.allow_redirects
@@ -227,7 +227,7 @@ class Fetcher:
 
     async def _send_request(self, request: FetchRequest) -> Any:
         self._check_request(request)
-        addresses = await self._resolve_allowed_addresses(request.url)
+        addresses = await self._resolve_and_check_addresses(request.url)
         arguments: dict[str, Any] = {"method": request.method, "headers": dict(request.headers), "body": request.body}
         if self.policy.fetch is None:
             return await fetch_from_addresses(request.url, **arguments, addresses=addresses)
@@ -243,7 +243,7 @@ class Fetcher:
         if not self.rules.allows(url):
             raise CodeModeFetchError(f"fetch may not reach {url.origin}{url.path[:200]}")
 
-    async def _resolve_allowed_addresses(self, url: Url) -> tuple[str, ...]:
+    async def _resolve_and_check_addresses(self, url: Url) -> tuple[str, ...]:
         # A policy that allows an address or localhost names it: only resolved names need a check.
         if url.has_ip_host:
             return (url.host,)
@@ -311,7 +311,7 @@ class Fetcher:
             answer = {**head, **_encode_body_fields(body)}
             return encode_json(answer, max_bytes=self.max_result_bytes, what="the response of fetch")
 
-        return await run_in_thread_if_large(len(body), encode_head_and_body)
+        return await run_in_thread_if_large_or_slow(len(body), encode_head_and_body)
 
 
 def describe_fetch(policy: FetchPolicy | None) -> str | None:
@@ -351,7 +351,7 @@ def _make_fetch_failed_error(request: FetchRequest) -> CodeModeFetchError:
     return CodeModeFetchError(f"fetch of {request.url.origin} failed", code=HOST_FETCH_ERROR, details=details)
 
 
-def _get_status(response: Any) -> int:
+def _get_status_or_raise(response: Any) -> int:
     status = response.status_code
     if type(status) is not int or not 100 <= status <= 599:
         raise TypeError("the response has no valid status_code")

@@ -40,7 +40,7 @@ class EnginePool:
         self._spare_engines: list[Engine] = []
         self._retained: list[object] = []
 
-    def make_engine(self) -> Engine:
+    def make_engine_and_count_limit(self) -> Engine:
         """Create an engine with a fresh guest runtime."""
         context = self._make_context()
         context.set_memory_limit(self._heap_bytes)
@@ -58,7 +58,7 @@ class EnginePool:
 
     def make_spare_engine(self, worker: Any, fill_free_heap: Pack) -> None:
         """Make a spare engine, warmed up and with its free heap filled."""
-        current, engine = worker.engine, self.make_engine()
+        current, engine = worker.engine, self.make_engine_and_count_limit()
         worker.use_engine(engine)
         worker.warm_up_engine()
         worker.use_engine(current)
@@ -76,7 +76,7 @@ class EnginePool:
         self._retained.append(used_engine)
         if self._spare_engines:
             return self._spare_engines.pop()
-        return self.make_engine() if makes_more and not self.has_made_all_engines else None
+        return self.make_engine_and_count_limit() if makes_more and not self.has_made_all_engines else None
 
 
 def load_engine_module(path: str) -> ModuleType:

@@ -89,7 +89,7 @@ class _LayerApplier:
         self.layers: dict[str, str] = {}
         self._skip = skip
 
-    def apply_layer(self, layer: str, action: object) -> None:
+    def apply_layer_and_record_result(self, layer: str, action: object) -> None:
         try:
             if layer in self._skip:
                 _raise_permission_error()
@@ -109,7 +109,7 @@ def describe_refusal(error: Exception) -> str:
     return f"{REFUSED}: {error}"
 
 
-def find_missing_layers(report: dict[str, str]) -> list[str]:
+def find_missing_required_layers(report: dict[str, str]) -> list[str]:
     """The required layers that `report` does not show in force."""
     return [layer for layer in REQUIRED_LAYERS if not report.get(layer, "").startswith(IN_FORCE)]
 
@@ -118,12 +118,12 @@ def apply_shared_lockdown(skip: frozenset[str] = frozenset()) -> dict[str, str]:
     """Apply everything that forked workers inherit; the report names the layers dealt with here."""
     os.environ.clear()
     report = _LayerApplier(skip)
-    report.apply_layer("namespaces", _enter_namespaces)
-    report.apply_layer("uid-drop", _drop_user_and_capabilities)
-    report.apply_layer("not-dumpable", lambda: _call_prctl(_PR_SET_DUMPABLE, 0))
-    report.apply_layer("no-new-privs", lambda: _call_prctl(_PR_SET_NO_NEW_PRIVS, 1))
-    report.apply_layer("landlock", _apply_empty_landlock_ruleset)
-    report.apply_layer("rlimits", _set_shared_resource_limits)
+    report.apply_layer_and_record_result("namespaces", _enter_namespaces)
+    report.apply_layer_and_record_result("uid-drop", _drop_user_and_capabilities)
+    report.apply_layer_and_record_result("not-dumpable", lambda: _call_prctl(_PR_SET_DUMPABLE, 0))
+    report.apply_layer_and_record_result("no-new-privs", lambda: _call_prctl(_PR_SET_NO_NEW_PRIVS, 1))
+    report.apply_layer_and_record_result("landlock", _apply_empty_landlock_ruleset)
+    report.apply_layer_and_record_result("rlimits", _set_shared_resource_limits)
     return report.layers
 
 

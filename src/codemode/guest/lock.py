@@ -33,10 +33,10 @@ class SandboxLockdown:
 
     def describe_missing_layers(self, layers: dict[str, str]) -> str | None:
         """Why this process may not run programs, when a required layer is not in force in `layers`."""
-        missing: list[str] = self._lockdown.find_missing_layers(layers) if self._required else []
+        missing: list[str] = self._lockdown.find_missing_required_layers(layers) if self._required else []
         return "isolation layers not in force: " + ", ".join(missing) if missing else None
 
-    def apply_final_layers(self, channel_fd: int) -> dict[str, str]:
+    def apply_final_layers_and_get_refusals(self, channel_fd: int) -> dict[str, str]:
         """Apply the final half; the layers that differ from `shared_layers`."""
         return self._final_lockdown.apply(channel_fd)
 

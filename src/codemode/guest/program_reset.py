@@ -26,14 +26,14 @@ class ProgramReset:
         self._finished_programs = 0
         self.is_waiting = True  # until the host begins a program
 
-    def accept_begin_frame(self, body: bytes | memoryview) -> None:
+    def begin_program_if_announced(self, body: bytes | memoryview) -> None:
         """Look whether a frame begins the next program. Any other one is left over."""
         if len(body) == _BEGIN_STRUCT.size:
             kind, number = _BEGIN_STRUCT.unpack(body)
             if kind == _BEGIN_KIND and number == self._finished_programs:
                 self.is_waiting = False
 
-    def prepare_next_program(self) -> bytes | None:
+    def prepare_next_program_and_make_frame(self) -> bytes | None:
         """Take another engine and return the frame that reports it; None if none is left: the worker exits.
 
         It has no warm-up: the host, to which the last result is on its way, may wait for this very processor.

@@ -23,7 +23,7 @@ _EXPORT_LIST = re.compile(r"\bexport\s*\{([^{}]*)\}")
 _MAX_SEARCHED_CHARACTERS = 1 << 16
 
 
-def finish_module_analysis(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
+def check_syntax_of_analysed_module(evaluate: Evaluate, result: dict[str, Any]) -> dict[str, Any]:
     """Return the analyser's result for a module, or the engine's syntax error in it.
 
     ``result["asked"]`` is the text that the engine checks; the return value lacks it. The ``"draft"`` is checked where

@@ -65,7 +65,7 @@ class Worker:
         _set_time_zone_to_utc()
         self.engine_pool = load_source("engines", config["engines_path"]).EnginePool(config)
         self.identity = {"engine": config["engine_version"], "kernel": self.engine_pool.runtime_sha256}
-        first = self.engine_pool.make_engine()
+        first = self.engine_pool.make_engine_and_count_limit()
         self.analyser: Any = _load_analyser(config["analyser"])
         self.may_hold_long_integers: Callable[[bytes | memoryview], bool] = load_source(
             "long_integers", config["long_integers_path"]
@@ -128,7 +128,7 @@ class Worker:
 
     def _prepare_next_program_or_exit(self) -> None:
         """Be ready for the next program, or end."""
-        frame = None if self.program_reset is None else self.program_reset.prepare_next_program()
+        frame = None if self.program_reset is None else self.program_reset.prepare_next_program_and_make_frame()
         if frame is None:
             os._exit(0)
         _write_all_or_exit(_HEADER.pack(len(frame)) + frame)
@@ -172,7 +172,7 @@ class Worker:
     def _answer_frame(self, body: bytes | memoryview) -> tuple[bytes, bool]:
         """The lines that answer one frame, and whether the program has ended."""
         if self._is_between_programs:
-            self.program_reset.accept_begin_frame(body)
+            self.program_reset.begin_program_if_announced(body)
             return b"", False
         kind = body[0] if body else 0
         if kind == _DELIVER:
@@ -220,12 +220,12 @@ class Worker:
         if (second_repair := analyse.repair_program(repair.text, deadline_ms, analysis)) is not None:
             repair = analyse.chain_repairs(repair, second_repair)
             analysis = self._analyse_once(repair.text, deadline_ms, surface)
-        return analyse.restore_locations(analysis, repair, text)
+        return analyse.restore_locations_and_add_repairs(analysis, repair, text)
 
     def _analyse_once(self, text: str, deadline_ms: int, surface: int, is_warm_up: bool = False) -> dict[str, Any]:
         analysis = self.analyser(text, deadline_ms, surface, is_warm_up)  # type: ignore[misc]
         return (
-            self.syntax_check.finish_module_analysis(self.context.module, analysis)
+            self.syntax_check.check_syntax_of_analysed_module(self.context.module, analysis)
             if surface == _MODULE_SURFACE
             else analysis
         )
@@ -249,7 +249,9 @@ class Worker:
             return self._correct_and_encode_turn(*self.turn_runner.run_turn("refused", "InternalError: out of memory"))
         if stop_ms:
             self.turn_runner.set_time_limit(stop_ms, counts_waiting)
-        operation_and_argument = self._evaluate_module(_DECODER.raw_decode(config, len(_JS_KEY))[0], memory_limit_bytes)
+        operation_and_argument = self._evaluate_module_and_get_operation(
+            _DECODER.raw_decode(config, len(_JS_KEY))[0], memory_limit_bytes
+        )
         return self._correct_and_encode_turn(*self.turn_runner.finish_turn(*operation_and_argument))
 
     def _correct_and_encode_turn(self, lines: str, is_finished: bool) -> tuple[bytes, bool]:
@@ -274,7 +276,7 @@ class Worker:
         except Exception:  # noqa: BLE001 -- a place is worth less than what was thrown
             return line
 
-    def _evaluate_module(self, js: str, memory_limit_bytes: int) -> tuple[str, object]:
+    def _evaluate_module_and_get_operation(self, js: str, memory_limit_bytes: int) -> tuple[str, object]:
         """Return the guest runtime's input for a module: the engine's promise, unexamined, or why there is none."""
         try:
             promise = self.context.module(js)
@@ -371,7 +373,7 @@ def lock_and_say_hello(
     worker: Worker, lockdown: SandboxLockdown, expected_hello: bytes | None, channel_fd: int, *, warm_up: bool = True
 ) -> None:
     """Lock this process onto ``channel_fd`` and send the hello: ``expected_hello`` unless a layer is refused."""
-    refusals = lockdown.apply_final_layers(channel_fd)
+    refusals = lockdown.apply_final_layers_and_get_refusals(channel_fd)
     if refusals or expected_hello is None:
         layers = {**lockdown.shared_layers, **refusals}
         refusal = lockdown.describe_missing_layers(layers)
@@ -395,13 +397,13 @@ def main() -> None:
         os.write(channel_fd, _encode_frame(_encode_failure_line(error)))
         raise
     if lockdown is None:
-        _say_hello_unlocked(worker, channel_fd, is_isolation_required=config["isolation_required"])
+        _limit_cpu_and_say_hello_unlocked(worker, channel_fd, is_isolation_required=config["isolation_required"])
     else:
         lock_and_say_hello(worker, lockdown, None, channel_fd)
     worker.serve(makes_engines=True)
 
 
-def _say_hello_unlocked(worker: Worker, channel_fd: int, *, is_isolation_required: bool) -> None:
+def _limit_cpu_and_say_hello_unlocked(worker: Worker, channel_fd: int, *, is_isolation_required: bool) -> None:
     """Say hello where there is no lock-down: macOS and the BSDs, on which none of this has been tried."""
     if is_isolation_required:
         os.write(

@@ -105,14 +105,14 @@ class ZygoteServer:
             os._exit(0)
         sequence, warm_up = _REQUEST_STRUCT.unpack(message)
         if not ancillary:  # no descriptor was left to take the channel with
-            self._send_packet(b"N", sequence, errno.EMFILE)
+            self._send_packet_or_exit(b"N", sequence, errno.EMFILE)
             return
         (channel_fd,) = struct.unpack("=i", ancillary[0][2][:4])
         try:
             pid = self._fork()
         except OSError as error:
             os.close(channel_fd)
-            self._send_packet(b"N", sequence, error.errno or 0)
+            self._send_packet_or_exit(b"N", sequence, error.errno or 0)
             return
         if pid == 0:
             self._become_worker(channel_fd, warm_up=warm_up)
@@ -136,11 +136,11 @@ class ZygoteServer:
         except OSError as error:  # one is kept for each living worker, and there are no more
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            self._send_packet(b"N", sequence, error.errno or 0)
+            self._send_packet_or_exit(b"N", sequence, error.errno or 0)
             return
         self._children_by_pidfd[pidfd] = (sequence, pid)
         self._poller.register(pidfd, select.POLLIN)  # readable once the child has ended
-        self._send_packet(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
+        self._send_packet_or_exit(b"W", sequence, 0, ((SOL_SOCKET, SCM_RIGHTS, struct.pack("=i", pidfd)),))
 
     def _reap_worker_and_report_exit(self, pidfd: int) -> None:
         sequence, pid = self._children_by_pidfd.pop(pidfd)
@@ -148,9 +148,9 @@ class ZygoteServer:
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
         if status != 0:
-            self._send_packet(b"E", sequence, status)
+            self._send_packet_or_exit(b"E", sequence, status)
 
-    def _send_packet(self, kind: bytes, sequence: int, value: int, rights: Rights = ()) -> None:
+    def _send_packet_or_exit(self, kind: bytes, sequence: int, value: int, rights: Rights = ()) -> None:
         packet = _PACKET_STRUCT.pack(kind, sequence, value)
         while True:
             try:

@@ -56,7 +56,7 @@ class JobThreads:
         self._jobs = type(self._jobs)()
         self._count, self._idle_gates, self._is_waking = 0, [], False
 
-    def end_idle_threads(self) -> None:
+    def end_threads_when_idle(self) -> None:
         """End idle threads now and the others when they become idle: hardly any job will follow."""
         self._idle_seconds = 0
         # At interpreter exit or in a child, the lock may belong to a thread that does not run any more.

@@ -166,7 +166,7 @@ LARGE_CHARACTERS = 1 << 11
 ResultT = TypeVar("ResultT")
 
 
-async def run_in_thread_if_large(characters: int, work: Callable[[], ResultT]) -> ResultT:
+async def run_in_thread_if_large_or_slow(characters: int, work: Callable[[], ResultT]) -> ResultT:
     """Run host work on a value of ``characters`` length: at once if it is small, else in a thread.
 
     A check that needs many steps is started again in a thread: ``work`` must have no side effects. If the caller is
@@ -219,13 +219,13 @@ class HostThreads:
             threads = self._tools.setdefault(depth, created)
         return threads
 
-    def end_idle_threads(self) -> None:
+    def end_threads_when_idle(self) -> None:
         """End threads when they have nothing to do. Later jobs still run."""
         for threads in (self.checks, *self._tools.values()):
-            threads.end_idle_threads()
+            threads.end_threads_when_idle()
 
     def __del__(self) -> None:
-        self.end_idle_threads()
+        self.end_threads_when_idle()
 
 
 class InvocationThreads:
@@ -317,11 +317,11 @@ class BackgroundThreads:
         self._threads = JobThreads(name, most, idle_seconds=idle_seconds)
 
     def __del__(self) -> None:
-        self.end_idle_threads()
+        self.end_threads_when_idle()
 
-    def end_idle_threads(self) -> None:
+    def end_threads_when_idle(self) -> None:
         """End threads when they have nothing to do. Later jobs still run."""
-        self._threads.end_idle_threads()
+        self._threads.end_threads_when_idle()
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run work soon, without a result; in this thread if the system gives none."""

@@ -46,7 +46,7 @@ async def ask_callback(callback: Callable[..., Any] | None, request: ApprovalReq
     return await answer if inspect.isawaitable(answer) else answer
 
 
-def parse_callback_answer(answer: Any, request: ApprovalRequest) -> ApprovalDecision:
+def parse_callback_answer_or_raise(answer: Any, request: ApprovalRequest) -> ApprovalDecision:
     """Read a decision: "approved", any other text (denied), or ``{"approved": bool, "reason"?: str}``.
 
     Raises `CodeModeToolApprovalRequiredError` for None, `CodeModeProtocolError` for any other value.
@@ -99,7 +99,7 @@ def is_decision(answer: Mapping[str, Any]) -> bool:
     return True
 
 
-def mark_decision_failure(error: CodeModeError) -> None:
+def mark_decision_failure_if_host_error(error: CodeModeError) -> None:
     """Mark an error as raised by the decision, not by the call."""
     if error.code == HOST_TOOL_ERROR:
         error.details["origin"] = "decision"

@@ -229,11 +229,11 @@ def _create_call_fields(record: CallRecord) -> dict[str, Any]:
         "tool_name": record.entry.name,
         "tool_call_id": record.entry.tool_call_id or "",
         "input": record.input,
-        **_create_location_fields(record.entry),
+        **_create_saved_program_location_fields(record.entry),
     }
 
 
-def _create_location_fields(entry: LedgerEntry) -> dict[str, Any]:
+def _create_saved_program_location_fields(entry: LedgerEntry) -> dict[str, Any]:
     location = entry.location
     return {"program": location[2], "line": location[0]} if location is not None and len(location) == 3 else {}
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from ..errors import CodeModeError, to_guest_error_fields
 from ..host.clock import now_ms
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..options.parts import CodeModeOptions, Telemetry
 from ..trace.events import (
     CatalogQueryEvent,
@@ -56,7 +56,7 @@ class NotificationListener:
         """Notify of an event whose input is read in a thread, or that comes after such an event."""
         try:
             async with self._order_lock:
-                message = await run_in_thread_if_large(LARGE_CHARACTERS, partial(create_notification, event))
+                message = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, partial(create_notification, event))
                 pending = None if message is None else self._notify(message)
         finally:
             self._pending_reads -= 1
@@ -153,7 +153,7 @@ class CatalogQueryRecorder:
         await _report_event(self._options, event)
 
 
-async def report_failed_start(
+async def report_failed_start_and_set_trace(
     options: CodeModeOptions,
     listeners: tuple[Callable[[InvocationEvent], Any], ...],
     script: str | None,
@@ -166,7 +166,7 @@ async def report_failed_start(
     reporter = InvocationReporter(options.lifecycle, **_create_invocation_ids(tool_call_id), listeners=listeners)
     if not reporter.is_watched:
         return
-    size = await run_in_thread_if_large(
+    size = await run_in_thread_if_large_or_slow(
         len(script or ""), partial(measure_and_hash_source, script or "", hashes=script is not None)
     )
     reporter.report_start(size, source="invoke" if script is None else "script")

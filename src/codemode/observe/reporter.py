@@ -321,7 +321,7 @@ class InvocationReporter:
             record.displayed_input_json = input_json
             self._report_call_start_event(record)
 
-    def record_call_end_time(self, record: CallRecord) -> int:
+    def record_call_end_and_get_duration_us(self, record: CallRecord) -> int:
         """Set the end time of a call to now, and return its duration in microseconds."""
         record.completed_at_ms = self._offset_ms + time.perf_counter() * 1000
         return max(round((record.completed_at_ms - record.started_at_ms) * 1000), 0)
@@ -331,7 +331,7 @@ class InvocationReporter:
         entry = record.entry
         if error is not None and not record.replayed and entry.kind != "catalog" and not self._has_call_end_hook(entry):
             log_call_failure(entry.kind, entry.name, entry.tool_call_id or str(entry.id), error)
-        self._close_call(record, outcome, error)
+        self._close_and_report_call(record, outcome, error)
 
     def report_still_waiting_call(self, entry: LedgerEntry) -> None:
         """Report a call that still waits for an answer, unless this run has reported it."""
@@ -357,7 +357,9 @@ class InvocationReporter:
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""
-        trace = _create_trace(*self._close_calls_for_trace(result_bytes), error=error, interrupted_by=interrupted_by)
+        trace = _create_trace(
+            *self._close_calls_and_get_trace_arguments(result_bytes), error=error, interrupted_by=interrupted_by
+        )
         if self.is_watched:
             if error is not None:
                 self._report_refusal(error, None)
@@ -367,15 +369,15 @@ class InvocationReporter:
 
     def close_calls_and_create_lazy_trace(self, result_bytes: int | None) -> LazyValue:
         """Return the trace of a finished invocation without listeners, made when it is read."""
-        return LazyValue(_create_trace, *self._close_calls_for_trace(result_bytes))
+        return LazyValue(_create_trace, *self._close_calls_and_get_trace_arguments(result_bytes))
 
     def _now_ms(self) -> float:
         return self._offset_ms + time.perf_counter() * 1000
 
-    def _close_calls_for_trace(self, result_bytes: int | None) -> tuple[Any, ...]:
+    def _close_calls_and_get_trace_arguments(self, result_bytes: int | None) -> tuple[Any, ...]:
         """Close what is open, and return what a trace is made of."""
         for record in list(self._open_calls.values()):
-            self._close_call(record, None, CodeModeAbortedError("the invocation ended before this call did"))
+            self._close_and_report_call(record, None, CodeModeAbortedError("the invocation ended before this call did"))
         times = (self._started_at_ms, self._now_ms())
         return (
             self._ids,
@@ -388,7 +390,7 @@ class InvocationReporter:
             self.notes,
         )
 
-    def _close_call(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
+    def _close_and_report_call(self, record: CallRecord, outcome: Outcome | None, error: BaseException | None) -> None:
         if self._open_calls.pop(record.entry.id, None) is None:
             return
         record.completed_at_ms = record.completed_at_ms or self._now_ms()

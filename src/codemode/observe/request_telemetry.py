@@ -30,7 +30,7 @@ def request_span(
     mappings with ``traceparent`` and ``tracestate``. The block's own spans are its children, and outgoing requests
     carry it, with or without a recorder.
     """
-    trace, propagate = _get_loaded_module("trace"), _get_loaded_module("propagate")
+    trace, propagate = _get_loaded_opentelemetry_module("trace"), _get_loaded_opentelemetry_module("propagate")
     if trace is None or propagate is None:
         yield None
         return
@@ -58,7 +58,7 @@ def request_span(
 
 def record_span_failure(span: Any, kind: str) -> None:
     """Record on the span of a request the kind of its failure: a code, or the name of a class."""
-    trace = _get_loaded_module("trace")
+    trace = _get_loaded_opentelemetry_module("trace")
     if span is not None and trace is not None:
         span.set_attribute("error.type", kind)
         span.set_status(trace.Status(trace.StatusCode.ERROR))
@@ -66,7 +66,7 @@ def record_span_failure(span: Any, kind: str) -> None:
 
 def get_propagation_headers() -> dict[str, str]:
     """Return the headers with which a request to another host names the current span as its parent."""
-    propagate = _get_loaded_module("propagate")
+    propagate = _get_loaded_opentelemetry_module("propagate")
     if propagate is None:
         return {}
     carrier: dict[str, str] = {}
@@ -77,7 +77,7 @@ def get_propagation_headers() -> dict[str, str]:
 @contextmanager
 def without_parent_trace() -> Generator[None]:
     """Start tasks in this block without a parent trace."""
-    context = _get_loaded_module("context")
+    context = _get_loaded_opentelemetry_module("context")
     if context is None:
         yield
         return
@@ -90,7 +90,7 @@ def without_parent_trace() -> Generator[None]:
 
 def is_telemetry_recorded() -> bool:
     """Return whether this process records spans or metrics."""
-    trace, metrics = _get_loaded_module("trace"), _get_loaded_module("metrics")
+    trace, metrics = _get_loaded_opentelemetry_module("trace"), _get_loaded_opentelemetry_module("metrics")
     if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True
     # OpenTelemetry's stand-in for an unset provider has no public name.
@@ -102,7 +102,7 @@ def record_call_end_and_get_trace_id(outer_id: str, outcome: str, seconds: float
 
     Returns its trace id, 32 hexadecimal digits, or None without a trace.
     """
-    trace, trace_id = _get_loaded_module("trace"), None
+    trace, trace_id = _get_loaded_opentelemetry_module("trace"), None
     if trace is not None:
         span = trace.get_current_span()
         context = span.get_span_context()
@@ -147,7 +147,7 @@ def record_requested_approvals(channel: str, calls: int) -> None:
 
 
 @contextmanager
-def count_waiting_approvals(channel: str, calls: int) -> Generator[None]:
+def count_approvals_while_waiting(channel: str, calls: int) -> Generator[None]:
     """Count the inner calls for which a request waits for people, while it does."""
     attributes: Attributes = {"code_mode.way": channel}
     _add_to_counter("approvals.waiting", calls, attributes)
@@ -165,7 +165,7 @@ def _add_to_counter(name: str, amount: int, attributes: Attributes) -> None:
 _instruments_by_provider: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def _get_loaded_module(name: str) -> Any:
+def _get_loaded_opentelemetry_module(name: str) -> Any:
     """Return a module of OpenTelemetry; None if it is not imported, and therefore not in use."""
     module = sys.modules.get(f"opentelemetry.{name}")
     # A module that another thread is importing lacks some names.
@@ -175,7 +175,7 @@ def _get_loaded_module(name: str) -> Any:
 
 def _get_or_create_instruments() -> dict[str, Any] | None:
     """Return the instruments of the provider that is set, made once."""
-    metrics = _get_loaded_module("metrics")
+    metrics = _get_loaded_opentelemetry_module("metrics")
     if metrics is None:
         return None
     provider = metrics.get_meter_provider()

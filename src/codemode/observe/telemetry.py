@@ -73,11 +73,11 @@ def create_telemetry_listeners(
 
     ``find_tool`` returns None for a name that is no tool's. Raises `ValueError` when OpenTelemetry is not installed.
     """
-    require_opentelemetry(options)
+    require_opentelemetry_if_enabled(options)
     return (_TelemetryRecorder(options, find_tool, outer_tool, host_errors),) if options.is_enabled else ()
 
 
-def require_opentelemetry(options: Telemetry) -> None:
+def require_opentelemetry_if_enabled(options: Telemetry) -> None:
     """Raise `ValueError` when telemetry is enabled and OpenTelemetry is not installed."""
     if not options.is_enabled:
         return
@@ -91,12 +91,12 @@ def require_opentelemetry(options: Telemetry) -> None:
         ) from error
 
 
-def create_surface_counter(options: Telemetry) -> Callable[[str, int, Attributes], None] | None:
+def create_surface_metric_recorder_or_none(options: Telemetry) -> Callable[[str, int, Attributes], None] | None:
     """Return what adds to a counter of a surface, by its name after ``code_mode.``; None unless enabled.
 
     Raises `ValueError` when OpenTelemetry is not installed.
     """
-    require_opentelemetry(options)
+    require_opentelemetry_if_enabled(options)
     if not options.is_enabled:
         return None
     instruments = _get_or_create_instruments(options.meter)

@@ -18,7 +18,7 @@ from ..data.json_shape import estimate_json_length, run_off_loop_if_large
 from ..data.json_values import decode_json, replace_lone_surrogates
 from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empty, string_or_empty
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
-from ..host.threads import run_in_thread_if_large
+from ..host.threads import run_in_thread_if_large_or_slow
 from ..trace.visible_text import clip_text, clip_to_visible_line
 from .operations import Operation, OperationParameter, RequestBody, classify_media_type
 from .spec import NoUsableResponseError, get_origin, send_following_redirects
@@ -276,7 +276,7 @@ class OperationResponse(NamedTuple):
         links: dict[str, Any] = {}
         for url, parameters in _LINK.findall(self.response.headers.get("link", "")[:_MAX_LINK_CHARACTERS])[:_MAX_LINKS]:
             if relation := _RELATION.search(parameters):
-                links.setdefault(relation[1].lower().replace("previous", "prev"), self._create_link(url))
+                links.setdefault(relation[1].lower().replace("previous", "prev"), self._create_pagination_link(url))
         return {"items": result, "links": links}
 
     def to_error(self, retry_ms: int | None) -> CodeModeHttpError:
@@ -317,7 +317,7 @@ class OperationResponse(NamedTuple):
         except ValueError:
             return MediaContent(self.body, "application/octet-stream", name=file_name)
 
-    def _create_link(self, url: str) -> dict[str, Any]:
+    def _create_pagination_link(self, url: str) -> dict[str, Any]:
         target, request_url = self.response.url.join(url), self.response.request.url
         link: dict[str, Any] = {"url": self._mask_secrets(str(target))}
         if get_origin(target) == get_origin(request_url) and target.path == request_url.path:
@@ -417,13 +417,13 @@ class OperationCaller:
             response, body = await self._send_request(operation, request)
             operation_response = OperationResponse(operation, value, request, response, body)
             if response.is_success:
-                return await run_in_thread_if_large(len(body), operation_response.to_result)
+                return await run_in_thread_if_large_or_slow(len(body), operation_response.to_result)
             retry_ms = _parse_retry_after_ms(response)
             may_repeat = (
                 operation.is_idempotent and response.status_code in _RETRIED_STATUSES and attempt < _MAX_ATTEMPTS
             )
             if not may_repeat or retry_ms is None or waited_ms + retry_ms > self._max_wait_ms:
-                raise await run_in_thread_if_large(len(body), partial(operation_response.to_error, retry_ms))
+                raise await run_in_thread_if_large_or_slow(len(body), partial(operation_response.to_error, retry_ms))
             waited_ms += retry_ms
             await asyncio.sleep(retry_ms / 1000)
         raise AssertionError

@@ -58,17 +58,19 @@ class SchemaCondenser:
         """Return the copy of a schema, in which references point to `definitions`, with this description if any."""
         if description and not isinstance(schema, bool):
             schema = {**mapping_or_empty(schema), "description": description}
-        return self._copy_subschema(schema, 0)
+        return self._copy_subschema_and_count_limit(schema, 0)
 
     def copy_referenced_definitions(self) -> dict[str, Any]:
         """Copy what the copies refer to. Beyond the budget it accepts anything."""
         copied: dict[str, Any] = {}
         while self._pending_pointers:
             pointer = self._pending_pointers.popleft()
-            copied[self._names[pointer]] = self._copy_subschema(self._references.look_up_pointer(pointer), 0)
+            copied[self._names[pointer]] = self._copy_subschema_and_count_limit(
+                self._references.look_up_pointer(pointer), 0
+            )
         return {"$defs": copied} if copied else {}
 
-    def _copy_subschema(self, schema: Any, depth: int) -> Any:
+    def _copy_subschema_and_count_limit(self, schema: Any, depth: int) -> Any:
         if not is_mapping(schema):
             return schema if isinstance(schema, bool) else {}
         self._values_left -= 1
@@ -82,18 +84,20 @@ class SchemaCondenser:
         rules = {str(keyword): self._copy_rule(keyword, rule, depth) for keyword, rule in schema.items()}
         copied = {keyword: rule for keyword, rule in rules.items() if rule is not _OMITTED and rule is not None}
         if self._side == "input" and "default" in schema:
-            copied = describe_default_value(copied, schema["default"])
+            copied = add_default_to_description(copied, schema["default"])
         return copied
 
     def _copy_rule(self, keyword: Any, rule: Any, depth: int) -> Any:
         if keyword in _SUBSCHEMA_KEYWORDS and not is_array(rule):
-            return self._copy_subschema(rule, depth + 1)
+            return self._copy_subschema_and_count_limit(rule, depth + 1)
         if keyword in _SUBSCHEMA_LIST_KEYWORDS or keyword == "items":
-            return [self._copy_subschema(item, depth + 1) for item in rule] if is_array(rule) else _OMITTED
+            return (
+                [self._copy_subschema_and_count_limit(item, depth + 1) for item in rule] if is_array(rule) else _OMITTED
+            )
         if keyword in _SUBSCHEMA_MAP_KEYWORDS:
             if not is_mapping(rule):
                 return _OMITTED
-            return {str(name): self._copy_subschema(item, depth + 1) for name, item in rule.items()}
+            return {str(name): self._copy_subschema_and_count_limit(item, depth + 1) for name, item in rule.items()}
         if keyword == "description":
             return shorten_description(rule, self._side) or _OMITTED
         if keyword == "format" and self._side == "output":
@@ -149,7 +153,7 @@ def shorten_description(text: Any, side: Side = "input") -> str:
     return clip_text(" ".join(string_or_empty(text)[: 4 * max_characters].split()), max_characters)
 
 
-def describe_default_value(schema: dict[str, Any], default: Any) -> dict[str, Any]:
+def add_default_to_description(schema: dict[str, Any], default: Any) -> dict[str, Any]:
     """Return a schema that says in words what the API does without a value."""
     try:
         text = json.dumps(default, ensure_ascii=False)
@@ -307,7 +311,7 @@ class Operation:
         required = [parameter.key for parameter in form.parameters if parameter.required]
         extra: Any = False
         if form.body is not None:
-            required += _add_body_properties(form.body, copies, properties, self.spec, file)
+            required += _add_body_properties_and_get_required(form.body, copies, properties, self.spec, file)
             extra = copies.copy_schema(form.body.parts.extra) if form.body.parts is not None else False
         schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": extra}
         return {**schema, **copies.copy_referenced_definitions()}
@@ -316,7 +320,7 @@ class Operation:
         """Return the JSON Schema of the results of all success responses; None where the document says nothing."""
         copies = SchemaCondenser(self.spec, "output", max_values)
         branches: list[Any] = []
-        for response in self.success_responses():
+        for response in self.success_or_default_responses():
             for branch in _iterate_result_schemas(
                 response, copies, has_links=_is_list_with_link_header(response, self.spec)
             ):
@@ -330,9 +334,9 @@ class Operation:
     @cached_property
     def has_pagination_links(self) -> bool:
         """True when a success response that is a list documents a ``Link`` header."""
-        return any(_is_list_with_link_header(response, self.spec) for response in self.success_responses())
+        return any(_is_list_with_link_header(response, self.spec) for response in self.success_or_default_responses())
 
-    def success_responses(self) -> list[Mapping[str, Any]]:
+    def success_or_default_responses(self) -> list[Mapping[str, Any]]:
         """Return the responses that are results: those of 2xx, or else the default."""
         responses = mapping_or_empty(self.raw.get("responses"))
         selected = [
@@ -555,7 +559,7 @@ def is_file_property(schema: Any, spec: Spec) -> bool:
 _FILE: dict[str, Any] = {"anyOf": [CONTENT_SCHEMA, {"type": "string"}]}
 
 
-def _add_body_properties(
+def _add_body_properties_and_get_required(
     body: RequestBody, copies: SchemaCondenser, properties: dict[str, Any], spec: Spec, file: Any
 ) -> list[str]:
     """Add the properties of a body to those of the input. Returns the required ones."""

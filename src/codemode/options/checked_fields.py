@@ -162,7 +162,7 @@ def require_state_backend_or_none(value: Any, path: str) -> Any:
     return cast("Any", value)
 
 
-def make_methods_check(*methods: str) -> Check:
+def make_methods_or_none_check(*methods: str) -> Check:
     """Return a check for None, or an object with these methods."""
 
     def check(value: Any, path: str) -> Any:
@@ -177,7 +177,7 @@ def require_resume_guard_or_none(value: Any, path: str) -> Any:
     """Return a guard or None. A store has methods of the same names with other meanings."""
     if callable(getattr(value, "settle", None)):
         raise WrongTypeError(f"{path} must be the guard of the store, not the store: write store.guard")
-    return make_methods_check("claim", "record", "release")(value, path)
+    return make_methods_or_none_check("claim", "record", "release")(value, path)
 
 
 def require_mapping_or_none(value: Any, path: str) -> Any:
@@ -193,7 +193,7 @@ def require_strings(value: Any, path: str) -> tuple[str, ...]:
     return tuple(items)
 
 
-def require_http_methods(value: Any, path: str) -> tuple[str, ...]:
+def require_strings_and_uppercase(value: Any, path: str) -> tuple[str, ...]:
     return tuple(method.upper() for method in require_strings(value, path))
 
 

@@ -11,13 +11,12 @@ from .checked_fields import (
     CALLABLE,
     flag_field,
     make_choice_check,
-    make_methods_check,
+    make_methods_or_none_check,
     option_field,
     optional_limit_field,
     positive_limit_field,
     require_command_or_none,
     require_count_or_clamp,
-    require_http_methods,
     require_mapping_or_none,
     require_nonempty_string_or_none,
     require_not_negative,
@@ -26,6 +25,7 @@ from .checked_fields import (
     require_signing_keys_or_none,
     require_state_backend_or_none,
     require_strings,
+    require_strings_and_uppercase,
 )
 from .part import OptionGroup, option_group
 
@@ -132,7 +132,7 @@ class FetchPolicy(OptionGroup):
     fetch: Callable[..., Awaitable[Any]] | None = field(default=None, metadata=CALLABLE)
     allowed_origins: tuple[str, ...] = option_field((), require_strings)
     allowed_url_prefixes: tuple[str, ...] = option_field((), require_strings)
-    allowed_methods: tuple[str, ...] = option_field(("GET", "HEAD"), require_http_methods)
+    allowed_methods: tuple[str, ...] = option_field(("GET", "HEAD"), require_strings_and_uppercase)
     max_response_bytes: int = positive_limit_field(MIB)
     allow_redirects: bool = flag_field(default=False)
     max_redirects: int = positive_limit_field(10)
@@ -207,8 +207,10 @@ class Telemetry(OptionGroup):
     record_arguments: bool = flag_field(default=False)
     function_id: str | None = option_field(None, require_nonempty_string_or_none)
     metadata: Mapping[str, Any] | None = option_field(None, require_mapping_or_none)
-    tracer: Any = field(default=None, metadata={"check": make_methods_check("start_span")})
-    meter: Any = field(default=None, metadata={"check": make_methods_check("create_counter", "create_histogram")})
+    tracer: Any = field(default=None, metadata={"check": make_methods_or_none_check("start_span")})
+    meter: Any = field(
+        default=None, metadata={"check": make_methods_or_none_check("create_counter", "create_histogram")}
+    )
 
 
 @option_group
@@ -261,9 +263,11 @@ class ContinuationOptions(OptionGroup):
     seal: bool = flag_field(default=False)
     compress: bool = flag_field(default=False)
     guard: Any = field(default=None, metadata={"check": require_resume_guard_or_none})
-    content_store: Any = field(default=None, metadata={"check": make_methods_check("put_content", "get_content")})
+    content_store: Any = field(
+        default=None, metadata={"check": make_methods_or_none_check("put_content", "get_content")}
+    )
     journal: Any = field(
-        default=None, metadata={"check": make_methods_check("open", "write", "renew", "end", "release")}
+        default=None, metadata={"check": make_methods_or_none_check("open", "write", "renew", "end", "release")}
     )
     any_engine: bool = flag_field(default=False)
 

@@ -141,7 +141,7 @@ def _add_summary_texts(summary: CallSummary, entry: LedgerEntry, *, hides_inputs
         summary["error"] = clip_text(str(fields.get("message", outcome.message)), MAX_INPUT_CHARACTERS)
 
 
-def may_have_run(summary: CallSummary) -> bool:
+def is_noncatalog_call_that_may_have_run(summary: CallSummary) -> bool:
     """Return False for a catalog request and for a call that never started."""
     is_begun = summary.get("status") != ERROR_STATUSES.open or summary.get("is_started", True)
     is_question = summary.get("kind") == "catalog" or str(summary.get("name")).startswith("$")

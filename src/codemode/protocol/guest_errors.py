@@ -111,7 +111,9 @@ def make_rejection(
     if host_errors.codes is None or entry.kind != "tool":
         if host_errors.detail == "message" and code in HIDDEN_CODES and error.__cause__ is not None:
             message = to_public_first_line(get_exception_text(error.__cause__), message)
-        return Rejected(name, message, code, _encode_http_fields({"code": code, "message": message}, error))
+        return Rejected(
+            name, message, code, _encode_fields_with_http_fields_or_none({"code": code, "message": message}, error)
+        )
     is_hidden, has_reason = code in HIDDEN_CODES, not is_raised and error.reason != "execution"
     if is_hidden and host_errors.detail == "message" and error.__cause__ is not None:
         displayed_message = to_public_message(get_exception_text(error.__cause__), message)
@@ -122,7 +124,9 @@ def make_rejection(
         {"code": surface_code, "message": displayed_message, "toolName": entry.name}, separators=(",", ":")
     )
     fields_json = (
-        _encode_http_fields({"code": surface_code, "message": displayed_message, "toolName": entry.name}, error)
+        _encode_fields_with_http_fields_or_none(
+            {"code": surface_code, "message": displayed_message, "toolName": entry.name}, error
+        )
         or fields_json
     )
     details = _encode_tool_error_details(error) if is_raised and not is_hidden else None
@@ -138,7 +142,7 @@ def _choose_surface_code(error: CodeModeError, codes: Mapping[str, str], *, has_
     return error.code if keeps_its_own else codes["execution"]
 
 
-def _encode_http_fields(fields: Mapping[str, Any], error: CodeModeError) -> str | None:
+def _encode_fields_with_http_fields_or_none(fields: Mapping[str, Any], error: CodeModeError) -> str | None:
     """Return fields with those of an API error as JSON text; None if it is not an API error."""
     api_fields = get_http_error_fields(error)
     try:

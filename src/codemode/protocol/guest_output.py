@@ -169,14 +169,14 @@ class GuestOutputRecorder:
             count(event.text)
             if (
                 event.kind == "content"
-                and self._record_displayed_part(event.text)
+                and self._record_displayed_part_or_raise(event.text)
                 and not self._output_limiter.has_byte_limit
             ):
                 return []
             effect = WriteOutputItem(event.kind, event.text)
         return [] if self._output_limiter.count <= self._replayed_output else [effect]
 
-    def _record_displayed_part(self, text: str) -> bool:
+    def _record_displayed_part_or_raise(self, text: str) -> bool:
         contents = self._ledger.contents
         try:
             handle: Any = decode_json(text) if contents is not None and len(text) <= _MAX_HANDLE_CHARACTERS else None

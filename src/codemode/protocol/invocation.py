@@ -43,7 +43,7 @@ class LedgerReplay:
         self._recorded = recorded if recorded is not None else Ledger()
         self.is_empty = not self._recorded.entries
 
-    def match_recorded_entry(self, request: CallRequested, ledger: Ledger) -> LedgerEntry | None:
+    def match_recorded_entry_or_raise(self, request: CallRequested, ledger: Ledger) -> LedgerEntry | None:
         """Return the recorded entry of a request, None for a new one."""
         if self.is_empty:
             return None
@@ -112,7 +112,7 @@ class LedgerReplay:
                 position, "the program did not get as far as in the recorded run"
             )
 
-    def append_missing_entries(self, ledger: Ledger) -> None:
+    def append_missing_entries_and_deliveries(self, ledger: Ledger) -> None:
         """Append what the replay has not reached: a stopped run must not lose finished calls."""
         ledger.entries += self._recorded.entries[len(ledger.entries) :]
         ledger.deliveries += self._recorded.deliveries[len(ledger.deliveries) :]
@@ -208,7 +208,7 @@ class LedgerSizeLimit:
         if self._bytes > self.maximum + _EXTRA_INPUT_BYTES:
             raise ending_errors.make_ledger_limit_error(self.maximum)
 
-    def admit_outcome(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
+    def admit_or_replace_outcome(self, event: CallSettled, entry: LedgerEntry) -> CallSettled:
         """Return the outcome of a call, replaced by an error if ledger or sidecar are full.
 
         An admitted outcome stays admitted.
@@ -239,7 +239,7 @@ class LedgerSizeLimit:
         ]
         return sidecar.find_limit_error(outcome.large, undelivered_strings)
 
-    def recount_entry(self, previous: LedgerEntry, current: LedgerEntry) -> None:
+    def recount_entry_and_release_reservation(self, previous: LedgerEntry, current: LedgerEntry) -> None:
         """Count an entry again after its call has started or ended."""
         if self._reserved and (reserved := self._reserved.pop(current.id, None)) is not None:
             self._reserved_bytes -= _count_outcome_bytes(reserved.outcome)
@@ -379,9 +379,9 @@ class Invocation:
         """Reserve space for admitted outcomes until they are delivered: others may be admitted first."""
         self._size_limit.reserves_space = True
 
-    def admit_outcome(self, event: events.CallSettled) -> events.CallSettled:
+    def admit_or_replace_outcome(self, event: events.CallSettled) -> events.CallSettled:
         """Return the outcome of a call as the ledger, which may be full, will hold it."""
-        return self._size_limit.admit_outcome(event, self.get_entry(event.id))
+        return self._size_limit.admit_or_replace_outcome(event, self.get_entry(event.id))
 
     def get_entry(self, request_id: int) -> LedgerEntry:
         """Return the entry of a request."""
@@ -468,7 +468,7 @@ class Invocation:
         if event.kind == "tool":
             self._tool_calls += 1
             tool_call_id = f"{self.settings.outer_tool_call_id}:tool-{self._tool_calls}"
-        entry = None if self._replay.is_empty else self._replay.match_recorded_entry(event, ledger)
+        entry = None if self._replay.is_empty else self._replay.match_recorded_entry_or_raise(event, ledger)
         if entry is not None:
             self._size_limit.count_recorded_entry(entry)
         else:
@@ -522,11 +522,11 @@ class Invocation:
         self._requests.record_request_end(event.id)
         ledger, previous = self.ledger, self.ledger.entries[event.id - 1]
         if event is not self._size_limit.last_admitted:
-            event = self._size_limit.admit_outcome(event, previous)
+            event = self._size_limit.admit_or_replace_outcome(event, previous)
         entry = ledger.record_outcome(
             event.id, event.outcome, event.now_ms, event.displayed_input_json, event.duration_us
         )
-        self._size_limit.recount_entry(previous, entry)
+        self._size_limit.recount_entry_and_release_reservation(previous, entry)
         if ledger.sidecar is not None:
             entry = ledger.register_large_strings(entry)
         if event.error is not None:
@@ -541,7 +541,7 @@ class Invocation:
     def _on_tool_started(self, event: events.ToolStarted) -> None:
         if event.id in self._requests.running:
             previous, text = self.ledger.entries[event.id - 1], event.executed_input_json
-            self._size_limit.recount_entry(
+            self._size_limit.recount_entry_and_release_reservation(
                 previous, self.ledger.record_tool_start(event.id, text, is_approved=event.is_approved)
             )
 
@@ -549,14 +549,14 @@ class Invocation:
         entry = self.ledger.record_outcome(
             event.id, event.outcome, event.now_ms, event.displayed_input_json, event.duration_us
         )
-        self._size_limit.recount_entry(previous, entry)
+        self._size_limit.recount_entry_and_release_reservation(previous, entry)
         return entry if self.ledger.sidecar is None else self.ledger.register_large_strings(entry)
 
     def _record_late_outcome(self, event: messages.WorkerMessage | events.HostEvent) -> None:
         # Record what a call did after the end: a recovery then does not ask about it.
         if isinstance(event, events.CallSettled) and event.id in self._requests.running:
             self._requests.record_request_end(event.id)
-            entry = self._record_outcome(self.admit_outcome(event), self.ledger[event.id])
+            entry = self._record_outcome(self.admit_or_replace_outcome(event), self.ledger[event.id])
             if not isinstance(entry.outcome, Waiting):
                 self.ledger.deliveries.append(event.id)
 
@@ -642,7 +642,7 @@ class Invocation:
 
     def _finish(self, ending: events.Ending) -> None:
         if self._replay.has_record:
-            self._replay.append_missing_entries(self.ledger)
+            self._replay.append_missing_entries_and_deliveries(self.ledger)
         self.ending = ending
         self._effects.append(FinishInvocation(ending))
 

@@ -150,7 +150,11 @@ class LedgerEntry(NamedTuple):
     def full_input_json(self) -> str | None:
         """The issued input with its large strings."""
         text = self.input_json
-        return text if text is None or self.sidecar is None else self.sidecar.restore_strings(text, self._input_label)
+        return (
+            text
+            if text is None or self.sidecar is None
+            else self.sidecar.expand_string_references(text, self._input_label)
+        )
 
     @property
     def full_input_bytes(self) -> int:

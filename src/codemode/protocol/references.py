@@ -261,7 +261,7 @@ class LargeStringRegistry:
 
         return decode_json_with_large_strings(text, get_string_and_spend_budget)
 
-    def restore_strings(self, text: str, what: str) -> str:
+    def expand_string_references(self, text: str, what: str) -> str:
         """Return a JSON text of the program with its large strings. Raises as `decode_json_with_strings` does."""
         if self.measure_restored_bytes(text) - len(text) > self._rules.max_total_bytes:
             raise self._make_total_size_error(what)

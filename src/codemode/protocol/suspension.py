@@ -21,8 +21,8 @@ from .settings import InvocationSettings
 # ContinueRequested: yields are answered, queued outcomes are delivered, and the guest continues.
 # WorkerEnded: changes nothing while suspended.
 #
-# `create_successor` returns the invocation that replaces this one on another worker. Its clock measures the
-# guest's compute time; a replay has a clock of its own, until `ReportReplayEnd`.
+# `answer_yields_and_create_successor` returns the invocation that replaces this one on another worker. Its clock
+# measures the guest's compute time; a replay has a clock of its own, until `ReportReplayEnd`.
 
 # Stored for a running call in addition to its entry, because its outcome may have to be reported.
 _RUNNING_REQUEST_BYTES = 400
@@ -104,11 +104,11 @@ class SuspendableInvocation(Invocation):
     def suspend_now(self) -> None:
         """Suspend at once, without the worker: the guest repeats its unfinished turn."""
         if self.ending is None and self.suspension_reason is None:
-            self._replay.append_missing_entries(self.ledger)
+            self._replay.append_missing_entries_and_deliveries(self.ledger)
             self._is_mid_turn = True
             self.suspension_reason = "pending_tools"
 
-    def create_successor(self, now_ms: int) -> SuspendableInvocation:
+    def answer_yields_and_create_successor(self, now_ms: int) -> SuspendableInvocation:
         """Return the invocation that continues on another worker with the running calls. This one is done."""
         self._answer_yields(now_ms)
         self.ledger.progress = ProgramProgress(self.output_count, self.ledger.progress.compute_ms, self.turn_count)
@@ -171,7 +171,7 @@ class SuspendableInvocation(Invocation):
     def _end_request_and_admit_outcome(self, event: events.CallSettled) -> events.CallSettled:
         """Return the outcome of a request for the ledger; the request does not run any more."""
         self._requests.record_request_end(event.id)
-        event = self.admit_outcome(event)
+        event = self.admit_or_replace_outcome(event)
         if event.error is not None:
             self.host_errors[event.id] = event.error
         return event
@@ -191,7 +191,7 @@ class SuspendableInvocation(Invocation):
             self._effects.append(SendMessage(entry.make_delivery_message()))
 
     def _update_inherited_entry(self, previous: LedgerEntry, entry: LedgerEntry) -> None:
-        self._size_limit.recount_entry(previous, entry)
+        self._size_limit.recount_entry_and_release_reservation(previous, entry)
         if entry.id in self.ledger:
             self.ledger.entries[entry.id - 1] = entry
 

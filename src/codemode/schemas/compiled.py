@@ -97,22 +97,23 @@ def merge_defaults(value: Any, filled: Any) -> Any:
     return value
 
 
-def merge_changed_defaults(value: Any, filled: Any, refilled: Any) -> Any:
+def add_displayed_defaults_that_change(value: Any, filled: Any, refilled: Any) -> Any:
     """Return the given plain JSON with those displayed defaults that would differ if they were computed again."""
     if is_object(value) and is_object(filled) and is_object(refilled):
         merged = {
-            key: merge_changed_defaults(member, filled.get(key), refilled.get(key)) for key, member in value.items()
+            key: add_displayed_defaults_that_change(member, filled.get(key), refilled.get(key))
+            for key, member in value.items()
         }
         changed_keys = [key for key, member in filled.items() if key not in value and refilled.get(key) != member]
         # A default that is a model is only partly new.
         return merged | {
-            key: merge_changed_defaults({}, filled[key], refilled[key]) if key in refilled else filled[key]
+            key: add_displayed_defaults_that_change({}, filled[key], refilled[key]) if key in refilled else filled[key]
             for key in changed_keys
         }
     if is_array(value) and is_array(filled) and is_array(refilled):
         rows = value, filled, refilled
         return (
-            [merge_changed_defaults(*row) for row in zip(*rows, strict=True)]
+            [add_displayed_defaults_that_change(*row) for row in zip(*rows, strict=True)]
             if len(set(map(len, rows))) == 1
             else rows[0]
         )

@@ -403,7 +403,7 @@ class _PatternAutomaton:
         nodes = self._program.nodes
         return [*(at + 1 for at in state.places if nodes[at] in symbol), 0]
 
-    def has_reached_match(self, places: list[int]) -> bool:
+    def stops_at_match(self, places: list[int]) -> bool:
         """Tell whether the engine stops there."""
         return _MATCHED in places and self._program.is_exact
 
@@ -451,7 +451,7 @@ class _StateExplorer:
     def _intern_state(self, start_nodes: list[int], *, is_start: bool) -> _MatchState:
         places, seen_nodes = self._automaton.compute_epsilon_closure(start_nodes, is_start=is_start)
         self._count_nodes(seen_nodes)
-        is_matched_or_dead = self._automaton.has_reached_match(places) or not places
+        is_matched_or_dead = self._automaton.stops_at_match(places) or not places
         key = (_MATCHED,) if is_matched_or_dead else tuple(place for place in places if place >= 0)
         new_state = _MatchState(() if is_matched_or_dead else key, 0 if is_matched_or_dead else seen_nodes)
         state = self._memo.states.setdefault(key, new_state)

@@ -117,7 +117,7 @@ _budget = _StepBudget()
 def _count_step(value: Any) -> Any:
     _budget.steps_left -= 1
     if _budget.steps_left < 0:
-        _extend_budget_once()
+        _extend_budget_once_or_raise()
     steps.count_steps()
     return value
 
@@ -126,11 +126,11 @@ def _count_pattern_steps(step_count: int) -> None:
     """Account for a match of a pattern."""
     _budget.steps_left -= step_count
     if _budget.steps_left < 0:
-        _extend_budget_once()
+        _extend_budget_once_or_raise()
     steps.count_steps(step_count)
 
 
-def _extend_budget_once() -> None:
+def _extend_budget_once_or_raise() -> None:
     if _budget.is_extended:
         raise WorkLimitError
     _budget.is_extended = True

@@ -195,7 +195,7 @@ def are_equal(first: Any, second: Any) -> bool:
             if left.keys() != right.keys():
                 return False
             pending.append(_iterate_member_pairs(left, right))
-        elif value_type is type(right) and _has_default_equality(value_type):
+        elif value_type is type(right) and _is_model_with_default_equality(value_type):
             pending.append(zip(_list_model_attributes(left), _list_model_attributes(right), strict=True))
         elif not left == right:  # noqa: SIM201 - a class may define only one of both
             return False
@@ -214,7 +214,7 @@ def _list_model_attributes(model: Any) -> list[Any]:
     return [getattr(model, name, None) for name in _MODEL_ATTRIBUTES]
 
 
-def _has_default_equality(kind: type[Any]) -> bool:
+def _is_model_with_default_equality(kind: type[Any]) -> bool:
     if not hasattr(kind, "__pydantic_fields__") or not hasattr(kind, "model_copy"):
         return False
     from pydantic import BaseModel

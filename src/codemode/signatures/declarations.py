@@ -9,7 +9,7 @@ from typing import Any
 from ..data.narrowing import mapping_or_empty, string_or_empty
 from ..data.rich_values import is_rich
 from .described_tool import DescribedTool, get_rich_input_and_output_flags, may_need_approval
-from .json_schema import read_document
+from .json_schema import read_schema_as_shapes
 from .literals import to_comment_line, to_literal, to_member_name
 from .shapes import JsDoc
 from .typescript import NamedDocument, TypePrinter, format_jsdoc, indent_lines, to_pascal_case
@@ -22,7 +22,7 @@ _EMPTY_INPUT_KEYWORDS = frozenset({"type", "properties", "required", "title", "d
 _NEEDS_INPUT = frozenset({"required", "minProperties", "anyOf", "oneOf", "allOf", "not", "if", "const", "enum", "$ref"})
 
 
-def declare_tools(tools: Sequence[DescribedTool]) -> str:
+def format_tool_declarations(tools: Sequence[DescribedTool]) -> str:
     """``declare const tools: {...};`` with the type aliases it needs; complete TypeScript."""
     calls, aliases = create_call_types_and_aliases(tools)
     members = [f"{format_name_with_jsdoc(tool)}{call};" for tool, call in zip(tools, calls, strict=True)]
@@ -72,7 +72,9 @@ def _create_input_and_output_documents(tool: DescribedTool) -> tuple[NamedDocume
 def _create_named_document(schema: Any, tool_name: str, suffix: str, has_rich_values: bool) -> NamedDocument | None:
     if schema is None:
         return None
-    return NamedDocument(read_document(schema, has_rich_values=has_rich_values), to_pascal_case(tool_name) + suffix)
+    return NamedDocument(
+        read_schema_as_shapes(schema, has_rich_values=has_rich_values), to_pascal_case(tool_name) + suffix
+    )
 
 
 def _print_call_signature(

@@ -83,7 +83,7 @@ _BRANCHING_KEYWORDS = ("anyOf", "oneOf", "allOf")
 _LEGACY_DRAFTS = ("draft-03", "draft-04", "draft-05", "draft-06", "draft-07")
 
 
-def read_document(schema: Any, *, has_rich_values: bool = False) -> ShapeDocument:
+def read_schema_as_shapes(schema: Any, *, has_rich_values: bool = False) -> ShapeDocument:
     """The shapes of any one schema. Never raises, and visits at most ``MAX_NODES`` subschemas.
 
     ``has_rich_values``: it is of a Python type whose dates, bytes and sets cross as such.
@@ -255,7 +255,7 @@ class _SchemaReader:
         if is_cut:
             return Object(properties, UNKNOWN, "more properties than can be shown")
         index, comment = self._read_index_signature(schema, inner)
-        keys = [] if mapping_or_empty(schema.get("properties")) else self._list_allowed_keys(schema)
+        keys = [] if mapping_or_empty(schema.get("properties")) else self._list_allowed_keys_if_few(schema)
         if keys:
             required = _select_unique_strings(schema.get("required"))
             return Object(tuple(Property(key, index or UNKNOWN, key in required) for key in keys))
@@ -299,7 +299,7 @@ class _SchemaReader:
             return None, ""
         return create_union(shapes), to_comment_line(comment, MAX_COMMENT_CHARACTERS)
 
-    def _list_allowed_keys(self, schema: Schema) -> list[str]:
+    def _list_allowed_keys_if_few(self, schema: Schema) -> list[str]:
         """The only keys that ``propertyNames`` admits, when it lists them."""
         names = mapping_or_empty(schema.get("propertyNames"))
         pointer = self._local.resolve_to_pointer(string_or_empty(names.get("$ref"))) if "$ref" in names else None

@@ -156,11 +156,11 @@ def find_circular_references(document: ShapeDocument) -> frozenset[tuple[Pointer
     finished: set[Pointer] = set()
     endless: set[tuple[Pointer, Pointer]] = set()
     for start in document.definitions:
-        _collect_circular_references(start, _create_target_finder(document), finished, endless)
+        _collect_circular_references(start, _create_unguarded_target_finder(document), finished, endless)
     return frozenset(endless)
 
 
-def _create_target_finder(document: ShapeDocument) -> Callable[[Pointer], Iterator[Pointer]]:
+def _create_unguarded_target_finder(document: ShapeDocument) -> Callable[[Pointer], Iterator[Pointer]]:
     return lambda pointer: iter(
         [reference.pointer for reference in document.definitions[pointer].references if not reference.guarded]
     )

@@ -113,7 +113,10 @@ def _find_call_problems(
                 call, f"{format_tool_reference(name)} takes one object, not keyword arguments: write {example}"
             )
             continue
-        if literal is None and (resolve_schema(roots[name].schema, roots[name]) or {}).get("type") == "object":
+        if (
+            literal is None
+            and (resolve_schema_and_consume_visits(roots[name].schema, roots[name]) or {}).get("type") == "object"
+        ):
             literal = _NO_INPUT
         for message in _find_input_mistakes(literal, roots[name].schema, roots[name], "input", 0):
             yield create_problem(call, f"{format_tool_reference(name)}: {message}")
@@ -192,7 +195,7 @@ def _find_input_mistakes(literal: Any, schema: Any, root: ToolSchema, path: str,
     """Yield the certain errors of a ``literal`` against ``schema``."""
     if not is_object(literal) or depth > MAX_DEPTH:
         return
-    schema = resolve_schema(schema, root)
+    schema = resolve_schema_and_consume_visits(schema, root)
     if schema is None or literal.get("type") not in KNOWN_LITERAL_TYPES:
         return
     if (integer_text := _find_unsafe_integer(literal)) and _takes_integers(schema, root, depth):
@@ -228,7 +231,7 @@ def _takes_integers(schema: Mapping[str, Any], root: ToolSchema, depth: int) -> 
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and depth < MAX_DEPTH:
-            known = [resolve_schema(branch, root) for branch in branches]
+            known = [resolve_schema_and_consume_visits(branch, root) for branch in branches]
             if any(branch is not None and _takes_integers(branch, root, depth + 1) for branch in known):
                 return True
     return False
@@ -300,7 +303,7 @@ def describe_valid_keys(properties: Mapping[str, Any]) -> str:
     return f" (there is {', '.join(list(properties)[:MAX_LISTED_NAMES])})" if properties else ""
 
 
-def resolve_schema(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
+def resolve_schema_and_consume_visits(schema: Any, root: ToolSchema) -> Mapping[str, Any] | None:
     """Return the schema behind local references; None if it is unknown."""
     for _ in range(MAX_DEPTH):
         if not is_mapping(schema) or not root.consume_visit(schema):
@@ -325,7 +328,7 @@ def _is_wrong_type(literal: dict[str, Any], schema: Mapping[str, Any], root: Too
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and branches and depth < MAX_DEPTH:
-            known = [resolve_schema(branch, root) for branch in branches]
+            known = [resolve_schema_and_consume_visits(branch, root) for branch in branches]
             if all(branch is not None and _is_wrong_type(literal, branch, root, depth + 1) for branch in known):
                 return True
     return False
@@ -402,7 +405,7 @@ def _describe_expected_type(schema: Mapping[str, Any], root: ToolSchema, depth: 
     for keyword in ("anyOf", "oneOf"):
         branches: Any = schema.get(keyword)
         if is_array(branches) and depth < MAX_DEPTH:  # one of them may be the schema itself
-            known = [resolve_schema(branch, root) for branch in branches]
+            known = [resolve_schema_and_consume_visits(branch, root) for branch in branches]
             return " or ".join(
                 dict.fromkeys(_describe_expected_type(branch or {}, root, depth + 1) for branch in known)
             )
@@ -429,7 +432,7 @@ MISSING_GLOBALS = {
 """What to use instead of globals of other hosts."""
 
 
-def find_undefined_name_problems(
+def find_fixable_undefined_name_problems(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> list[ProgramProblem]:
     """Return the undefined names, each ``{"message", "line", "column"}``.
@@ -437,10 +440,10 @@ def find_undefined_name_problems(
     ``facts`` is what the worker reported, untrusted; ``tools`` are the names that a program calls, ``globals_`` those
     of its surface. ``tool_call`` shows how a tool ``{name}`` is called there.
     """
-    return list(islice(_iter_undefined_name_problems(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
+    return list(islice(_iter_fixable_undefined_name_problems(facts, tools, globals_, tool_call), MAX_UNDEFINED_NAMES))
 
 
-def _iter_undefined_name_problems(
+def _iter_fixable_undefined_name_problems(
     facts: Any, tools: Collection[str], globals_: Collection[str], tool_call: str
 ) -> Iterator[ProgramProblem]:
     tools_by_folded_name: dict[str, str] | None = None
@@ -498,7 +501,10 @@ def _iter_result_field_problems(
         if tool not in roots:
             roots[tool] = ToolSchema(get_output_schema(tool), visits)
         declared_fields: dict[str, Any] = {}
-        if _lacks_field(name, roots[tool].schema, roots[tool], declared_fields, 0) and declared_fields:
+        if (
+            _lacks_field_and_collects_declared(name, roots[tool].schema, roots[tool], declared_fields, 0)
+            and declared_fields
+        ):
             is_sure = _is_read_certain(read, roots[tool])
             near = (
                 find_nearest_names(name, declared_fields, _SIMILARITY if is_sure else _STRICT_SIMILARITY)
@@ -515,14 +521,18 @@ def _is_read_certain(read: dict[str, Any], root: ToolSchema) -> bool:
     """Return whether a program reaches the read: the fields that it tests before may be missing too."""
     tested_fields = list_or_empty(read.get("asked"))[:_MAX_TESTED_FIELDS]
     return not read.get("doubtful") and not any(
-        isinstance(name, str) and len(name) <= MAX_NAME_LENGTH and _lacks_field(name, root.schema, root, {}, 0)
+        isinstance(name, str)
+        and len(name) <= MAX_NAME_LENGTH
+        and _lacks_field_and_collects_declared(name, root.schema, root, {}, 0)
         for name in tested_fields
     )
 
 
-def _lacks_field(name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int) -> bool:
+def _lacks_field_and_collects_declared(
+    name: str, schema: Any, root: ToolSchema, declared_fields: dict[str, Any], depth: int
+) -> bool:
     """Return whether no result has the field; ``declared_fields`` collects the others. Reads of null fail too."""
-    resolved = resolve_schema(schema, root)
+    resolved = resolve_schema_and_consume_visits(schema, root)
     if resolved is None or depth > MAX_DEPTH or any(keyword in resolved for keyword in _OTHER_KEYWORDS):
         return False
     if "anyOf" in resolved or "oneOf" in resolved:
@@ -547,5 +557,5 @@ def _all_branches_lack_field(
         return False
     branches: Any = schema.get("anyOf", schema.get("oneOf"))
     return bool(is_array(branches) and branches) and all(
-        _lacks_field(name, branch, root, declared_fields, depth + 1) for branch in branches
+        _lacks_field_and_collects_declared(name, branch, root, declared_fields, depth + 1) for branch in branches
     )

@@ -90,7 +90,7 @@ def find_violations(facts: Any, rules: StaticRules, source: str) -> list[Violati
     return sorted(broken_rules, key=_get_location)[:MAX_VIOLATIONS]
 
 
-def find_call_of_missing_tool(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
+def find_uncaught_call_of_missing_tool(facts: Any, is_known: Callable[[str], bool]) -> UnknownToolCall | None:
     """Return the first uncaught call of an unknown tool by literal name.
 
     ``facts`` is what the worker reported, untrusted; malformed parts are ignored.

@@ -20,7 +20,7 @@ from ..host.clock import now_ms
 from ..interrupts.interrupt import FRAMEWORK_KEY, Interrupt, PendingRequest, make_agent_interrupt
 from .answers import compute_display_digest
 from .records import ALL_TENANTS, Record, StoredPause, StoredRequest, Tenant
-from .resumer import get_continuation_options, require_store_guard
+from .resumer import get_continuation_options, require_tool_uses_store_guard
 
 if TYPE_CHECKING:
     from ..options.parts import ContinuationOptions
@@ -135,7 +135,7 @@ class AgentRecords:
         """
         continuation = get_continuation_options(tool)
         if not (unless_journaled and continuation is not None and continuation.journal is not None):
-            require_store_guard(self.store, tool, options_name)
+            require_tool_uses_store_guard(self.store, tool, options_name)
 
     def create_pause(
         self,
@@ -315,7 +315,7 @@ class AgentRun:
             self._held_keys.add(self._unguarded_claim.key)
         self.is_unguarded = True
 
-    async def is_handed_over(self) -> bool:
+    async def check_handed_over_or_claim(self) -> bool:
         """Return whether a durable framework received these answers before."""
         if isinstance(await self._guard.claim(self._handover_claim), str):
             return True

@@ -56,7 +56,7 @@ def open_store(store: StoreLike) -> InterruptStore:
     return SqliteInterruptStore(path)
 
 
-def add_store_to_options(
+def open_store_and_make_options_durable(
     options: CodeModeOptions, store: StoreLike | None
 ) -> tuple[CodeModeOptions, InterruptStore | None]:
     """Return the options with which pauses outlive this process, and the store.

@@ -12,12 +12,12 @@ from typing import Any, Self, TypeVar
 
 from ..continuations.guard import MemoryResumeGuard, ResumeGuard
 from ..continuations.journal import Journal
-from ..continuations.keys import warn_if_signed_with_random_key
+from ..continuations.keys import warn_once_if_signed_with_random_key
 from ..continuations.sql_guard import SqlResumeGuard
 from ..errors import Resumable
 from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..interrupts.interrupt import Interrupt
 from ..options.checked_fields import WrongTypeError
 from . import journal, leases, outbox, queries, record_decisions, record_writes, terminal_states
@@ -135,22 +135,28 @@ class InterruptStore(ABC):
         )
 
         if self._database.is_shared_between_processes:
-            warn_if_signed_with_random_key(new.interrupt_json, new.payload)
+            warn_once_if_signed_with_random_key(new.interrupt_json, new.payload)
 
         def purge_ended_and_put_pause(session: Session) -> str:
             self._expiry_warning.warn_once_if_short(new.expires_at_ms - session.now_ms)
             if self._keeps_ended_ms is not None:
-                terminal_states.purge_records(session, self._keeps_ended_ms)
-                journal.purge_journals(session, self._keeps_ended_ms)
+                terminal_states.purge_ended_record_batch(session, self._keeps_ended_ms)
+                journal.purge_old_journal_batch(session, self._keeps_ended_ms)
                 journal.purge_expired_holds_and_unheld_content(session)
-            return record_writes.put_pause(session, new, alone, self._max_open)
+            return record_writes.put_pause_or_get_duplicate_id(session, new, alone, self._max_open)
 
         return await self._run_write(purge_ended_and_put_pause)
 
     async def get(self, interrupt_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt in which this request is pending."""
-        text = await self._run_read(lambda session: queries.find_interrupt_json(session, interrupt_id, tenant))
-        return None if text is None else await run_in_thread_if_large(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+        text = await self._run_read(
+            lambda session: queries.find_interrupt_json_of_open_request(session, interrupt_id, tenant)
+        )
+        return (
+            None
+            if text is None
+            else await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+        )
 
     async def last_interrupt(self, record_id: str, *, tenant: Tenant) -> Interrupt | None:
         """Return the newest interrupt of a record, also after the record has ended, to show the calls of its program.
@@ -158,7 +164,11 @@ class InterruptStore(ABC):
         None if an older version of codemode ended the record. Raises `UnknownRequestError`.
         """
         text = await self._run_read(lambda session: queries.get_last_interrupt_json(session, record_id, tenant))
-        return None if text is None else await run_in_thread_if_large(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+        return (
+            None
+            if text is None
+            else await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+        )
 
     async def record(self, record_id: str, *, tenant: Tenant) -> Record:
         """Return a record. Raises `UnknownRequestError`."""
@@ -212,7 +222,7 @@ class InterruptStore(ABC):
         """
         try:
             has_open = self._database.run_read_nowait(
-                lambda session: queries.has_open_record_with_label(session, tenant, app, labels)
+                lambda session: queries.has_open_record_with_any_label(session, tenant, app, labels)
             )
         except StoreUnavailableError:  # the caller's next query reports it
             return False
@@ -324,7 +334,9 @@ class InterruptStore(ABC):
                     lambda session: queries.get_state_outcome_and_not_resumable_reason(session, record_id, tenant)
                 )
                 if text is not None:
-                    return await run_in_thread_if_large(LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text))
+                    return await run_in_thread_if_large_or_slow(
+                        LARGE_CHARACTERS, lambda text=text: unwrap_outcome(text)
+                    )
                 if state == "lost":
                     raise create_lost_record_error()
                 remaining_seconds = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
@@ -507,7 +519,7 @@ class InterruptStore(ABC):
             lambda session: terminal_states.get_interrupt_json_if_record_lost(session, record_id, tenant)
         )
         if text is not None:
-            paused = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: decode_interrupt(text))
+            paused = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: decode_interrupt(text))
             await self._guard.release(record_writes.get_continuation_nonce(paused))
         await self._run_write(lambda session: terminal_states.make_record_claimable(session, record_id, by, tenant))
 
@@ -534,7 +546,7 @@ class InterruptStore(ABC):
         ):
             pass
         return await self._write_in_batches(
-            lambda session: terminal_states.purge_records_with_audit_line(session, older_than_ms)
+            lambda session: terminal_states.purge_ended_record_batch_and_audit(session, older_than_ms)
         )
 
     async def _write_in_batches(self, work: Callable[[Session], int]) -> int:
@@ -582,7 +594,7 @@ class InterruptStore(ABC):
         audit_record_id = (
             None if record_id is None else record_writes.require_short_storable_text(record_id, "record_id")
         )
-        checked_details = await run_in_thread_if_large(
+        checked_details = await run_in_thread_if_large_or_slow(
             LARGE_CHARACTERS, lambda: validate_audit_kind_and_details(kind, details or {})
         )
         line: dict[str, Any] = {"actor": by.actor, "address": by.address, "details": checked_details}

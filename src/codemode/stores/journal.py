@@ -17,7 +17,7 @@ from ..host.cancellation import shield_until_done
 from ..host.job_threads import run_in_dedicated_thread
 from .record_writes import require_lease_duration, require_storable_text
 from .rows import format_placeholders
-from .transaction import Database, Row, Session, repair_journal_lease
+from .transaction import Database, Row, Session, get_repaired_journal_lease_end
 
 # Content of a run stays while something holds it: a resumable pause, its record or a journal; and for a day its writer.
 # The last hold deletes the content with itself.
@@ -86,7 +86,7 @@ class SqlContentStore:
 def purge_old_journals_and_expired_content(database: Database, older_than_ms: int) -> int:
     """Delete a batch of old journals and expired holds. Returns how many were deleted; 0 when none is left."""
     with database.journal_transaction() as session:
-        return purge_journals(session, older_than_ms) + purge_expired_holds_and_unheld_content(session)
+        return purge_old_journal_batch(session, older_than_ms) + purge_expired_holds_and_unheld_content(session)
 
 
 def purge_expired_holds_and_unheld_content(session: Session) -> int:
@@ -285,7 +285,7 @@ class SqlJournalStore(SqlContentStore):
         return await _run_in_journal_thread(run_in_transaction)
 
 
-def purge_journals(session: Session, older_than_ms: int) -> int:
+def purge_old_journal_batch(session: Session, older_than_ms: int) -> int:
     """Delete at most `MAX_PURGED` journals that are not held and unchanged for this long; return how many."""
     before_ms = session.now_ms - older_than_ms
     journals = session.fetch_all(
@@ -317,7 +317,7 @@ def _claim_journal_or_mark_awaited(
         lines = () if is_final else _read_lines(session, journal_id, line_groups)
         return _OpenedSqlJournal(journal_key[2], 0, json.loads(head), lines, json.loads(outcome), False, journal_id)
     if until_ms is not None:
-        until_ms = repair_journal_lease(session, journal_id, until_ms, changed_at_ms)
+        until_ms = get_repaired_journal_lease_end(session, journal_id, until_ms, changed_at_ms)
     if until_ms is not None and until_ms > session.now_ms:
         session.run("UPDATE codemode_journals SET is_awaited = 1 WHERE id = ?", journal_id)
         return (until_ms - session.now_ms) / 1000

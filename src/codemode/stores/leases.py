@@ -25,8 +25,8 @@ from .records import (
     RecordState,
     StoredPause,
     Tenant,
-    compute_next_record_state,
-    compute_next_request_state,
+    compute_next_record_state_or_raise,
+    compute_next_request_state_or_raise,
 )
 from .rows import (
     RECORD_COLUMNS,
@@ -80,7 +80,7 @@ def claim_record_or_restore_requests(session: Session, record_id: str, owner: st
         raise LookupError(record_id)
     *record_columns, interrupt_json, claim_count, resumed_by, resumed_at_ms = row
     state, number = cast("RecordState", row[2]), claim_count + 1
-    next_state = compute_next_record_state(state, "claim", record_id)
+    next_state = compute_next_record_state_or_raise(state, "claim", record_id)
     request_rows = load_record_requests(session, [record_id])
     is_takeover = state in OWNED_STATES or any(request.is_taken for request in request_rows)
     decided = [
@@ -175,7 +175,7 @@ def _restore_changed_requests_and_release(
                 pending.line,
                 pending.column,
                 _encode_reason(CHANGED_REQUEST_REASON),
-                compute_next_request_state("decided", "refuse"),
+                compute_next_request_state_or_raise("decided", "refuse"),
                 pending.interrupt_id,
             ),
         )
@@ -191,7 +191,7 @@ def _restore_changed_requests_and_release(
         )
     session.run("UPDATE codemode_requests SET is_taken = 0 WHERE record_id = ?", record_id)
     is_ready = session.fetch_one("SELECT 1 FROM codemode_requests WHERE record_id = ? AND state = 'decided'", record_id)
-    next_state = state if state == "pending" else compute_next_record_state(state, "release")
+    next_state = state if state == "pending" else compute_next_record_state_or_raise(state, "release")
     session.run(
         "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ?, claim = claim + 1 WHERE id = ?",
         *(next_state, None if is_ready is None or next_state != "pending" else session.now_ms, record_id),
@@ -291,7 +291,7 @@ def mark_lost_if_owned(session: Session, lease: Lease) -> bool:
 
 def mark_records_lost(session: Session, records: list[Row], state: RecordState = "resuming") -> None:
     """Mark claimed records as lost."""
-    next_state = compute_next_record_state(state, "lose")
+    next_state = compute_next_record_state_or_raise(state, "lose")
     statement = (
         "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = NULL, rests_until_ms = NULL,"
         " claim = claim + 1 WHERE id = ?"
@@ -333,7 +333,7 @@ def release_record(session: Session, lease: Lease, options: ReleaseOptions) -> b
         "UPDATE codemode_requests SET state = ?, decision = NULL, actor = NULL, decided_at_ms = NULL, refusal = ?"
         " WHERE interrupt_id = ?",
         (
-            (compute_next_request_state("decided", "refuse"), _encode_reason(options.refusals[row]), row)
+            (compute_next_request_state_or_raise("decided", "refuse"), _encode_reason(options.refusals[row]), row)
             for row in sorted(refused)
         ),
     )
@@ -348,7 +348,7 @@ def release_record(session: Session, lease: Lease, options: ReleaseOptions) -> b
     is_new = any(not row.is_taken for row in decided)
     is_ready = is_new if options.waits_for_all else bool(decided)
     is_ready = is_ready or not any(row.request.state == "waiting" for row in rows)
-    next_state = compute_next_record_state(state, "release")
+    next_state = compute_next_record_state_or_raise(state, "release")
     ready_at_ms, rests_until_ms = compute_lease_end_columns(session, next_state, delay_ms)
     session.run(
         "UPDATE codemode_records SET state = ?, owner = NULL, ready_at_ms = ?, rests_until_ms = ?, claim = claim + 1"
@@ -418,7 +418,8 @@ def end_records(
     # It was resumed after all.
     cleared = ", not_resumable = NULL" if event in ("complete", "fail") else ""
     ends = [
-        (compute_next_record_state(state, event, record_id), record_id, tenant) for record_id, tenant, state in records
+        (compute_next_record_state_or_raise(state, event, record_id), record_id, tenant)
+        for record_id, tenant, state in records
     ]
     session.execute_many(
         "UPDATE codemode_records SET state = ?, outcome = ?, owner = NULL, ready_at_ms = NULL,"
@@ -443,8 +444,8 @@ def end_records(
 
 def _apply_or_supersede_requests(session: Session, lease: Lease) -> None:
     applied, superseded = (
-        compute_next_request_state("decided", "apply"),
-        compute_next_request_state("waiting", "supersede"),
+        compute_next_request_state_or_raise("decided", "apply"),
+        compute_next_request_state_or_raise("waiting", "supersede"),
     )
     session.run(
         "UPDATE codemode_requests SET state = CASE WHEN is_taken = 1 THEN ? ELSE ? END, is_taken = 0"

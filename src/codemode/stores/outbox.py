@@ -46,11 +46,15 @@ class Outbox:
         """
         # A read first: without changes, no writer is blocked.
         if (
-            await run_read_transaction(self._database, lambda session: _find_changes_to_notify(session, self._target))
+            await run_read_transaction(
+                self._database, lambda session: _list_next_changes_if_any_notifies(session, self._target)
+            )
             is None
         ):
             return 0
-        return await run_write_transaction(self._database, lambda session: _create_notices(session, self._target))
+        return await run_write_transaction(
+            self._database, lambda session: _create_notices_and_advance_position(session, self._target)
+        )
 
     async def claim(self, *, limit: int = 1, lease_ms: int = LEASE_MS) -> tuple[Notice, ...]:
         """Claim at most ``limit`` due notices, up to 100, for ``lease_ms``.
@@ -84,7 +88,7 @@ class Outbox:
         )
 
 
-def _find_changes_to_notify(session: Session, target: str) -> list[Row] | None:
+def _list_next_changes_if_any_notifies(session: Session, target: str) -> list[Row] | None:
     """Return the next changes; None if there are few and none needs a notice."""
     row = session.fetch_one("SELECT sequence FROM codemode_outboxes WHERE target = ?", target)
     rows = session.fetch_all(
@@ -95,9 +99,9 @@ def _find_changes_to_notify(session: Session, target: str) -> list[Row] | None:
     return rows if has_notifying_change else None
 
 
-def _create_notices(session: Session, target: str) -> int:
+def _create_notices_and_advance_position(session: Session, target: str) -> int:
     """Write notices and the read position in one transaction."""
-    changes = _find_changes_to_notify(session, target)
+    changes = _list_next_changes_if_any_notifies(session, target)
     if changes is None:
         return 0
     changed = sorted({record_id for _, record_id, kind in changes if kind in _NOTIFYING_KINDS})

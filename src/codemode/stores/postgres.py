@@ -233,7 +233,7 @@ class _PostgresDatabase:
     def connection(self) -> Generator[psycopg.Connection[Any]]:
         """Give a connection to a database with tables. Raises `StoreUnavailableError`."""
         try:
-            with self._get_or_open_pool().connection(timeout=_CONNECT_TIMEOUT_SECONDS) as connection:
+            with self._get_or_open_pool_with_tables().connection(timeout=_CONNECT_TIMEOUT_SECONDS) as connection:
                 yield connection
         except self._driver_error as error:
             raise StoreUnavailableError(f"the store's Postgres cannot be used: {error}") from error
@@ -256,7 +256,7 @@ class _PostgresDatabase:
         never_finalize_in_child(self._pool, self._listener)
         self._pool, self._listener = None, _NotificationListener(self._dsn, self._notifier)
 
-    def _get_or_open_pool(self) -> Any:
+    def _get_or_open_pool_with_tables(self) -> Any:
         with self._lock:
             if self._pool is None:
                 settings: Any = {"kwargs": _SETTINGS, "timeout": _CONNECT_TIMEOUT_SECONDS, "name": "codemode-store"}

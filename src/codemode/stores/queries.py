@@ -41,7 +41,7 @@ _MAX_CHANGES = 500
 _MAX_LINES = 100
 
 
-def find_interrupt_json(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
+def find_interrupt_json_of_open_request(session: Session, interrupt_id: str, tenant: Tenant) -> str | None:
     """Return the newest interrupt with this pending request, as text."""
     condition, values = create_tenant_clause(tenant, "r.tenant")
     row = session.fetch_one(
@@ -285,7 +285,7 @@ def count_waiting_requests(session: Session, tenants: tuple[str | None, ...], ap
     return dict(rows)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def has_open_record_with_label(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
+def has_open_record_with_any_label(session: Session, tenant: str, app: str, labels: Mapping[str, str]) -> bool:
     """Return whether a record with one of these labels is open. Reads only labels."""
     keys = _to_label_keys(labels)
     statement = (

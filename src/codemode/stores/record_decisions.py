@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..data.json_values import encode_canonical_json
-from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from . import leases
 from .answers import EncodedAnswer, encode_decisions, require_decision_mapping, validate_answers_and_add_audit_fields
 from .audit import Attribution, truncate_for_audit
@@ -17,8 +17,8 @@ from .records import (
     RecordState,
     StoredRequest,
     Tenant,
-    compute_next_record_state,
-    compute_next_request_state,
+    compute_next_record_state_or_raise,
+    compute_next_request_state_or_raise,
 )
 from .rows import RequestRow, create_id_not_found_error, create_tenant_clause, format_placeholders, load_requests_by_id
 from .transaction import Database, Session, run_read_transaction
@@ -52,12 +52,12 @@ async def validate_and_encode_decisions(
     """Validate answers outside the transaction, which would block other writers."""
     if len(require_decision_mapping(decisions)) > MAX_DECISIONS:
         raise ValueError(f"at most {MAX_DECISIONS} requests can be decided at a time, got {len(decisions)}")
-    decision_jsons = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
+    decision_jsons = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: encode_decisions(decisions))
     requests, _ = await run_read_transaction(
         database, lambda session: load_requests_and_tenants(session, list(decisions), tenant)
     )
     waiting = [row.request for row in requests.values() if row.request.state == "waiting"]
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS, lambda: validate_answers_and_add_audit_fields(waiting, decisions, decision_jsons)
     )
 
@@ -74,7 +74,7 @@ def write_decisions(
         state, expires_at_ms = states[row.record_id]
         # First, so that the error for an ended record comes before others.
         effective_state = "expired" if state == "pending" and expires_at_ms <= session.now_ms else state
-        compute_next_record_state(effective_state, "decide", row.record_id)
+        compute_next_record_state_or_raise(effective_state, "decide", row.record_id)
         if _is_new_decision_or_raise(row, answer.decision_json, seen):
             if answer.audit_fields is None:
                 raise UncheckedAnswerError
@@ -85,7 +85,7 @@ def write_decisions(
         " WHERE interrupt_id = ?",
         (
             (
-                compute_next_request_state("waiting", "decide"),
+                compute_next_request_state_or_raise("waiting", "decide"),
                 answers[interrupt_id].decision_json,
                 by.actor,
                 now_ms,
@@ -166,7 +166,7 @@ def write_decision_and_claim_record(
         return leases.claim_record_or_restore_requests(session, row.record_id, owner, LEASE_MS)
     if state == "resting" and row.request.state in ("waiting", "decided"):
         raise StoreError(f"{row.record_id!r} is suspended: it has no pending request, and its owner continues it")
-    compute_next_record_state(state, "claim", row.record_id)
+    compute_next_record_state_or_raise(state, "claim", row.record_id)
     if row.request.state == "applied":
         raise create_already_decided_error(row.request)
     try:

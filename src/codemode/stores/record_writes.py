@@ -15,7 +15,13 @@ from ..records import record
 from .answers import compute_display_digest, get_displayed_kind_and_input
 from .audit import MAX_REQUESTS_IN_LINE, Attribution, truncate_for_audit
 from .errors import RequestSupersededError, StoreError, StoreFullError
-from .records import OWNED_STATES, RecordState, StoredPause, compute_next_record_state, compute_next_request_state
+from .records import (
+    OWNED_STATES,
+    RecordState,
+    StoredPause,
+    compute_next_record_state_or_raise,
+    compute_next_request_state_or_raise,
+)
 from .rows import encode_annotations, format_placeholders, load_record_requests, load_requests_by_id
 from .tables import IS_OPEN, compute_label_key, insert_labels
 from .transaction import Row, Session, is_storable_text
@@ -87,7 +93,9 @@ def encode_next_pause(
     return encode_pause(interrupt, tool, payload=payload, source=source)
 
 
-def put_pause(session: Session, new: EncodedPause, unique_label: str | None = None, max_open: int | None = None) -> str:
+def put_pause_or_get_duplicate_id(
+    session: Session, new: EncodedPause, unique_label: str | None = None, max_open: int | None = None
+) -> str:
     """Store a pause in the caller's transaction and return the record's id.
 
     ``unique_label`` is ``alone`` of `InterruptStore.put`, ``max_open`` the number of open records a tenant may have.
@@ -157,7 +165,7 @@ def _find_open_duplicate_id(session: Session, new: EncodedPause, unique_label: s
 
 def pause_record(session: Session, record_id: str, state: RecordState, new: EncodedPause) -> None:
     """Make an interrupt the newest version of a record in this state."""
-    next_state = compute_next_record_state(state, "pause", record_id)
+    next_state = compute_next_record_state_or_raise(state, "pause", record_id)
     record_row = session.fetch_one("SELECT version, tenant FROM codemode_records WHERE id = ?", record_id)
     version, tenant = (1, "") if record_row is None else (record_row[0] + 1, record_row[1])
     existing = {row.request.interrupt_id: row for row in load_record_requests(session, [record_id])}
@@ -168,7 +176,10 @@ def pause_record(session: Session, record_id: str, state: RecordState, new: Enco
         request_state = row.request.state
         if interrupt_id not in interrupt_ids and request_state in ("waiting", "decided"):
             closed.append(
-                (compute_next_request_state(request_state, "apply" if row.is_taken else "supersede"), interrupt_id)
+                (
+                    compute_next_request_state_or_raise(request_state, "apply" if row.is_taken else "supersede"),
+                    interrupt_id,
+                )
             )
     session.execute_many("UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE interrupt_id = ?", closed)
     # A decision that was applied to a pause that asks again is void.

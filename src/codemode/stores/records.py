@@ -75,7 +75,7 @@ REQUEST_TRANSITIONS: dict[tuple[RequestState, RequestEvent], RequestState] = {
 }
 
 
-def compute_next_record_state(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
+def compute_next_record_state_or_raise(state: RecordState, event: RecordEvent, record_id: str = "") -> RecordState:
     """Return the state of a record after an event. Raises `StoreError` for an impossible one."""
     next_state = RECORD_TRANSITIONS.get((state, event))
     if next_state is not None:
@@ -90,7 +90,7 @@ def compute_next_record_state(state: RecordState, event: RecordEvent, record_id:
     raise StoreError(f"{record_id!r} is {state}: it cannot {event} now", details=details)
 
 
-def compute_next_request_state(state: RequestState, event: RequestEvent) -> RequestState:
+def compute_next_request_state_or_raise(state: RequestState, event: RequestEvent) -> RequestState:
     """Return the state of a request after an event. Raises `StoreError` for an impossible one."""
     next_state = REQUEST_TRANSITIONS.get((state, event))
     if next_state is None:

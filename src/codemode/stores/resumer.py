@@ -49,7 +49,7 @@ def get_continuation_options(tool: Any) -> ContinuationOptions | None:
     return None
 
 
-def require_store_guard(store: InterruptStore, tool: Any, options_name: str = "the tool's options") -> None:
+def require_tool_uses_store_guard(store: InterruptStore, tool: Any, options_name: str = "the tool's options") -> None:
     """Raise `ValueError` if a tool uses another guard than the store's: a late host could repeat a call.
 
     ``options_name`` names the options that should have the guard.
@@ -92,7 +92,7 @@ class Resumer:
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {concurrency}")
         require_callable_resume(resume)
-        require_store_guard(store, get_bound_tool(resume))
+        require_tool_uses_store_guard(store, get_bound_tool(resume))
         self._store = store
         self._tenant: Tenant = require_tenant(tenant)
         self._app = app if app is not None else get_declared_app(resume)

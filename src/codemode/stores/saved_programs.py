@@ -69,7 +69,7 @@ class SavedProgramTables:
             lambda session: [_decode_program_version(row) for row in session.fetch_all(statement, owner, name)]
         )
 
-    async def add_version(
+    async def add_version_and_make_current(
         self,
         owner: str,
         name: str,

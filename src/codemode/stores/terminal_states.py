@@ -25,8 +25,8 @@ from .records import (
     RecordEvent,
     RecordState,
     Tenant,
-    compute_next_record_state,
-    compute_next_request_state,
+    compute_next_record_state_or_raise,
+    compute_next_request_state_or_raise,
 )
 from .rows import (
     RECORD_COLUMNS,
@@ -79,7 +79,7 @@ def make_record_claimable(session: Session, record_id: str, by: Attribution, ten
     if row is None:
         raise create_id_not_found_error(record_id)
     owner_tenant, state, expires_at_ms, not_resumable = row
-    next_state = compute_next_record_state(cast("RecordState", state), "run again", record_id)
+    next_state = compute_next_record_state_or_raise(cast("RecordState", state), "run again", record_id)
     if state == "pending" and not_resumable is None:
         raise StoreError(f"{record_id!r} is pending: it waits for decisions, and no resume has failed")
     if expires_at_ms <= session.now_ms:
@@ -122,7 +122,7 @@ def end_expired_and_deny_expiring_records(session: Session, deny_before_expiry_m
     return len(expired) + len(lost) + denied
 
 
-def purge_records(session: Session, older_than_ms: int) -> int:
+def purge_ended_record_batch(session: Session, older_than_ms: int) -> int:
     """Delete at most `MAX_SWEPT_RECORDS` records that ended before, and return how many."""
     rows = session.fetch_all(
         "SELECT id FROM codemode_records WHERE ended_at_ms <= ? ORDER BY ended_at_ms LIMIT ?",
@@ -137,9 +137,9 @@ def purge_records(session: Session, older_than_ms: int) -> int:
     return len(rows)
 
 
-def purge_records_with_audit_line(session: Session, older_than_ms: int) -> int:
+def purge_ended_record_batch_and_audit(session: Session, older_than_ms: int) -> int:
     """Purge on a person's request, with a line in the audit."""
-    count = purge_records(session, older_than_ms)
+    count = purge_ended_record_batch(session, older_than_ms)
     if count:
         session.add_audit_line("purged", None, details={"records": count, "older_than_ms": older_than_ms})
     return count
@@ -158,7 +158,7 @@ def _deny_expiring_approvals(session: Session, before_ms: int) -> int:
     session.execute_many(
         "UPDATE codemode_requests SET state = ?, decision = ?, actor = ?, decided_at_ms = ? WHERE interrupt_id = ?",
         (
-            (compute_next_request_state("waiting", "decide"), _DENIAL_JSON, SYSTEM, now_ms, interrupt_id)
+            (compute_next_request_state_or_raise("waiting", "decide"), _DENIAL_JSON, SYSTEM, now_ms, interrupt_id)
             for interrupt_id, *_ in waiting
         ),
     )
@@ -187,7 +187,7 @@ def _find_started_record_ids(session: Session, record_ids: list[str]) -> set[str
 
 def _supersede_requests(session: Session, record_ids: list[str]) -> None:
     """Supersede the open requests of these records."""
-    superseded = compute_next_request_state("waiting", "supersede")
+    superseded = compute_next_request_state_or_raise("waiting", "supersede")
     session.execute_many(
         "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND state IN ('waiting', 'decided')",
         ((superseded, record_id) for record_id in record_ids),
@@ -222,11 +222,11 @@ def update_suspended_record_and_renew(session: Session, lease: Lease, new: Encod
     state, record_id = get_state_if_owned(session, lease), lease.record.id
     if state is None:
         return None
-    next_state = compute_next_record_state(state, "rest", record_id)
+    next_state = compute_next_record_state_or_raise(state, "rest", record_id)
     # Unclaimed decisions stay for the next time the program asks.
     session.run(
         "UPDATE codemode_requests SET state = ?, is_taken = 0 WHERE record_id = ? AND is_taken = 1",
-        *(compute_next_request_state("decided", "apply"), record_id),
+        *(compute_next_request_state_or_raise("decided", "apply"), record_id),
     )
     session.run(
         "UPDATE codemode_records SET state = ?, interrupt = ?, expires_at_ms = ?, payload = COALESCE(?, payload),"
@@ -272,7 +272,7 @@ def is_record_claimable_or_raise(session: Session, record_id: str, tenant: Tenan
         raise create_id_not_found_error(record_id)
     state, ready_at_ms, rests_until_ms, expires_at_ms = cast("RecordState", row[0]), *row[1:]
     is_expired = expires_at_ms <= session.now_ms
-    compute_next_record_state(
+    compute_next_record_state_or_raise(
         "expired" if is_expired and state in ("pending", "resting") else state, "claim", record_id
     )
     claimable_from_ms = rests_until_ms if state == "resting" else ready_at_ms

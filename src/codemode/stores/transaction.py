@@ -318,7 +318,7 @@ def repair_after_clock_change(session: Session) -> None:
     session.needs_notify = session.needs_notify or bool(decided)
 
 
-def repair_journal_lease(session: Session, journal: str, until_ms: int, renewed_at_ms: int) -> int:
+def get_repaired_journal_lease_end(session: Session, journal: str, until_ms: int, renewed_at_ms: int) -> int:
     """Return when the lease of a journal ends, counted from now if its last renewal lies in the future."""
     if renewed_at_ms <= session.now_ms:
         return until_ms

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..options.parts import CodeModeOptions, Listing
-from ..stores.durability import DEFAULT_STORED_MAX_AGE_MS, StoreLike, add_store_to_options
+from ..stores.durability import DEFAULT_STORED_MAX_AGE_MS, StoreLike, open_store_and_make_options_durable
 from ..workers.pool import require_open_pool
 
 if TYPE_CHECKING:
@@ -50,4 +50,4 @@ def configure_agent_options(
     configured = code_mode_options.with_parts(
         approval=approval, continuation=continuation, execution_policy=policy, model_output=output
     )
-    return add_store_to_options(configured, store)[0]
+    return open_store_and_make_options_durable(configured, store)[0]

@@ -191,12 +191,12 @@ class Catalog(Generic[ToolT]):
 
     def describe(self, name: str) -> str:
         """Return the declaration of a tool as TypeScript. Raises `CodeModeToolError` for an unknown name."""
-        from ..signatures.declarations import declare_tools
+        from ..signatures.declarations import format_tool_declarations
 
         tool = self.get(name)
         if tool is None:
             raise self.tool_not_found_error(name)
-        return declare_tools([tool])
+        return format_tool_declarations([tool])
 
     def _get_or_create_index(self) -> ToolIndex:
         if self._index is None:

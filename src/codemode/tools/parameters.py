@@ -158,7 +158,7 @@ def classify_function(function: Callable[..., Any]) -> ExecuteKind:
     return "async_iterator" if inspect.isasyncgenfunction(inner) else "sync"
 
 
-def count_positional_parameters(function: Callable[..., Any]) -> int:
+def count_positional_parameters_or_two(function: Callable[..., Any]) -> int:
     """Count the positional arguments of a callable; 2 if unknown or unlimited."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -259,13 +259,13 @@ def create_plain_validator(
     plain_types: dict[str, PlainType] = {}
     for parameter in parameters.members:
         plain = find_plain_type(parameter.annotation)
-        if plain is None or not _has_plain_default(parameter, plain):
+        if plain is None or not _has_plain_or_no_default(parameter, plain):
             return None
         plain_types[parameter.name] = plain
     return _PlainParametersSchema(parameters.members, plain_types, compile_with_pydantic)
 
 
-def _has_plain_default(parameter: Parameter, plain: PlainType) -> bool:
+def _has_plain_or_no_default(parameter: Parameter, plain: PlainType) -> bool:
     if parameter.default is NO_VALUE:
         return True
     if isinstance(parameter.default, list | dict):

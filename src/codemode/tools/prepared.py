@@ -28,7 +28,7 @@ from ..schemas.compiled import (
     wrap_unvalidated_input,
 )
 from ..schemas.json_schema.walk import iterate_subschemas
-from .parameters import ExecuteKind, Parameters, classify_function, count_positional_parameters
+from .parameters import ExecuteKind, Parameters, classify_function, count_positional_parameters_or_two
 from .tool import Tool
 from .tool_schemas import Mode
 
@@ -162,7 +162,7 @@ class PreparedTool:
         """Whether ``execute`` takes the context, which is otherwise not created."""
         if self._parameters is not None:
             return self._parameters.context_name is not None
-        return self.execute is not None and count_positional_parameters(self.execute) >= 2
+        return self.execute is not None and count_positional_parameters_or_two(self.execute) >= 2
 
     def evaluate_needs_approval(self, value: Any, context: ToolCallContext) -> Any:
         """Evaluate ``needs_approval`` for a validated value: a bool, or the function's result (maybe awaitable)."""
@@ -237,7 +237,7 @@ class PreparedTool:
         return takes, gives
 
     @property
-    def declares_container(self) -> bool:
+    def has_container_output(self) -> bool:
         """True if the declared output is an object or an array."""
         return self._output is not None and is_container_schema(self._output.json_schema)
 
@@ -331,7 +331,7 @@ def _get_caught_error_types() -> tuple[type[BaseException], ...]:
 
 
 def _adapt_to_two_arguments(function: Callable[..., Any]) -> Callable[[Any, ToolCallContext], Any]:
-    count = count_positional_parameters(function)
+    count = count_positional_parameters_or_two(function)
     if count >= 2:
         return function
     return (lambda value, _context: function(value)) if count else (lambda _value, _context: function())

@@ -13,7 +13,7 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from ..data.json_shape import SCALARS, get_members
+from ..data.json_shape import SCALARS, get_child_values
 from ..data.narrowing import is_mapping
 from ..errors import CodeModeSerializationError
 from ..host.forks import create_fork_safe_lock
@@ -41,7 +41,7 @@ def require_no_iterators(output: Any, *, is_declared: bool) -> None:
         seen.add(id(item))
         if _must_read_as_list(item, is_declared=is_declared):
             raise UnreadIteratorError
-        children = get_members(item)
+        children = get_child_values(item)
         if not SCALARS.issuperset(map(type, children)):
             pending += children
 
@@ -97,7 +97,7 @@ class _IteratorReader:
             if isinstance(value, str | bytes):
                 self._characters_left -= len(value)
             else:
-                pending += get_members(value)
+                pending += get_child_values(value)
         if self._characters_left < 0:
             raise CodeModeSerializationError(
                 f"{self._what} is more than {self._max_bytes} bytes of JSON, the limit.",

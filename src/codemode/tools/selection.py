@@ -49,13 +49,13 @@ class ToolSelectionOption:
         """True if only names select tools."""
         return self.predicate is None and not self._metadata and not self._is_all
 
-    def selects_tool(self, name: str, metadata: Mapping[str, Any] | None) -> bool:
+    def selects_by_name_or_metadata(self, name: str, metadata: Mapping[str, Any] | None) -> bool:
         """Return whether a tool is selected, without a predicate."""
         if self._is_all or name in self.names:
             return True
         return bool(self._metadata) and _metadata_matches(metadata or {}, self._metadata)
 
-    def require_known(self, tool_names: Collection[str]) -> None:
+    def require_names_among(self, tool_names: Collection[str]) -> None:
         """Raise `ValueError` for a name without a tool."""
         for name in sorted(self.names.difference(tool_names)):
             raise ValueError(describe_missing_name(self._path, name, tool_names))
@@ -101,11 +101,11 @@ class ToolSelection:
         is_named = None if self.tools is None else await _is_selected_async(self.tools, name, metadata, arguments)
         return _create_call_routes(is_kept=is_kept, is_named=is_named)
 
-    def require_known(self, tool_names: Collection[str]) -> None:
+    def require_names_among(self, tool_names: Collection[str]) -> None:
         """Raise `ValueError` for a name without a tool."""
         for selection in (self.tools, self.keep):
             if selection is not None:
-                selection.require_known(tool_names)
+                selection.require_names_among(tool_names)
 
     @staticmethod
     def refuse_framework_tool(value: Any) -> None:
@@ -125,7 +125,7 @@ def _is_selected(
     selection: ToolSelectionOption, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
 ) -> bool:
     if selection.predicate is None:
-        return selection.selects_tool(name, metadata)
+        return selection.selects_by_name_or_metadata(name, metadata)
     answer = selection.predicate(*arguments)
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
@@ -138,7 +138,7 @@ async def _is_selected_async(
     selection: ToolSelectionOption, name: str, metadata: Mapping[str, Any] | None, arguments: tuple[Any, ...]
 ) -> bool:
     if selection.predicate is None:
-        return selection.selects_tool(name, metadata)
+        return selection.selects_by_name_or_metadata(name, metadata)
     answer = selection.predicate(*arguments)
     return bool(await answer if inspect.isawaitable(answer) else answer)
 

@@ -157,7 +157,7 @@ class Tool:
         schemas = ToolSchemas(name, self.input_schema, self.output_schema, is_foreign=is_foreign)
         object.__setattr__(self, "schemas", schemas)
         if not is_foreign:
-            schemas.compile_schemas_with_patterns()
+            schemas.compile_schemas_to_check_patterns()
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], *, name: str | None = None, **settings: Any) -> Tool:

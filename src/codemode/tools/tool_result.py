@@ -110,10 +110,10 @@ class _MediaDecoder:
             return None
         key = id(text), mime_type
         if key not in self._by_identity:
-            self._by_identity[key] = self._get_or_decode_media(text, mime_type)
+            self._by_identity[key] = self._get_or_decode_media_and_count_limit(text, mime_type)
         return self._by_identity[key]
 
-    def _get_or_decode_media(self, text: str, mime_type: str) -> MediaContent | None:
+    def _get_or_decode_media_and_count_limit(self, text: str, mime_type: str) -> MediaContent | None:
         candidates = self._by_prefix.setdefault((len(text), mime_type, text[:_PREFIX_CHARACTERS]), [])
         for other, content in candidates:
             if other == text:

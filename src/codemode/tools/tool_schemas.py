@@ -117,7 +117,7 @@ class ToolSchemas:
         except (CodeModeError, ValueError):  # it has a default that is not JSON
             return ""
 
-    def compile_schemas_with_patterns(self) -> None:
+    def compile_schemas_to_check_patterns(self) -> None:
         """Compile schemas that may contain patterns now; other errors are reported later, except for a type's name."""
         for mode, schema in self._schemas.items():
             if schema is None or isinstance(schema, Mapping | bool | InferredOutput | FrameworkSchema):

@@ -47,7 +47,7 @@ def log_tool_failure(message: str, raised: BaseException) -> None:
     log_failure(TOOLS_LOGGER, "%s", (message,), raised)
 
 
-def format_failure_line(error: BaseException) -> str:
+def format_cause_or_error_line(error: BaseException) -> str:
     """Return class and text of what made a call fail on one line, for the host alone to see."""
     raised = error.__cause__ or error
     return clip_to_visible_line(f"{type(raised).__name__}: {get_exception_text(raised)}", _MAX_LINE_CHARACTERS)

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from ..records import record
 from .events import ConsoleEvent, FetchResultEvent, InvocationEvent, NestedToolResultEvent
-from .failures import format_failure_line, get_exception_text
+from .failures import format_cause_or_error_line, get_exception_text
 from .late_values import LazyValue, get_stored_value, with_lazy_fields
 from .visible_text import align_columns, clip_to_visible_line, format_count
 
@@ -93,7 +93,7 @@ def _describe_failure(error: BaseException) -> str:
     details = cast("dict[str, Any]", details_found) if isinstance(details_found, dict) else {}
     name, line, column = (details.get(key) for key in ("name", "line", "column"))
     class_name = name if isinstance(name, str) and type(error).__name__ == _GUEST_ERROR_CLASS else type(error).__name__
-    cause = "" if error.__cause__ is None else f" ({format_failure_line(error)})"
+    cause = "" if error.__cause__ is None else f" ({format_cause_or_error_line(error)})"
     location = f" at line {line}, column {column}" if type(line) is int and type(column) is int else ""
     return clip_to_visible_line(f"{class_name}: {get_exception_text(error)}{cause}", _MAX_TEXT_CHARACTERS) + location
 
@@ -120,7 +120,7 @@ def _create_timeline_row(
     replayed = ", replayed" if request.replayed else ""
     started, lasted = request.started_at_ms - trace_started_at_ms, request.duration_ms
     label = clip_to_visible_line(request.label, _MAX_LABEL_CHARACTERS)
-    failure = f": {format_failure_line(request.error)}" if request.status == "rejected" and request.error else ""
+    failure = f": {format_cause_or_error_line(request.error)}" if request.status == "rejected" and request.error else ""
     status_text = f"{request.status}{size}{replayed}{failure}"
     call = f"{label} {_format_redacted_input(request, _MAX_INPUT_CHARACTERS)}".rstrip()
     return f"{started:8.1f} ms", f"+{lasted:7.1f} ms", call, status_text
@@ -191,7 +191,9 @@ def _render_call_failure(request: NestedToolResultEvent | FetchResultEvent) -> s
     style = (
         f"{_DETAIL_LINE_STYLE};{_MONOSPACE_STYLE};font-size:12px;color:{_COLOURS['rejected']};overflow-wrap:anywhere"
     )
-    return f'<span style="{style}">{_escape_line(format_failure_line(request.error), _MAX_TEXT_CHARACTERS)}</span>'
+    return (
+        f'<span style="{style}">{_escape_line(format_cause_or_error_line(request.error), _MAX_TEXT_CHARACTERS)}</span>'
+    )
 
 
 def _format_status(request: NestedToolResultEvent | FetchResultEvent) -> str:

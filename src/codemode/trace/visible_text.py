@@ -22,7 +22,7 @@ def escape_invisible(text: str, *, keep: str = "") -> str:
     )
 
 
-def split_program_lines(source: str) -> list[str]:
+def split_program_lines_if_unambiguous(source: str) -> list[str]:
     """Return a program's lines as its engine counts them; no lines if its line ends are ambiguous."""
     if _UNUSUAL_LINE_ENDS.search(source):
         return []

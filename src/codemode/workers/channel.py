@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from ..errors import CodeModeProtocolError
-from ..host.threads import run_in_thread_if_large
+from ..host.threads import run_in_thread_if_large_or_slow
 from ..protocol.framing import CHUNK_CHARACTERS, FrameDecoder, split_messages
 from ..protocol.message_decoder import decode_message
 from ..protocol.messages import DeliverValue, HostMessage, WorkerMessage
@@ -237,7 +237,9 @@ class WorkerChannel:
 
     async def _decode_and_deliver_large_frame(self, frame: bytes) -> None:
         try:
-            messages = await run_in_thread_if_large(len(frame), lambda: [*map(decode_message, split_messages(frame))])
+            messages = await run_in_thread_if_large_or_slow(
+                len(frame), lambda: [*map(decode_message, split_messages(frame))]
+            )
             self._decoded_messages = iter(messages)
         except CodeModeProtocolError as error:
             self._on_violation(error)

@@ -93,7 +93,7 @@ class SlotQueue:
                 return False
             return self._try_take_slot_locked(memory_limit_bytes, depth)
 
-    def has_free_slot(self, memory_limit_bytes: int) -> bool:
+    def has_free_slot_and_no_waiters(self, memory_limit_bytes: int) -> bool:
         """Return whether a slot is free and the queue is empty."""
         with self._lock:
             return not any(self._waiting) and self.active < self._max_active(self.active, memory_limit_bytes)
@@ -206,7 +206,7 @@ class _SlotWaiter:
 class LeaseOwner(Protocol):
     """The giver of a lease, which reclaims it when another run needs its slots, as `WorkerPool` does."""
 
-    def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
+    def try_add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
         """Record a lease that can be given up; False if its slots are needed now, or no other is free."""
         ...
 
@@ -269,7 +269,7 @@ class PooledWorkerLease:
         """Allow the next spare to start, at a moment when no run waits for it."""
         self._supply.refill_spares(wanted)
 
-    def mark_reusable(self, frame: bytes) -> None:
+    def offer_for_reuse(self, frame: bytes) -> None:
         """Let `release` return the worker to its pool for another program. ``frame``: what it sent since."""
         self._frame_after_program = None if self._was_revocable else frame
 
@@ -287,11 +287,11 @@ class PooledWorkerLease:
     def make_revocable(self, on_revoked: Callable[[], None]) -> bool:
         """Keep worker and slots until another run needs the slots; ``on_revoked`` is then called, in any thread.
 
-        False if they are needed now. The worker must not be used before `reclaim_worker`.
+        False if they are needed now. The worker must not be used before `reclaim_worker_or_release`.
         """
         self._was_revocable = True
         self._revoke_callbacks.append(on_revoked)
-        is_revocable = self._owner is not None and self._owner.add_revocable_lease(self)
+        is_revocable = self._owner is not None and self._owner.try_add_revocable_lease(self)
         return is_revocable or not self.make_irrevocable()
 
     def make_irrevocable(self) -> bool:
@@ -331,7 +331,7 @@ class PooledWorkerLease:
             if self._frame_after_program is None or self._owner is None or self._owner.is_closed:
                 self._supply.inventory.finished.append(worker)
             else:
-                self._supply.return_worker(worker, self._frame_after_program)
+                self._supply.keep_worker_or_mark_finished(worker, self._frame_after_program)
         if not self._has_released_slots:
             self._has_released_slots = True
             if self.threads is None or not self.threads.running:

@@ -291,7 +291,7 @@ class WorkerPool:
     async def acquire_slots(self, request: WorkerRequest, wait_timeout_ms: int | None) -> tuple[SlotQueue, ...]:
         """Take a slot, waiting according to ``request``. Raises `CodeModeConcurrencyError` if none becomes free."""
         slot_queue = self._slot_queue
-        if self._revocable_leases.leases and not slot_queue.has_free_slot(request.memory_limit_bytes):
+        if self._revocable_leases.leases and not slot_queue.has_free_slot_and_no_waiters(request.memory_limit_bytes):
             self._revocable_leases.revoke_oldest()
         if request.on_saturation == "wait":
             await slot_queue.acquire(request.memory_limit_bytes, wait_timeout_ms, request.nesting_depth)
@@ -299,12 +299,12 @@ class WorkerPool:
             raise slot_queue.create_busy_error(request.memory_limit_bytes, depth=request.nesting_depth)
         return (slot_queue,)
 
-    def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
+    def try_add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
         """Record the lease of a paused program: it is given up when a run needs its slot, the oldest first.
 
         False, without a record, when a run waits for a slot now or no other slot is free.
         """
-        if not self._slot_queue.has_free_slot(DEFAULT_MEMORY_LIMIT_BYTES):
+        if not self._slot_queue.has_free_slot_and_no_waiters(DEFAULT_MEMORY_LIMIT_BYTES):
             return False
         self._revocable_leases.add(lease)
         return True
@@ -319,7 +319,7 @@ class WorkerPool:
         Waits until they are dead, for milliseconds; `aclose` does so off the event loop.
         """
         self._is_closed = True
-        self.threads.end_idle_threads()
+        self.threads.end_threads_when_idle()
         self._supply.close()
 
     async def aclose(self) -> None:
@@ -382,11 +382,11 @@ class PoolShare(WorkerPool):
             _release_slots(slot_queues)
             raise
 
-    def add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
+    def try_add_revocable_lease(self, lease: PooledWorkerLease) -> bool:
         """Record it in the share and in the whole pool."""
-        if not self._parent.add_revocable_lease(lease):
+        if not self._parent.try_add_revocable_lease(lease):
             return False
-        is_revocable = super().add_revocable_lease(lease)
+        is_revocable = super().try_add_revocable_lease(lease)
         if not is_revocable:
             self._parent.remove_revocable_lease(lease)
         return is_revocable
@@ -399,7 +399,7 @@ class PoolShare(WorkerPool):
     def close(self) -> None:
         """Close this share and its parts, with the workers that were kept for them: the others are the whole pool's."""
         self._is_closed = True
-        self.threads.end_idle_threads()
+        self.threads.end_threads_when_idle()
         self.supply.close_idle_workers(self.share_path)
 
     def reset_after_fork(self) -> None:

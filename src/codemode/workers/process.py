@@ -314,7 +314,7 @@ class PidfdProcess:
             return ""
         if exit_information.si_code == os.CLD_EXITED:
             return describe_exit_status(exit_information.si_status)
-        return describe_signal(exit_information.si_status)
+        return describe_signal_unless_sigkill(exit_information.si_status)
 
     def read_memory(self) -> MemoryUsage | None:
         """How much memory it has."""
@@ -365,7 +365,7 @@ class PopenProcess:
     def describe_abnormal_exit(self) -> str:
         """How the dead process ended, when that is neither exit 0 nor SIGKILL."""
         code = self._process.poll() or 0
-        return describe_signal(-code) if code < 0 else describe_exit_status(code)
+        return describe_signal_unless_sigkill(-code) if code < 0 else describe_exit_status(code)
 
     def read_memory(self) -> MemoryUsage | None:
         """Return None: nothing tells."""
@@ -385,7 +385,7 @@ def describe_exit_status(code: int) -> str:
     return f"exited with status {code}" if code else ""
 
 
-def describe_signal(number: int) -> str:
+def describe_signal_unless_sigkill(number: int) -> str:
     """A deadly signal in words; empty for SIGKILL, which is also how the host itself ends a worker."""
     if number == signal.SIGKILL:
         return ""

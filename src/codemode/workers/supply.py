@@ -91,7 +91,7 @@ def _parse_isolation_layer(name: str, value: object) -> IsolationLayer:
     return IsolationLayer(name, IsolationLayerState(state), detail[:_MAX_DETAIL_CHARACTERS])
 
 
-def find_missing_layers(report: IsolationReport) -> tuple[IsolationLayer, ...]:
+def find_missing_required_layers(report: IsolationReport) -> tuple[IsolationLayer, ...]:
     """The required layers that are not in force."""
     return tuple(
         layer
@@ -102,7 +102,7 @@ def find_missing_layers(report: IsolationReport) -> tuple[IsolationLayer, ...]:
 
 def require_isolation(report: IsolationReport) -> None:
     """Raise `CodeModeWorkerError` naming the required layers that are missing. Details: ``missing``."""
-    missing = find_missing_layers(report)
+    missing = find_missing_required_layers(report)
     if missing:
         raise CodeModeWorkerError(
             'isolation="required" is not met here; missing: ' + "; ".join(map(str, missing)),
@@ -298,7 +298,7 @@ class WorkerSupply:
 
         return AnnounceNextProgram(reuse.program_count)
 
-    def return_worker(self, worker: PooledWorker, frame: bytes = b"") -> None:
+    def keep_worker_or_mark_finished(self, worker: PooledWorker, frame: bytes = b"") -> None:
         """Keep a worker whose program ended well for the next one of its share, or close it soon.
 
         The host must confirm the end, and measure the remaining memory. ``frame`` is what it has sent since.
@@ -308,7 +308,7 @@ class WorkerSupply:
         ):
             self.inventory.finished.append(worker)
         else:
-            self.inventory.keep_idle_worker(worker)
+            self.inventory.keep_idle_worker_or_mark_finished(worker)
 
     async def _take_ready_idle_worker(self, share: SharePath) -> PooledWorker | None:
         """Return a worker that has a fresh engine, as it says itself, and has said nothing else."""
@@ -367,7 +367,7 @@ class WorkerSupply:
     def _create_source_and_hello_validator(self) -> WorkerSource:
         image = self._create_image()
         self._get_or_create_hello_validator(image)
-        source_class = Zygote if self._uses_fork() else ExecWorkerSource
+        source_class = Zygote if self._uses_fork_or_raise() else ExecWorkerSource
         return source_class(
             image,
             isolation_required=self._options.isolation == "required",
@@ -380,7 +380,7 @@ class WorkerSupply:
         except OSError as error:
             raise CodeModeWorkerError(f"the files of a worker cannot be read: {error}") from error
 
-    def _uses_fork(self) -> bool:
+    def _uses_fork_or_raise(self) -> bool:
         method = self._options.start_method
         if method == "fork" and sys.platform != "linux":
             raise CodeModeWorkerError("start_method 'fork' needs Linux; use 'auto' or 'exec'")

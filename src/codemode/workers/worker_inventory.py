@@ -144,7 +144,7 @@ class WorkerInventory:
             handover.cancel()
             raise
 
-    def keep_idle_worker(self, worker: PooledWorker) -> None:
+    def keep_idle_worker_or_mark_finished(self, worker: PooledWorker) -> None:
         """Keep a finished worker for another program, in place of the one that waited longest."""
         with self._lock:
             is_current = worker.retirable_source is self._current_source and not self.is_closed

@@ -22,7 +22,7 @@ from .process import (
     ProcessMemoryReader,
     WorkerProcess,
     describe_exit_status,
-    describe_signal,
+    describe_signal_unless_sigkill,
     open_socket_pair,
     send_sigkill,
     start_isolated_python,
@@ -320,4 +320,4 @@ def _close_descriptor(descriptor: int) -> None:
 
 def _describe_wait_status(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
-    return describe_signal(-code) if code < 0 else describe_exit_status(code)
+    return describe_signal_unless_sigkill(-code) if code < 0 else describe_exit_status(code)

@@ -47,10 +47,10 @@ def checker(source: str, tools: Tools, given: Any = None, **how: Any) -> Program
 
 def known(source: str, tools: Tools, given: Any = None) -> ProgramAccepted:
     """Let a text be analysed by one run and compared by the next, and return what that came to."""
-    assert checker(source, tools, given).find_earlier_acceptance() is None
+    assert checker(source, tools, given).prepare_and_find_earlier_acceptance() is None
     checker(source, tools, given).check(source, FACTS)
     again = checker(source, tools, given)
-    assert again.find_earlier_acceptance() is None  # it is known, and was not compared since
+    assert again.prepare_and_find_earlier_acceptance() is None  # it is known, and was not compared since
     assert again.prepare_tools(FACTS) is None
     accepted = again.check(source, FACTS)
     assert isinstance(accepted, ProgramAccepted)
@@ -67,17 +67,17 @@ def test_what_a_worker_says_at_length_of_a_program_is_not_kept(source: str, size
 def test_a_program_that_fits_is_accepted_as_it_was(source: str, given: Any):
     tools = Tools()
     accepted, compared = known(source, tools, given), tools.compared
-    assert checker(source, tools, given).find_earlier_acceptance() is accepted
+    assert checker(source, tools, given).prepare_and_find_earlier_acceptance() is accepted
     assert tools.compared == compared
 
 
 def test_it_is_compared_with_other_tools_under_other_rules_and_with_something_else_given(source: str):
     tools = Tools()
     known(source, tools)
-    assert checker(source, Tools()).find_earlier_acceptance() is None
-    assert checker(source, tools, checks_tools=False).find_earlier_acceptance() is None
-    assert checker(source, tools, replaces_outputs=True).find_earlier_acceptance() is None
-    assert checker(source, tools, {"a": 1}).find_earlier_acceptance() is None
+    assert checker(source, Tools()).prepare_and_find_earlier_acceptance() is None
+    assert checker(source, tools, checks_tools=False).prepare_and_find_earlier_acceptance() is None
+    assert checker(source, tools, replaces_outputs=True).prepare_and_find_earlier_acceptance() is None
+    assert checker(source, tools, {"a": 1}).prepare_and_find_earlier_acceptance() is None
 
 
 def test_tools_that_have_something_to_do_are_asked_once_and_compared_afterwards(source: str):
@@ -88,7 +88,7 @@ def test_tools_that_have_something_to_do_are_asked_once_and_compared_afterwards(
     try:
         tools.doing = doing = loop.create_future()
         program = checker(source, tools)
-        assert program.find_earlier_acceptance() is None
+        assert program.prepare_and_find_earlier_acceptance() is None
         assert program.prepare_tools(FACTS) is doing
         assert tools.asked == asked + 1
         program.check(source, FACTS)

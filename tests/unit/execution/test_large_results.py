@@ -12,8 +12,8 @@ from suite import each_row
 
 from codemode import ModelOutput
 from codemode.execution.large_results import (
-    count_json_characters,
     describe_too_large_result,
+    estimate_result_characters,
     is_longer_than,
     replace_if_too_large,
 )
@@ -44,7 +44,7 @@ class Watched(list):
 @given(JSON)
 def test_characters_are_counted_about_as_json_has_them(value):
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    counted = count_json_characters(value, 1 << 40)
+    counted = estimate_result_characters(value, 1 << 40)
     containers = text.count("[") + text.count("{")
     assert len(text) <= counted <= len(text) * 1.5 + containers + 8
 

@@ -28,7 +28,7 @@ from codemode.execution.program_state import (
     ProgramState,
     perform_state_request,
     save_and_describe_large_result,
-    save_large_result,
+    save_large_result_and_delete_old,
 )
 from codemode.options.parts import ExecutionPolicy
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected
@@ -276,7 +276,7 @@ def test_the_newest_results_are_kept(monkeypatch):
     place = InMemoryStateBackend({"result:x": "1", "resulted": "2", "result:": "3"})
 
     async def keep():
-        return [await save_large_result(place, [n]) for n in range(5)]
+        return [await save_large_result_and_delete_old(place, [n]) for n in range(5)]
 
     assert asyncio.run(keep()) == [f"result:{n}" for n in range(1, 6)]
     assert sorted(asyncio.run(place.keys())) == ["result:", "result:3", "result:4", "result:5", "result:x", "resulted"]
@@ -287,16 +287,18 @@ def test_results_are_bounded_together_and_alone(monkeypatch):
     place = InMemoryStateBackend()
 
     async def keep(*sizes):
-        return [await save_large_result(place, "x" * size) for size in sizes]
+        return [await save_large_result_and_delete_old(place, "x" * size) for size in sizes]
 
     assert asyncio.run(keep(400, 500, 300, 2000)) == ["result:1", "result:2", "result:3", None]
     assert asyncio.run(place.keys()) == ["result:2", "result:3"]
-    assert asyncio.run(save_large_result(place, "\u20ac" * 300)) is None  # which takes six times as much as it is kept
+    assert (
+        asyncio.run(save_large_result_and_delete_old(place, "\u20ac" * 300)) is None
+    )  # which takes six times as much as it is kept
 
 
 def test_a_result_that_comes_again_keeps_its_key():
     place = InMemoryStateBackend()
-    assert [asyncio.run(save_large_result(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
+    assert [asyncio.run(save_large_result_and_delete_old(place, [1])) for _ in range(2)] == ["result:1", "result:1"]
 
 
 def test_a_place_that_fails_costs_the_key_alone(caplog):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
 
-from codemode.guest.syntax_check import find_syntax_problem, finish_module_analysis
+from codemode.guest.syntax_check import check_syntax_of_analysed_module, find_syntax_problem
 from codemode.workers.image import find_engine
 
 
@@ -118,19 +118,22 @@ def draft(js: str, *, is_ambiguous: bool = False) -> dict[str, Any]:
 
 
 def test_what_was_asked_about_does_not_come_back():
-    assert finish_module_analysis(CONTEXT.module, {"js": "x", "asked": "let a", "facts": {}}) == {
+    assert check_syntax_of_analysed_module(CONTEXT.module, {"js": "x", "asked": "let a", "facts": {}}) == {
         "js": "x",
         "facts": {},
     }
-    assert "problems" in finish_module_analysis(CONTEXT.module, {"js": "x", "asked": "let let", "facts": {}})
-    assert finish_module_analysis(CONTEXT.module, {"problems": [1]}) == {"problems": [1]}
-    assert finish_module_analysis(CONTEXT.module, {"js": "let a", "facts": None}) == {"js": "let a", "facts": None}
-    assert "problems" in finish_module_analysis(CONTEXT.module, {"js": "let let", "facts": None})
+    assert "problems" in check_syntax_of_analysed_module(CONTEXT.module, {"js": "x", "asked": "let let", "facts": {}})
+    assert check_syntax_of_analysed_module(CONTEXT.module, {"problems": [1]}) == {"problems": [1]}
+    assert check_syntax_of_analysed_module(CONTEXT.module, {"js": "let a", "facts": None}) == {
+        "js": "let a",
+        "facts": None,
+    }
+    assert "problems" in check_syntax_of_analysed_module(CONTEXT.module, {"js": "let let", "facts": None})
 
 
 def test_a_text_that_is_not_understood_may_be_a_module_as_it_is():
     said = {"js": "let a", "facts": None, "draft": draft("let let")}
-    assert finish_module_analysis(CONTEXT.module, said) == {"js": "let a", "facts": None}
+    assert check_syntax_of_analysed_module(CONTEXT.module, said) == {"js": "let a", "facts": None}
 
 
 @pytest.mark.parametrize(
@@ -142,6 +145,6 @@ def test_a_text_that_is_not_understood_may_be_a_module_as_it_is():
     ],
 )
 def test_else_the_problem_is_the_drafts_or_that_it_is_not_understood(said, message, column):
-    (problem,) = finish_module_analysis(CONTEXT.module, said)["problems"]
+    (problem,) = check_syntax_of_analysed_module(CONTEXT.module, said)["problems"]
     assert column in (None, problem["column"])
     assert message in problem["message"] or column is None

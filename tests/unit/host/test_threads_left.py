@@ -53,7 +53,7 @@ def test_threads_end_with_what_they_are_of(made: Callable[[], Any], *, is_closed
         seen = await run()
         assert all(one.is_alive() for one in seen)
         if is_closed:
-            threads.end_idle_threads()
+            threads.end_threads_when_idle()
             before = len(seen)
             assert len(await run()) == 2 * before  # what still comes is done
         del threads, run

@@ -13,7 +13,7 @@ from codemode.protocol.call_status import (
     ERROR_STATUSES,
     TRACE_STATUSES,
     get_call_status,
-    may_have_run,
+    is_noncatalog_call_that_may_have_run,
     summarize_calls,
 )
 from codemode.protocol.ledger import Fulfilled, LedgerEntry, Rejected, Waiting
@@ -57,6 +57,6 @@ def test_a_summary_says_whether_the_call_was_begun():
         ("o:tool-1", "unknown", True),
         ("3", "unknown", False),
     ]
-    assert [may_have_run(one) for one in summaries] == [False, True, True, False]
+    assert [is_noncatalog_call_that_may_have_run(one) for one in summaries] == [False, True, True, False]
     asked = summarize_calls([entry(kind="catalog", name="$search", outcome=OUTCOMES["fulfilled"])])
-    assert not may_have_run(asked[0])
+    assert not is_noncatalog_call_that_may_have_run(asked[0])

@@ -17,5 +17,7 @@ RECORDED = LedgerEntry(1, "tool", "pay", '{"token":"was"}', tool_call_id="t", ou
 def test_a_replay_that_diverges_quotes_no_hidden_input(hides: bool, request_id: int):
     replay = LedgerReplay(Ledger([RECORDED], [1]), hides_inputs=hides)
     with pytest.raises(CodeModeProtocolError, match=f"replay diverged at request {request_id}: .*tool pay") as caught:
-        replay.match_recorded_entry(CallRequested(request_id, "tool", "pay", '{"token":"now"}', None), Ledger())
+        replay.match_recorded_entry_or_raise(
+            CallRequested(request_id, "tool", "pay", '{"token":"now"}', None), Ledger()
+        )
     assert ("token" in caught.value.message) != hides

@@ -63,7 +63,7 @@ def sent(effects: list[Any]) -> list[int]:
 
 def again(invocation: SuspendableInvocation, *received: Any) -> tuple[SuspendableInvocation, list[Any]]:
     """Go on in the place of one whose worker was given up; the effects of all that is received."""
-    new = invocation.create_successor(50)
+    new = invocation.answer_yields_and_create_successor(50)
     effects = new.start("js", analysis_ms=None)
     for event in received:
         effects += new.receive(event)
@@ -344,7 +344,7 @@ def test_a_worker_yields_no_more_often_than_a_program_may():
 
 def test_how_far_it_has_come_goes_along():
     invocation = started(wrote("a"), yielded(1), TurnEnded(0))
-    new = invocation.create_successor(9)
+    new = invocation.answer_yields_and_create_successor(9)
     assert invocation.ledger.progress == ProgramProgress(output_count=1, compute_ms=0, turn_count=1)
     assert new.turn_count == 1
 

@@ -41,7 +41,7 @@ def test_strings_are_numbered_over_all_outputs():
         "b": "second",
         "c": 0.0,
     }
-    assert sidecar.restore_strings('[0E2,"0E2"]', "it") == '["th\\u00efrd","0E2"]'
+    assert sidecar.expand_string_references('[0E2,"0E2"]', "it") == '["th\\u00efrd","0E2"]'
 
 
 @given(st.lists(st.sampled_from(["0E0", "0E1", "1", '"0E1"', "null"]), max_size=12))
@@ -52,14 +52,14 @@ def test_the_length_is_that_of_the_text_with_the_strings_in_it(values: list[str]
         with pytest.raises(CodeModeSerializationError):
             sidecar.decode_json_with_strings(text, "it")
     else:
-        assert sidecar.measure_restored_bytes(text) == len(sidecar.restore_strings(text, "it"))
-        assert sidecar.decode_json_with_strings(text, "it") == json.loads(sidecar.restore_strings(text, "it"))
+        assert sidecar.measure_restored_bytes(text) == len(sidecar.expand_string_references(text, "it"))
+        assert sidecar.decode_json_with_strings(text, "it") == json.loads(sidecar.expand_string_references(text, "it"))
 
 
 @pytest.mark.parametrize("text", ["0E2", "[0E0,0E999999999]", '{"a":0E2}'])
 def test_a_string_that_was_never_handed_out_breaks_the_protocol(text: str):
     sidecar = sidecar_with("first", "second")
-    for read in (sidecar.decode_json_with_strings, sidecar.restore_strings):
+    for read in (sidecar.decode_json_with_strings, sidecar.expand_string_references):
         with pytest.raises(CodeModeProtocolError, match="not given"):
             read(text, "it")
     with pytest.raises(CodeModeProtocolError, match="not given"):
@@ -75,7 +75,7 @@ def test_what_is_no_json_is_told_apart(text: str):
 def test_what_goes_into_one_value_is_bounded_before_it_is_there():
     sidecar = sidecar_with("x" * 20)
     assert sidecar.decode_json_with_strings("[0E0,0E0]", "it") == ["x" * 20] * 2
-    for read in (sidecar.decode_json_with_strings, sidecar.restore_strings):
+    for read in (sidecar.decode_json_with_strings, sidecar.expand_string_references):
         with pytest.raises(CodeModeSerializationError) as caught:
             read(f"[{','.join(['0E0'] * 200_000)}]", "it")
         assert caught.value.code == SIDECAR_LIMIT

@@ -229,7 +229,7 @@ def test_a_recovery_asks_nobody_about_a_timer():
 def test_a_full_ledger_lets_timers_fire():
     settings = limited(TIMED, max_ledger_bytes=1)
     invocation = timed(timer(1, "1234567890"), TurnEnded(0), settings=settings)
-    assert invocation.admit_outcome(fired(1)) == fired(1)
+    assert invocation.admit_or_replace_outcome(fired(1)) == fired(1)
 
 
 # --- continuations ---

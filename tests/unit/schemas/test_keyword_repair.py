@@ -18,7 +18,7 @@ from codemode.schemas import keyword_repair
 from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import CompiledJsonSchema
 from codemode.schemas.keyword_repair import repair_keywords
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.tools.prepared import prepare_tool
 
 SAMPLE = Path(__file__).parents[2] / "data" / "mcp_tools_sample.json"
@@ -74,7 +74,7 @@ def takes(schema: Any, value: Any) -> bool:
 
 
 def declared(schema: Any) -> str:
-    return declare_tools([prepare_tool(Tool("t", execute=None, input_schema=schema))])
+    return format_tool_declarations([prepare_tool(Tool("t", execute=None, input_schema=schema))])
 
 
 def test_the_rest_of_a_schema_counts_where_one_keyword_is_malformed():
@@ -198,7 +198,7 @@ JUNK = st.recursive(
 @settings(max_examples=rounds(150, 600), deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYWORDS), JUNK, max_size=4))
 def test_whatever_a_schema_is_what_comes_of_it_is_one_to_everybody(schema: dict[str, Any]):
-    if keyword_repair._needs_no_repair(schema, "readOnly"):
+    if keyword_repair._certainly_needs_no_repair(schema, "readOnly"):
         assert repair_rule_by_rule(schema) == (schema, [])
     repaired, _ = repair_keywords({key: rule for key, rule in schema.items() if key != "$schema"}, "input")
     checks = [each(each.META_SCHEMA) for each in (Draft202012Validator, Draft7Validator)]

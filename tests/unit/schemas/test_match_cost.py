@@ -75,13 +75,13 @@ def automaton_of(pattern: str) -> Any:
 def comes_to_the_end(pattern: str, text: str) -> bool:
     automaton = automaton_of(pattern)
     places, _ = automaton.compute_epsilon_closure([0], is_start=True)
-    found = automaton.has_reached_match(places)
+    found = automaton.stops_at_match(places)
     for character in text:
         state = match_cost._MatchState(tuple(place for place in places if place >= 0), 1)
         places, _ = automaton.compute_epsilon_closure(
             automaton.compute_next_places(state, automaton.find_matching_atoms(character)), is_start=False
         )
-        found |= automaton.has_reached_match(places)
+        found |= automaton.stops_at_match(places)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import CompiledJsonSchema
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.tools.prepared import prepare_tool
 
 PET = {"$defs": {"Pet": {"type": "object", "properties": {"name": {"type": "string"}}}}}
@@ -22,7 +22,7 @@ def takes(schema: dict[str, Any], value: Any) -> bool:
 
 
 def declared(schema: dict[str, Any], side: str = "input_schema") -> str:
-    return declare_tools([prepare_tool(Tool("t", execute=None, **{side: schema}))])
+    return format_tool_declarations([prepare_tool(Tool("t", execute=None, **{side: schema}))])
 
 
 def of(**rules: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from codemode import Tool
 from codemode.schemas.compiled import SchemaMismatchError
 from codemode.schemas.json_schemas import CompiledJsonSchema
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.tools.prepared import prepare_tool
 
 COLOUR = {"$defs": {"Colour": {"enum": ["red", "green"]}, "Size": {"type": "integer", "default": "large"}}}
@@ -36,7 +36,7 @@ def filled(schema: dict[str, Any], value: Any) -> Any:
 
 
 def declared(schema: dict[str, Any]) -> str:
-    return declare_tools([prepare_tool(Tool("t", execute=None, input_schema=schema))])
+    return format_tool_declarations([prepare_tool(Tool("t", execute=None, input_schema=schema))])
 
 
 def test_it_is_not_filled_in_and_not_declared():

@@ -13,7 +13,7 @@ from plain_tool import PlainTool
 from suite import each_row, rounds
 from tree_sitter import Language, Parser
 
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 from codemode.signatures.examples import create_example_program, create_sample_value
 from codemode.surfaces.code_mode.description import describe_code_mode_tool
 
@@ -99,7 +99,7 @@ HOSTILE: dict[str, Any] = {
 def test_hostile_schema_gives_bounded_text(name: str) -> None:
     schema = HOSTILE[name]
     started = time.thread_time()
-    text = declare_tools([PlainTool("it", "", schema, schema)])
+    text = format_tool_declarations([PlainTool("it", "", schema, schema)])
     create_example_program([PlainTool("it", "", schema, schema)])
     assert time.thread_time() - started < MAX_SECONDS
     assert len(text) < MAX_CHARACTERS
@@ -107,7 +107,7 @@ def test_hostile_schema_gives_bounded_text(name: str) -> None:
 
 
 def test_aliases_keep_doubling_references_small() -> None:
-    assert len(declare_tools([PlainTool("it", "", doubling(60))])) < 10_000
+    assert len(format_tool_declarations([PlainTool("it", "", doubling(60))])) < 10_000
 
 
 # Keywords with values that fit, values that do not, and each other, to any shallow depth.
@@ -161,7 +161,7 @@ _few = settings(_relaxed, max_examples=20)
 @given(name=_names, description=st.text(max_size=20), takes=_junk, gives=_junk)
 def test_any_junk_gives_typescript_that_parses(name: str, description: str, takes: Any, gives: Any) -> None:
     tools = [PlainTool(name, description, takes, gives), PlainTool("other", "", gives, takes)]
-    text = declare_tools(tools)
+    text = format_tool_declarations(tools)
     assert parses(text), text
     assert parses(create_example_program(tools).replace("return ", "void "))
 
@@ -190,7 +190,7 @@ def test_nothing_is_hidden_from_people_in_what_models_read():
         "type": "object",
         "properties": {f"a{UNSEEN}b": {"type": "string", "enum": [UNSEEN], "description": f"c{UNSEEN}d"}},
     }
-    text = declare_tools([PlainTool("tool", f"e{UNSEEN}f", schema, input_examples=({"g": UNSEEN},))])
+    text = format_tool_declarations([PlainTool("tool", f"e{UNSEEN}f", schema, input_examples=({"g": UNSEEN},))])
     assert not set(UNSEEN) & set(text)
     assert "\\u{e0041}" in text
     assert parses(text)

@@ -8,7 +8,7 @@ from typing import Any
 from plain_tool import PlainTool, returning
 from suite import each_row
 
-from codemode.signatures.declarations import declare_tools
+from codemode.signatures.declarations import format_tool_declarations
 
 STRING, NUMBER = {"type": "string"}, {"type": "number"}
 POINT = {"type": "object", "properties": {"x": NUMBER, "y": NUMBER}, "required": ["x", "y"]}
@@ -16,7 +16,7 @@ POINT_TEXT = "{ x: number; y: number }"
 
 
 def type_of(schema: Any) -> str:
-    text = declare_tools([returning(schema)])
+    text = format_tool_declarations([returning(schema)])
     found = re.search(r"^  it\(input\?: unknown\): Promise<(.*)>;$", text, re.MULTILINE | re.DOTALL)
     assert found is not None, text
     return found[1].replace("\n  ", "\n")
@@ -105,7 +105,7 @@ def test_type(schema: Any, expected: str) -> None:
     ],
 )
 def test_what_cannot_be_said_is_unknown_with_the_reason(schema: Any, reason: str) -> None:
-    text = declare_tools([returning(schema)])
+    text = format_tool_declarations([returning(schema)])
     assert f"/* {reason} */ unknown" in text
 
 
@@ -153,7 +153,7 @@ def test_recursion_becomes_a_named_alias() -> None:
         "properties": {"value": NUMBER, "children": {"type": "array", "items": {"$ref": "#"}}},
         "required": ["value"],
     }
-    assert declare_tools([returning(tree)]) == (
+    assert format_tool_declarations([returning(tree)]) == (
         "type TreeNode = { value: number; children?: TreeNode[] };\n\n"
         "declare const tools: {\n  it(input?: unknown): Promise<TreeNode>;\n};"
     )
@@ -162,13 +162,13 @@ def test_recursion_becomes_a_named_alias() -> None:
 def test_mutual_recursion_needs_one_alias() -> None:
     a = {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}}}
     b = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}
-    text = declare_tools([returning({"$ref": "#/$defs/A", "$defs": {"A": a, "B": b}})])
+    text = format_tool_declarations([returning({"$ref": "#/$defs/A", "$defs": {"A": a, "B": b}})])
     assert text.startswith("type A = { b?: { a?: A } };\n")
 
 
 def test_shared_definitions_are_emitted_once_across_tools() -> None:
     schema = {"type": "object", "properties": {"at": {"$ref": "#/$defs/Point"}}, "$defs": {"Point": POINT}}
-    text = declare_tools([PlainTool(name, output_json_schema=schema) for name in ("a", "b", "c")])
+    text = format_tool_declarations([PlainTool(name, output_json_schema=schema) for name in ("a", "b", "c")])
     assert text.count(POINT_TEXT) == 1
     assert text.count("{ at?: Point }") == 3
 
@@ -179,7 +179,7 @@ def test_different_definitions_of_one_name_stay_apart() -> None:
         return {"type": "object", "properties": properties, "$defs": {"Item": inner}}
 
     other = {"type": "object", "properties": {"name": STRING}}
-    text = declare_tools(
+    text = format_tool_declarations(
         [PlainTool("p", output_json_schema=schema(POINT)), PlainTool("q", output_json_schema=schema(other))]
     )
     assert f"type Item = {POINT_TEXT};" in text
@@ -195,7 +195,7 @@ def test_same_name_and_text_but_other_inner_definitions_stay_apart() -> None:
         return {"type": "object", "properties": properties, "$defs": {"Outer": outer, "Inner": inner}}
 
     other = {"type": "object", "properties": {"name": STRING}}
-    text = declare_tools(
+    text = format_tool_declarations(
         [PlainTool("p", output_json_schema=schema(POINT)), PlainTool("q", output_json_schema=schema(other))]
     )
     assert "type Outer = { i?: Inner; j?: Inner };" in text
@@ -205,7 +205,7 @@ def test_same_name_and_text_but_other_inner_definitions_stay_apart() -> None:
 def test_small_definitions_are_written_out() -> None:
     properties = {name: {"$ref": "#/$defs/Color"} for name in "ab"}
     schema = {"type": "object", "properties": properties, "$defs": {"Color": {"enum": ["red", "blue"]}}}
-    assert declare_tools([returning(schema)]).count('"red" | "blue"') == 2
+    assert format_tool_declarations([returning(schema)]).count('"red" | "blue"') == 2
 
 
 def test_an_inlined_definition_keeps_its_description() -> None:
@@ -221,7 +221,7 @@ def test_names_that_the_text_relies_on_are_not_shadowed() -> None:
         "properties": properties,
         "$defs": {"Promise": POINT, "Record": {**POINT, "title": "R"}},
     }
-    text = declare_tools([returning(schema)])
+    text = format_tool_declarations([returning(schema)])
     assert "type Promise2 =" in text
     assert "type Promise =" not in text
     assert "type Record =" not in text

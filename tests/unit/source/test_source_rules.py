@@ -99,16 +99,16 @@ JSON = st.recursive(
 def test_any_facts_are_survived(facts):
     for found in rules.find_violations(facts, STRICT, "eval\n(1)"):
         assert found["location"]["line"] >= 1
-    rules.find_call_of_missing_tool(facts, lambda _name: False)
+    rules.find_uncaught_call_of_missing_tool(facts, lambda _name: False)
     assert all(isinstance(name, str) for name in rules.list_requested_definition_names(facts))
 
 
 def test_the_first_name_that_is_not_known():
     caught = "try { await callTool('b') } catch {}"
     facts = facts_of(f"await callTool('a');\n{caught}\nawait callTool('c'); await callTool('d')")
-    assert rules.find_call_of_missing_tool(facts, {"a"}.__contains__) == ("c", 3, 7)
-    assert rules.find_call_of_missing_tool(facts, {"a", "c", "d"}.__contains__) is None
-    assert rules.find_call_of_missing_tool(None, lambda _name: False) is None
+    assert rules.find_uncaught_call_of_missing_tool(facts, {"a"}.__contains__) == ("c", 3, 7)
+    assert rules.find_uncaught_call_of_missing_tool(facts, {"a", "c", "d"}.__contains__) is None
+    assert rules.find_uncaught_call_of_missing_tool(None, lambda _name: False) is None
 
 
 def test_literal_definitions():

@@ -18,7 +18,7 @@ from codemode import (
 )
 from codemode.continuations.keys import SIGNING_KEY_VARIABLE, read_environment_keys
 from codemode.stores import MemoryInterruptStore, MemoryResumeGuard, SqliteInterruptStore
-from codemode.stores.durability import DEFAULT_STORED_MAX_AGE_MS, add_store_to_options, open_store
+from codemode.stores.durability import DEFAULT_STORED_MAX_AGE_MS, open_store, open_store_and_make_options_durable
 
 KEY = "0f1d4c9e8b7a6352"
 
@@ -64,18 +64,20 @@ def test_a_missing_key_is_reported_with_its_name_and_how_to_make_one(tmp_path: P
 def test_the_key_of_the_options_or_of_the_process_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv(SIGNING_KEY_VARIABLE, KEY)
     given = CodeModeOptions(continuation={"keys": "another key of this test"})
-    assert add_store_to_options(given, tmp_path / "a")[0].continuation.keys == (b"another key of this test",)
+    assert open_store_and_make_options_durable(given, tmp_path / "a")[0].continuation.keys == (
+        b"another key of this test",
+    )
     set_continuation_signing_key("the key of this process", max_age_ms=5_000)
-    continuation = add_store_to_options(CodeModeOptions(), tmp_path / "a")[0].continuation
+    continuation = open_store_and_make_options_durable(CodeModeOptions(), tmp_path / "a")[0].continuation
     assert (continuation.keys, continuation.max_age_ms) == (None, None)
 
 
 def test_what_the_options_say_of_approvals_and_age_stays(tmp_path: Path):
     given = CodeModeOptions(approval={"mode": "callback"}, continuation={"keys": KEY, "max_age_ms": 7})
-    settings, _ = add_store_to_options(given, tmp_path / "a")
+    settings, _ = open_store_and_make_options_durable(given, tmp_path / "a")
     assert (settings.approval.mode, settings.continuation.max_age_ms) == ("callback", 7)
     asking = CodeModeOptions(approval={"on_approval_required": lambda _: True}, continuation={"keys": KEY})
-    assert add_store_to_options(asking, tmp_path / "a")[0].approval.mode == "callback"
+    assert open_store_and_make_options_durable(asking, tmp_path / "a")[0].approval.mode == "callback"
 
 
 def test_a_store_in_memory_needs_no_key_and_an_open_one_stays_as_it_is():
@@ -83,7 +85,7 @@ def test_a_store_in_memory_needs_no_key_and_an_open_one_stays_as_it_is():
     code_mode = create_code_mode_tool([], store=store)
     assert code_mode.store is store
     assert code_mode.options.continuation.keys is None
-    assert add_store_to_options(code_mode.options, store)[1] is store  # and again
+    assert open_store_and_make_options_durable(code_mode.options, store)[1] is store  # and again
 
 
 def test_another_guard_than_that_of_the_store_is_refused():

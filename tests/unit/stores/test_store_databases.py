@@ -42,7 +42,7 @@ def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make
         new = record_writes.encode_pause(paused("slow"))
 
         def slowly(session):
-            record_id = record_writes.put_pause(session, new)
+            record_id = record_writes.put_pause_or_get_duplicate_id(session, new)
             begun.set()
             assert go_on.wait(60)
             return record_id
@@ -210,7 +210,7 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
         with pytest.raises(StoreUnavailableError):
             await store._run_write(
                 lambda session: (
-                    record_writes.put_pause(session, record_writes.encode_pause(paused("b"))),
+                    record_writes.put_pause_or_get_duplicate_id(session, record_writes.encode_pause(paused("b"))),
                     session.fetch_all("SELECT pg_terminate_backend(pg_backend_pid())"),
                 )
             )

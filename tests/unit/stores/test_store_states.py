@@ -18,19 +18,19 @@ from codemode.stores.records import (
     RecordEvent,
     RequestEvent,
     RequestState,
-    compute_next_record_state,
-    compute_next_request_state,
+    compute_next_record_state_or_raise,
+    compute_next_request_state_or_raise,
 )
 
 
 @each_row("state, event", [*product(RECORD_STATES, get_args(RecordEvent))])
 def test_a_record_goes_where_the_table_says_or_nowhere(state, event):
     if (state, event) in RECORD_TRANSITIONS:
-        assert compute_next_record_state(state, event) == RECORD_TRANSITIONS[state, event]
+        assert compute_next_record_state_or_raise(state, event) == RECORD_TRANSITIONS[state, event]
         assert state not in ENDED_STATES
         return
     with pytest.raises(CodeModeError, match="r1") as raised:
-        compute_next_record_state(state, event, "r1")
+        compute_next_record_state_or_raise(state, event, "r1")
     assert raised.value.details["state"] == state
     expected = {
         "expired": RecordExpiredError,
@@ -50,7 +50,7 @@ def test_every_state_can_come_to_an_end():
 @each_row("state, event", [*product(get_args(RequestState), get_args(RequestEvent))])
 def test_a_request_goes_where_the_table_says_or_nowhere(state, event):
     if (state, event) in REQUEST_TRANSITIONS:
-        assert compute_next_request_state(state, event) == REQUEST_TRANSITIONS[state, event]
+        assert compute_next_request_state_or_raise(state, event) == REQUEST_TRANSITIONS[state, event]
     else:
         with pytest.raises(CodeModeError, match=state):
-            compute_next_request_state(state, event)
+            compute_next_request_state_or_raise(state, event)

@@ -9,7 +9,7 @@ from suite import each_row, rounds
 
 from codemode.tools.search import query as forms_of_values
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.query import list_parameter_value_forms, split_off_values
+from codemode.tools.search.query import list_parameter_value_kinds, split_off_values
 
 
 def takes(name: str, **parameters: dict[str, str]) -> PlainTool:
@@ -115,6 +115,6 @@ def test_any_query_is_taken_apart(query):
 
 
 def test_a_form_is_read_from_a_name_or_a_format():
-    assert set(list_parameter_value_forms("fileUrl", {})) == {"=url", "=path"}
-    assert set(list_parameter_value_forms("x", {"format": "uuid"})) == {"=id"}
-    assert set(list_parameter_value_forms("x", {"format": ["uri"]})) == set()
+    assert set(list_parameter_value_kinds("fileUrl", {})) == {"=url", "=path"}
+    assert set(list_parameter_value_kinds("x", {"format": "uuid"})) == {"=id"}
+    assert set(list_parameter_value_kinds("x", {"format": ["uri"]})) == set()

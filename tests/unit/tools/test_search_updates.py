@@ -18,7 +18,7 @@ from suite import rounds
 
 from codemode.tools.search import postings
 from codemode.tools.search.index import ToolIndex
-from codemode.tools.search.postings import Postings, to_name_and_tool_list
+from codemode.tools.search.postings import Postings, to_named_tool_list
 
 WORDS = [
     "read",
@@ -117,12 +117,12 @@ def test_earlier_versions_are_let_go_of():
 
 
 def test_nothing_of_tools_that_are_gone_is_kept():
-    made = Postings(to_name_and_tool_list(pairs([PlainTool("stays", "A walrus.")])))
+    made = Postings(to_named_tool_list(pairs([PlainTool("stays", "A walrus.")])))
     sizes: list[dict[str, int]] = []
     for n in range(6):
         gone = PlainTool(f"gone{n}", f"Orders number{n}.", {"properties": {"n": {}}})
         tools = [PlainTool("stays", "A walrus."), gone]
-        made = Postings(to_name_and_tool_list(pairs(tools)), made)
+        made = Postings(to_named_tool_list(pairs(tools)), made)
         kept = {**vars(made), "known_words": vars(made.known_words)["_counts"]}
         sizes.append({name: len(one) for name, one in kept.items()})
     assert sizes == sizes[:1] * 6

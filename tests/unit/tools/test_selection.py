@@ -28,7 +28,7 @@ from codemode.tools.selection import CallRoutes, ToolSelection, ToolSelectionOpt
 def test_names_and_metadata(given: Any, expected: list[str]) -> None:
     tools = {"stock": None, "refund": {"team": "desk", "annotations": {"destructiveHint": True, "title": "Refund"}}}
     chosen = ToolSelectionOption(given, "keep")
-    assert [name for name, metadata in tools.items() if chosen.selects_tool(name, metadata)] == expected
+    assert [name for name, metadata in tools.items() if chosen.selects_by_name_or_metadata(name, metadata)] == expected
     assert chosen.predicate is None
 
 
@@ -37,7 +37,7 @@ def test_a_function_is_for_the_plugin_to_ask() -> None:
 
 
 def test_all_is_a_word_where_it_may_be() -> None:
-    assert ToolSelectionOption("all", "tools", may_be_all=True).selects_tool("anything", None)
+    assert ToolSelectionOption("all", "tools", may_be_all=True).selects_by_name_or_metadata("anything", None)
     with pytest.raises(ValueError, match=r"keep must be a list of tool names, got 'all': write keep=\['all'\]"):
         ToolSelectionOption("all", "keep")
 
@@ -49,14 +49,14 @@ def test_what_means_nothing_is_refused_with_what_is_taken(wrong: Any) -> None:
 
 
 def test_a_name_that_fits_nothing_is_told_with_the_nearest() -> None:
-    ToolSelectionOption(["stock"], "keep").require_known(["stock", "refund"])
-    ToolSelectionOption({"a": 1}, "keep").require_known([])
+    ToolSelectionOption(["stock"], "keep").require_names_among(["stock", "refund"])
+    ToolSelectionOption({"a": 1}, "keep").require_names_among([])
     with pytest.raises(ValueError, match=r"keep names 'stok', which is not among the tools. Did you mean 'stock'\?"):
-        ToolSelectionOption(["stok"], "keep").require_known(["stock", "refund"])
+        ToolSelectionOption(["stok"], "keep").require_names_among(["stock", "refund"])
     with pytest.raises(ValueError, match=r"tools names 'zzz', which is not among the tools. There is a, b\."):
-        ToolSelectionOption(["zzz"], "tools").require_known({"b", "a"})
+        ToolSelectionOption(["zzz"], "tools").require_names_among({"b", "a"})
     with pytest.raises(ValueError, match=r"There is none\.$"):
-        ToolSelectionOption(["zzz"], "tools").require_known([])
+        ToolSelectionOption(["zzz"], "tools").require_names_among([])
 
 
 TOOLS = ["both", "kept", "named", "neither"]
@@ -93,8 +93,8 @@ def test_an_async_function_is_awaited_or_refused() -> None:
 
 
 def test_unknown_names_of_both_options_are_refused() -> None:
-    ToolSelection(["kept"], ["both"]).require_known(TOOLS)
+    ToolSelection(["kept"], ["both"]).require_names_among(TOOLS)
     for tools, keep, path in ((["zzz"], [], "tools"), (None, ["zzz"], "native")):
         with pytest.raises(ValueError, match=f"{path} names 'zzz', which is not among the tools"):
-            ToolSelection(tools, keep, keep_path="native").require_known(TOOLS)
+            ToolSelection(tools, keep, keep_path="native").require_names_among(TOOLS)
     assert "approve names 'zzz'" in ToolSelection.describe_missing_name("approve", "zzz", TOOLS)

@@ -22,7 +22,7 @@ from waiting import until, within
 
 from codemode.host.sync import run_sync
 from codemode.tools.search import embeddings, tool_search
-from codemode.tools.search.embeddings import find_nearest_vectors, parse_vectors
+from codemode.tools.search.embeddings import find_nearest_vectors, parse_unit_vectors
 from codemode.tools.search.index import ScoredTool, SearchResults
 from codemode.tools.search.tool_search import ToolSearch, fuse_results
 
@@ -119,7 +119,7 @@ def test_a_search_does_not_wait_for_the_texts():
 
     async def asked() -> tuple[SearchResults, bool]:
         search = search_of(embed=slow)
-        search._embeddings._queries["commit history"] = parse_vectors([[1.0, 2.0, 3.0]], 1, None)[0]
+        search._embeddings._queries["commit history"] = parse_unit_vectors([[1.0, 2.0, 3.0]], 1, None)[0]
         answer = await search.search_with_warnings("commit history", 3)
         free.set()
         was_ready = search._vectors is not None
@@ -384,7 +384,7 @@ ROWS = st.integers(1, 6).flatmap(lambda size: st.lists(st.lists(NUMBERS, min_siz
 
 @given(ROWS)
 def test_cosines_are_those_of_the_definition(rows):
-    vectors = parse_vectors(rows, len(rows), None)
+    vectors = parse_unit_vectors(rows, len(rows), None)
     found = dict(find_nearest_vectors(vectors[0], vectors, range(len(rows)), len(rows)))
     assert set(found) == set(range(len(rows)))
     assert all(-1.001 <= cosine <= 1.001 for cosine in found.values())
@@ -394,7 +394,7 @@ def test_cosines_are_those_of_the_definition(rows):
 def test_the_nearest_of_very_many_are_found_by_sign_first():
     chance = random.Random(7)
     rows = [[chance.gauss(0, 1) for _ in range(64)] for _ in range(3000)]
-    vectors = parse_vectors(rows, len(rows), None)
+    vectors = parse_unit_vectors(rows, len(rows), None)
     exact = sorted(
         range(3000), key=lambda at: -sum(a * b for a, b in zip(vectors[9].numbers, vectors[at].numbers, strict=True))
     )

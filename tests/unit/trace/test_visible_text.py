@@ -12,7 +12,7 @@ from codemode.trace.visible_text import (
     clip_to_visible_line,
     escape_invisible,
     format_count,
-    split_program_lines,
+    split_program_lines_if_unambiguous,
 )
 
 
@@ -63,5 +63,5 @@ def test_counts():
 
 
 def test_the_lines_of_a_program_are_those_that_its_engine_counts():
-    assert split_program_lines("a\x0b\x0c\x85b\r\nc\n") == ["a\x0b\x0c\x85b", "c"]
-    assert [split_program_lines(text) for text in ("a\rb", "a\u2028b\n", "a\u2029")] == [[], [], []]
+    assert split_program_lines_if_unambiguous("a\x0b\x0c\x85b\r\nc\n") == ["a\x0b\x0c\x85b", "c"]
+    assert [split_program_lines_if_unambiguous(text) for text in ("a\rb", "a\u2028b\n", "a\u2029")] == [[], [], []]

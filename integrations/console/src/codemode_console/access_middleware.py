@@ -32,8 +32,8 @@ from .sessions import (
     Secret,
     Sessions,
     find_cross_origin_reason,
+    parse_or_create_signing_keys,
     set_cookie,
-    to_signing_keys,
 )
 from .sign_in import MAX_NEXT_CHARACTERS, FailureThrottle, SignInHandler
 from .sign_in import PATH as SIGN_IN
@@ -92,7 +92,7 @@ class AccessMiddleware:
         self._app, self._store = app, store
         self._private_path = None if private_path is None else f"/{_validate_private_path(private_path)}"
         self._auth: Auth = validate_auth(auth)
-        keys = to_signing_keys(secret)
+        keys = parse_or_create_signing_keys(secret)
         session_store = store if isinstance(self._auth, TokenAuth) else None
         self._sessions, self._form_tokens = Sessions(keys, clock, session_store), FormTokens(keys, clock)
         self._headers = create_security_headers(embed_in)

@@ -59,14 +59,14 @@ def create_all_routes(context: ConsoleContext) -> list[BaseRoute]:
 
 def create_exception_handlers() -> dict[Any, Callable[[Request, Any], Awaitable[Response]]]:
     """Return the handlers that turn errors into responses."""
-    return {Problem: _handle_problem, CodeModeError: _handle_store_error, HTTPException: _handle_http_error}
+    return {Problem: _handle_problem, CodeModeError: _handle_code_mode_error, HTTPException: _handle_http_error}
 
 
 async def _handle_problem(request: Request, problem: Problem) -> Response:
     return problem_response(request, problem)
 
 
-async def _handle_store_error(request: Request, error: CodeModeError) -> Response:
+async def _handle_code_mode_error(request: Request, error: CodeModeError) -> Response:
     problem = to_problem(error)
     if problem is None:
         _log.error("a request failed", exc_info=error)
@@ -196,11 +196,11 @@ def approval_console(
     """
     _require_store(store)
     settings = to_console_options(options)
-    resumers = _normalize_resumers(store, resume)
+    resumers = _normalize_resume_functions(store, resume)
     targets = validate_notice_targets(notify, base_url)
     app_options = {
         app: {"continuation": continuation}
-        for app, continuation in map(_get_app_continuation_options, resumers)
+        for app, continuation in map(_pair_app_with_continuation_options, resumers)
         if continuation is not None
     }
     apps = frozenset(app for app, _ in resumers)
@@ -230,7 +230,7 @@ def _require_store(store: Any) -> None:
         raise WrongTypeError(f"store must be an InterruptStore such as SqliteInterruptStore(path), got {store!r:.100}")
 
 
-def _normalize_resumers(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
+def _normalize_resume_functions(store: InterruptStore, resume: Any) -> list[tuple[str | None, ResumeFunction]]:
     if resume is None:
         return []
     resumers: list[tuple[str | None, ResumeFunction]]
@@ -245,7 +245,7 @@ def _normalize_resumers(store: InterruptStore, resume: Any) -> list[tuple[str | 
     return resumers
 
 
-def _get_app_continuation_options(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
+def _pair_app_with_continuation_options(resumer: tuple[str | None, ResumeFunction]) -> tuple[str | None, Any]:
     """Return an app with the continuation options of the tool whose method resumes it."""
     app, resume = resumer
     return app, get_continuation_options(getattr(resume, "__self__", None))
@@ -304,7 +304,7 @@ def serve(
     url = f"{get_socket_url(server_socket)}/"
     sign_in_message = f"Sign in at {url}" if token is None else f"Sign in at {url}sign-in#token={token}"
     with server_socket:
-        asyncio.run(_serve_on_socket(store, console, server_socket, lambda: echo(sign_in_message)))
+        asyncio.run(_serve_on_socket_and_close_store(store, console, server_socket, lambda: echo(sign_in_message)))
 
 
 def require_loopback(host: str) -> None:
@@ -314,7 +314,7 @@ def require_loopback(host: str) -> None:
         raise ValueError(f"without a tokens file the console is for this machine only, not for {host!r}")
 
 
-async def _serve_on_socket(
+async def _serve_on_socket_and_close_store(
     store: InterruptStore, console: Console, server_socket: socket.socket, on_ready: Callable[[], None]
 ) -> None:
     server = WebServer(console, header_seconds=_HEADER_TIMEOUT_SECONDS, stop_seconds=_STOP_SECONDS, log_level="warning")

@@ -195,7 +195,7 @@ class ProxyHeaderAuth:
         if len(values) > 1:
             _log.warning("the header %s of %s came %d times and was ignored", self._header, peer, len(values))
             return None
-        user = self._find_user(values[0])
+        user = self._find_or_create_user(values[0])
         if user is None and values[0]:
             name = to_visible_text(values[0][:_MAX_LOGGED_CHARACTERS], one_line=True)
             _log.warning("%s, signed in by the proxy %s, is not a user", name, peer)
@@ -206,7 +206,7 @@ class ProxyHeaderAuth:
         values = request.headers.getlist(self._header)
         return len(values) == 1 and bool(values[0]) and get_peer_address(request) in self.trusted_proxies
 
-    def _find_user(self, name: str) -> User | None:
+    def _find_or_create_user(self, name: str) -> User | None:
         name = name.lower()
         if name in self._users:
             return self._users[name]

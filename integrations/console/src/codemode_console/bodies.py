@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 
 from codemode.data.json_values import decode_json
-from codemode.host.threads import run_in_thread_if_large
+from codemode.host.threads import run_in_thread_if_large_or_slow
 
 from .errors import Problem
 from .web import drain_body, parse_content_length
@@ -183,7 +183,7 @@ async def read_form_items(request: Request) -> FormItems:
     content_type = request.headers.get("content-type", "")
     try:
         body = await _read_body_or_drain(request)
-        return await run_in_thread_if_large(len(body), lambda: parse_form(content_type, body))
+        return await run_in_thread_if_large_or_slow(len(body), lambda: parse_form(content_type, body))
     except BodyTooLargeError as error:
         raise _too_large_problem(error) from None
     except MalformedBodyError as error:
@@ -194,7 +194,7 @@ async def read_json(request: Request) -> Any:
     """Return the value of a JSON body. Raises `Problem` 400 and 413."""
     try:
         body = await _read_body_or_drain(request)
-        return await run_in_thread_if_large(len(body), lambda: parse_json_body(body))
+        return await run_in_thread_if_large_or_slow(len(body), lambda: parse_json_body(body))
     except BodyTooLargeError as error:
         raise _too_large_problem(error) from None
     except MalformedBodyError as error:

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     store = _open_store(options.database)
     require_existing_sqlite_file(options.database, create=options.create)
     auth = None if options.tokens is None else _load_auth(options.tokens)
-    resume = None if options.tools is None else _load_resume_function(options.tools, options.app, store)
+    resume = None if options.tools is None else _load_resume_argument(options.tools, options.app, store)
     try:
         serve(store, auth=auth, resume=resume, host=options.host, port=options.port, echo=_print_line)
     except ValueError as error:
@@ -107,7 +107,7 @@ def _read_signing_keys() -> tuple[bytes, ...] | None:
         raise UsageError(str(error)) from error
 
 
-def _load_resume_function(path: str, app: str | None, store: InterruptStore) -> Any:
+def _load_resume_argument(path: str, app: str | None, store: InterruptStore) -> Any:
     """Return the ``resume`` of the tool in a file, by app if one is named."""
     from codemode.cli.describe import create_code_mode_tool_from_file  # imports the execution packages
 

@@ -234,12 +234,14 @@ def to_store_decision(call: StoredRequest, submitted: SubmittedDecision, result:
     if result is None or not result.is_valid:
         raise DecisionError(_NEW_FIELDS if result is not None and result.needs_redisplay else VALUE_DOES_NOT_FIT)
     if submitted.decision == "edit":
-        changes = {} if result.is_unchanged else {"input": _preserve_long_integers(call.input, result.value)}
+        changes = (
+            {} if result.is_unchanged else {"input": _convert_changed_long_integers_to_text(call.input, result.value)}
+        )
         return {"approved": True, **changes, **reason_field}
     return {"value": result.value} if submitted.decision == "value" else result.value
 
 
-def _preserve_long_integers(displayed: Any, edited: Any) -> Any:
+def _convert_changed_long_integers_to_text(displayed: Any, edited: Any) -> Any:
     """Return the edited value with changed integers as text where a browser's numbers would lose digits.
 
     The store reads a text there as its integer, and a number as one that a browser may have rounded.
@@ -247,14 +249,16 @@ def _preserve_long_integers(displayed: Any, edited: Any) -> Any:
     if isinstance(displayed, dict) and isinstance(edited, dict):
         displayed_members, edited_members = cast("dict[str, Any]", displayed), cast("dict[str, Any]", edited)
         return {
-            name: _preserve_long_integers(displayed_members[name], value) if name in displayed_members else value
+            name: _convert_changed_long_integers_to_text(displayed_members[name], value)
+            if name in displayed_members
+            else value
             for name, value in edited_members.items()
         }
     if isinstance(displayed, list) and isinstance(edited, list):
         displayed_items, edited_items = cast("list[Any]", displayed), cast("list[Any]", edited)
         return [
             *(
-                _preserve_long_integers(displayed_item, edited_item)
+                _convert_changed_long_integers_to_text(displayed_item, edited_item)
                 for displayed_item, edited_item in zip(displayed_items, edited_items, strict=False)
             ),
             *edited_items[len(displayed_items) :],

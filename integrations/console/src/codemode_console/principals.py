@@ -117,7 +117,7 @@ class StandingApprovals(Protocol):
         """Return labels by name of how long an approval of this call may hold; {} for this call only."""
         ...
 
-    async def save_choice(
+    async def audit_and_save_choice(
         self, record: Record, request: StoredRequest, choice: str, *, actor: str, address: str | None
     ) -> None:
         """Store one of these choices and audit it. ``actor`` has approved the call itself."""
@@ -142,7 +142,9 @@ async def store_standing_approval(
     if standing_approvals is None or not choice:
         return None
     try:
-        await standing_approvals.save_choice(record, call, choice, actor=principal.user.name, address=principal.address)
+        await standing_approvals.audit_and_save_choice(
+            record, call, choice, actor=principal.user.name, address=principal.address
+        )
     except Exception:  # noqa: BLE001 - the call itself is decided
         _log.warning("a standing approval could not be saved", exc_info=True)
         return Problem(200, "Approved for this call only", "Later calls of the tool need approval again.")

@@ -16,7 +16,14 @@ from codemode.types import CallView, PauseView
 
 from .decisions import describe_decision, find_decision_reason
 from .forms.model import to_child_pointer
-from .source_view import CallLocation, CallSites, ProgramView, create_program_view, find_call_sites, is_compiled_from
+from .source_view import (
+    CallLocation,
+    CallSites,
+    ProgramView,
+    create_program_view,
+    find_call_sites,
+    is_source_of_compiled_js,
+)
 from .visible_text import (
     MAX_EXCERPT_CHARACTERS,
     MAX_EXPANDED_CHARACTERS,
@@ -221,22 +228,22 @@ def parse_call_order(path: str | None) -> int | None:
     return _parse_number(parts[1]) if len(parts) == 3 and parts[0] == "calls" else None
 
 
-def find_value(path: str, record: Record, view: PauseView | None) -> Any:
+def find_value_or_raise(path: str, record: Record, view: PauseView | None) -> Any:
     """Return the value at a path. Raises `LookupError` without one."""
     if path == PROGRAM_PATH:
-        return _require_value(find_program_text(record, view)[0])
+        return _require_value(find_program_text_and_is_source(record, view)[0])
     kind, *rest = path.split("/")
     if kind == "outcome" and len(rest) == 1 and record.outcome is not None:
-        return _find_outcome_value(record, rest[0])
+        return _find_outcome_value_or_raise(record, rest[0])
     if len(rest) == 2:
         if kind == "calls" and view is not None:
-            return _find_call_value(_get_numbered_item(view.calls, rest[0]), rest[1])
+            return _find_call_value_or_raise(_get_numbered_item(view.calls, rest[0]), rest[1])
         if kind == "requests":
-            return _find_request_value(_get_numbered_item(record.requests, rest[0]), rest[1])
+            return _find_request_value_or_raise(_get_numbered_item(record.requests, rest[0]), rest[1])
     raise LookupError(path)
 
 
-def find_program_text(record: Record, view: PauseView | None) -> tuple[str | None, bool]:
+def find_program_text_and_is_source(record: Record, view: PauseView | None) -> tuple[str | None, bool]:
     """Return the program's text, and whether it is the text that the model wrote.
 
     The signed text wins; the stored text is only used where no signed one can be read or where both agree.
@@ -244,7 +251,7 @@ def find_program_text(record: Record, view: PauseView | None) -> tuple[str | Non
     if view is not None and view.source is not None:
         return view.source, True
     js = None if view is None else view.js
-    if record.source is not None and (js is None or is_compiled_from(record.source, js)):
+    if record.source is not None and (js is None or is_source_of_compiled_js(record.source, js)):
         return record.source, True
     return js, False
 
@@ -254,7 +261,7 @@ def to_download_text(value: Any) -> str:
     return to_visible_text(value) if isinstance(value, str) else to_visible_json(value)
 
 
-def _find_outcome_value(record: Record, part: str) -> Any:
+def _find_outcome_value_or_raise(record: Record, part: str) -> Any:
     outcome = record.outcome
     if outcome is not None and part == "value" and outcome.error is None:
         return outcome.value
@@ -263,7 +270,7 @@ def _find_outcome_value(record: Record, part: str) -> Any:
     raise LookupError(part)
 
 
-def _find_call_value(call: CallView, part: str) -> Any:
+def _find_call_value_or_raise(call: CallView, part: str) -> Any:
     if part == "input":
         return call.input
     if part == "value" and call.status == "fulfilled":
@@ -279,7 +286,7 @@ def format_call_error(call: CallView) -> str:
     return f"{error.get('name', '')}: {error.get('message', '')}"
 
 
-def _find_request_value(request: StoredRequest, part: str) -> Any:
+def _find_request_value_or_raise(request: StoredRequest, part: str) -> Any:
     if part == "asked":
         return combine_question_and_input(request)
     if part == "decision":
@@ -400,7 +407,9 @@ class RecordView:
     saved_programs: Mapping[str, str]
 
 
-def read_pause_view(interrupt: Interrupt | None, read_pause: PauseReader) -> tuple[PauseView | None, str | None]:
+def read_pause_view_with_problem(
+    interrupt: Interrupt | None, read_pause: PauseReader
+) -> tuple[PauseView | None, str | None]:
     """Return what a pause contains, and why it cannot be read if so."""
     if interrupt is None:
         return None, _CALLS_NOT_STORED
@@ -422,9 +431,9 @@ def create_record_view(
 
     ``interrupt`` is its latest pause; ``load_error`` says why that could not be loaded.
     """
-    view, unreadable = read_pause_view(interrupt, read_pause)
+    view, unreadable = read_pause_view_with_problem(interrupt, read_pause)
     unreadable = load_error or unreadable
-    text, is_source = find_program_text(record, view)
+    text, is_source = find_program_text_and_is_source(record, view)
     sites = find_call_sites(text)
     locations = [
         CallLocation(

@@ -52,7 +52,7 @@ class TokenSigner:
         return value if -_MAX_CLOCK_SKEW_SECONDS <= age_seconds <= max_age_seconds else None
 
 
-def to_signing_keys(secret: Secret | None) -> list[bytes]:
+def parse_or_create_signing_keys(secret: Secret | None) -> list[bytes]:
     """Return signing keys, a random one without a secret. Raises `ValueError`."""
     if secret is None:
         return [secrets.token_bytes(32)]

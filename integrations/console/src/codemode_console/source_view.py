@@ -92,7 +92,7 @@ def create_program_view(text: str, call_locations: Sequence[CallLocation] = ()) 
     return ProgramView(tuple(lines), tuple(unplaced), len(spans) - last_number, is_small, bool(unusual_end_offsets))
 
 
-def is_compiled_from(source: str, js: str) -> bool:
+def is_source_of_compiled_js(source: str, js: str) -> bool:
     """Return whether ``js`` is ``source`` with its types replaced by blanks."""
     if source == js:
         return True

@@ -290,7 +290,9 @@ def test_nobody_is_asked_about_what_was_decided_while_it_was_looked_up(
 
     async def found() -> None:
         async with SqliteInterruptStore(waiting.path) as store:
-            await mcp_approvals._find_run_and_calls(store, argparse.Namespace(id=waiting.record_id, config=None))
+            await mcp_approvals._find_run_and_calls_or_raise(
+                store, argparse.Namespace(id=waiting.record_id, config=None)
+            )
 
     monkeypatch.setattr(mcp_approvals, "_list_waiting_records", decided_then)
     with pytest.raises(UsageError, match=r"no pending call or run has the id .*lists pending calls"):

@@ -31,7 +31,7 @@ def test_programs_of_one_user_leave_room_for_those_of_another(most: int, tmp_pat
     async def main() -> None:
         with WorkerPool({"max_workers": most}) as pool:
             async with gateway_over([desk], tmp_path, options={"pool": pool}) as gateway:
-                ana, bob = [await gateway.get_workspace(Principal(name)) for name in ("ana", "bob")]
+                ana, bob = [await gateway.get_or_create_workspace(Principal(name)) for name in ("ana", "bob")]
                 many = [asyncio.create_task(ana.run_tool.execute({"code": HOLD})) for _ in range(5)]
                 for _ in range(max(1, most // 2)):
                     await asyncio.wait_for(holding.acquire(), BOUND)

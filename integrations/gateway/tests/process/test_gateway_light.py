@@ -63,7 +63,7 @@ async def main():
         async with Client(gateway.server) as client:
             (tool,) = (await client.list_tools()).tools
         modules = sorted(sys.modules)
-        (upstream,) = (await gateway.get_workspace()).connected.upstreams
+        (upstream,) = (await gateway.get_or_create_workspace()).connected.upstreams
         print(json.dumps([tool.description, upstream.state, modules]))
 
 asyncio.run(main())

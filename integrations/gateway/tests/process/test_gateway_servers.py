@@ -52,10 +52,10 @@ def test_a_client_has_its_tool_from_the_cache_before_any_server_runs(
             first = await shown(client)
             assert "- quick: " in first.description
             assert " tools. " in first.description, "the first time it is asked for its tools"
-            assert (await gateway.get_workspace()).connected.upstream("quick").state == "ready"
+            assert (await gateway.get_or_create_workspace()).connected.upstream("quick").state == "ready"
         async with Gateway(config) as gateway, client_of(gateway, era) as client:
             again = await shown(client)
-            mine = await gateway.get_workspace()
+            mine = await gateway.get_or_create_workspace()
             assert (again.description, again.annotations) == (first.description, first.annotations)
             assert mine.connected.upstream("quick").state == "stopped"
             assert said(await client.call_tool("codemode_run", echo()))["result"] == "heard"
@@ -78,7 +78,7 @@ def test_a_changed_configuration_holds_for_the_next_run_and_is_told(tmp_path: Pa
             client_of(gateway, era, message_handler=heard) as client,
         ):
             await shown(client)
-            kept = (await gateway.get_workspace()).connected.upstream("quick")
+            kept = (await gateway.get_or_create_workspace()).connected.upstream("quick")
             listening = asyncio.create_task(listened(client, told)) if era == "auto" else None
             await asyncio.sleep(0)
             if listening is not None:
@@ -87,7 +87,9 @@ def test_a_changed_configuration_holds_for_the_next_run_and_is_told(tmp_path: Pa
             await (listening or changed.wait())
             assert "- other" in (await shown(client)).description
             assert said(await client.call_tool("codemode_run", echo("other")))["result"] == "heard"
-            assert (await gateway.get_workspace()).connected.upstream("quick") is kept, "what has not changed goes on"
+            assert (await gateway.get_or_create_workspace()).connected.upstream("quick") is kept, (
+                "what has not changed goes on"
+            )
             await gateway.replace_config(over(tmp_path, quick(name="other")))
             assert kept.state == "stopped" or await ended(kept)
             gone = said(await client.call_tool("codemode_run", echo()))

@@ -54,14 +54,14 @@ class FakeUpstream:
             await asyncio.wait([ready, self._serving], return_when=asyncio.FIRST_COMPLETED)
             self.client = ready.result() if ready.done() else await self._serving  # type: ignore[func-returns-value]
             assert self.client is not None
-            await self.send_log_level()
+            await self.send_log_level_if_running()
             self.capabilities, self.state = self.client.server_capabilities, "ready"
         return self.client.session
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
         return await request(await self.session())
 
-    async def send_log_level(self) -> None:
+    async def send_log_level_if_running(self) -> None:
         if self.client is not None:
             await self._log_level.send_if_changed(self.client.session)
 

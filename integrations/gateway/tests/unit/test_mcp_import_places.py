@@ -14,7 +14,7 @@ from codemode_gateway.client_configs.importing import (
     collect_importable_servers,
     list_client_files,
 )
-from codemode_gateway.client_configs.text_files import add_server, parse_config_servers
+from codemode_gateway.client_configs.text_files import create_text_with_server, parse_config_servers
 from suite import each_row
 
 from codemode.cli import main
@@ -116,7 +116,7 @@ def test_a_server_of_any_known_key_is_not_added_again():
     text = json.dumps({"mcp": {"x": ONE}, "mcpServers": {}})
     assert list(parse_config_servers(text)) == ["x"]
     with pytest.raises(ConfigError, match="already exists"):
-        add_server(text, "x", ONE)
+        create_text_with_server(text, "x", ONE)
 
 
 def test_the_command_takes_what_is_kept_for_the_folder_it_is_started_in(

@@ -13,7 +13,7 @@ import pytest
 from codemode_gateway import state_files
 from codemode_gateway.config.model import ServerConfig
 from codemode_gateway.oauth import token_store
-from codemode_gateway.oauth.token_store import try_lock
+from codemode_gateway.oauth.token_store import try_lock_and_start_cleanup
 from codemode_gateway.state_files import UNUSED_SECONDS, start_cleanup_if_due
 from codemode_gateway.upstreams import tool_listing
 from codemode_gateway.upstreams.tool_listing import ListCache, Listing
@@ -89,7 +89,7 @@ def test_locks_of_users_who_are_gone_are_removed_when_another_is_taken_and_token
     gone = [unused(tmp_path / f"{KEY}{end}") for end in (".lock", ".browser.lock", ".url", ".brought")]
     stays = [unused(tmp_path / name) for name in (f"{KEY}.json", "own.lock", f"{KEY}.lock.lock", "x.url")]
     recent = unused(tmp_path / f"{OTHER}.lock", UNUSED_SECONDS - 3_600)
-    give_back = try_lock(tmp_path / f"{OTHER}.browser.lock")
+    give_back = try_lock_and_start_cleanup(tmp_path / f"{OTHER}.browser.lock")
     assert give_back is not None
     give_back()
     assert there(tmp_path) == {recent.name, f"{OTHER}.browser.lock", *(one.name for one in stays)}
@@ -99,14 +99,14 @@ def test_locks_of_users_who_are_gone_are_removed_when_another_is_taken_and_token
 @posix
 def test_a_lock_that_somebody_holds_or_has_just_had_is_not_removed(tmp_path: Path):
     path = unused(tmp_path / f"{KEY}.lock")
-    give_back = try_lock(path)
+    give_back = try_lock_and_start_cleanup(path)
     assert give_back is not None
     unused(path)
     token_store.remove_unused_lock_and_sign_in_files(tmp_path)
     assert path.exists()
-    assert try_lock(path) is None
+    assert try_lock_and_start_cleanup(path) is None
     give_back()
-    give_back = try_lock(path)  # which is a use of it
+    give_back = try_lock_and_start_cleanup(path)  # which is a use of it
     assert give_back is not None
     give_back()
     token_store.remove_unused_lock_and_sign_in_files(tmp_path)
@@ -134,13 +134,13 @@ def test_a_lock_that_is_removed_while_somebody_takes_it_is_taken_once(tmp_path: 
 
     def remove_and_take() -> None:
         token_store.remove_unused_lock_and_sign_in_files(tmp_path)
-        others.append(try_lock(path))
+        others.append(try_lock_and_start_cleanup(path))
 
     before_the_first_lock(monkeypatch, remove_and_take)
-    assert try_lock(path) is None
+    assert try_lock_and_start_cleanup(path) is None
     assert others[0] is not None
     others[0]()
-    mine = try_lock(path)
+    mine = try_lock_and_start_cleanup(path)
     assert mine is not None
     mine()
 
@@ -156,12 +156,12 @@ def test_a_lock_that_somebody_takes_while_it_is_being_removed_stays(
     def take() -> None:
         if is_made_anew:  # another process has removed it as well
             path.unlink()
-        taken.append(try_lock(path))
+        taken.append(try_lock_and_start_cleanup(path))
         unused(path)
 
     before_the_first_lock(monkeypatch, take)
     token_store.remove_unused_lock_and_sign_in_files(tmp_path)
     assert taken[0] is not None
     assert path.exists()
-    assert try_lock(path) is None
+    assert try_lock_and_start_cleanup(path) is None
     taken[0]()

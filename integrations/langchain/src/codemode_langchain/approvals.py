@@ -319,7 +319,7 @@ class ApprovalPolicy:
         for message in self.describe_unmatched_rules(valid_names, may_exist):
             raise ValueError(message)
 
-    def reject_rules_for_kept_tools(
+    def reject_rules_for_non_program_tools(
         self,
         kept_names: Collection[str],
         is_surface_tool: Callable[[str], bool],

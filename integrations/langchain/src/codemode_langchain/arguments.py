@@ -255,7 +255,7 @@ class InjectedArguments:
             name: field for name, field in fields.items() if name not in getattr(visible, "model_fields", fields)
         }
         self.names = self._keys | self._fields.keys()
-        self._call_ids = find_call_id_fields(self._fields)
+        self._call_ids = find_call_id_field_names(self._fields)
         self._model: Any = None
         if self._fields:
             model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -314,7 +314,7 @@ def _find_config_argument_names(tool: BaseTool) -> frozenset[str]:
     return frozenset(name for name, hint in hints.items() if hint is RunnableConfig)
 
 
-def find_call_id_fields(fields: Mapping[str, Any]) -> set[str]:
+def find_call_id_field_names(fields: Mapping[str, Any]) -> set[str]:
     """Return the fields that get the tool call id."""
     marker_types = (InjectedToolCallId,)
     return {

@@ -175,10 +175,10 @@ class CodeCallTool(SurfaceTool):
         return MetaToolCall(core, self._surface, self.name, arguments, self._script_context)
 
     def _value_to_result(self, result: Any) -> Any:
-        return self._outcome_to_result(ProgramOutcome(value=result, text=to_message_text(result)), {})
+        return self._outcome_to_result_or_raise(ProgramOutcome(value=result, text=to_message_text(result)), {})
 
     def _error_to_result(self, error: CodeModeError) -> Any:
-        return self._outcome_to_result(ProgramOutcome(failure=make_failure_fields(error, ""), error=error), {})
+        return self._outcome_to_result_or_raise(ProgramOutcome(failure=make_failure_fields(error, ""), error=error), {})
 
 
 def create_code_call_tools(

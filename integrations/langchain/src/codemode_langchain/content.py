@@ -169,7 +169,7 @@ def _wrap_part_source(source: Any, part: Any) -> Any:
     return _ListItemSource(part, source.surrounding_list) if isinstance(source, _ListItemSource) else part
 
 
-def _get_enclosing_list_or_no_input(source: Any) -> Any:
+def _get_enclosing_list_or_no_source(source: Any) -> Any:
     """Return what is known of a value whose path has no source: the enclosing list, or `NO_SOURCE`."""
     if isinstance(source, _ListItemSource):
         return source.surrounding_list
@@ -257,12 +257,12 @@ def find_field_source(source: Any, name: str, field: FieldInfo) -> Any:
     """Return the source of a model's field in a JSON object."""
     source_value = _unwrap_source(source)
     if not isinstance(source_value, dict):
-        return _get_enclosing_list_or_no_input(source)
+        return _get_enclosing_list_or_no_source(source)
     values = cast("dict[str, Any]", source_value)
     matches = (
         _wrap_part_source(source, values[key]) for key in (*_list_input_keys(name, field), name) if key in values
     )
-    return next(matches, _get_enclosing_list_or_no_input(source))
+    return next(matches, _get_enclosing_list_or_no_source(source))
 
 
 def _list_input_keys(name: str, field: FieldInfo) -> list[str]:
@@ -275,7 +275,7 @@ def _list_input_keys(name: str, field: FieldInfo) -> list[str]:
 def _to_displayed_mapping(items: Iterable[tuple[Any, Any]], source: Any) -> dict[str, Any]:
     source_value = _unwrap_source(source)
     values = cast("dict[str, Any]", source_value) if isinstance(source_value, dict) else {}
-    unplaced_source = _get_enclosing_list_or_no_input(source)
+    unplaced_source = _get_enclosing_list_or_no_source(source)
     displayed: dict[str, Any] = {}
     for key, value in items:
         name = _key_to_text(key)
@@ -315,7 +315,7 @@ def _make_item_sources(source: Any, count: int) -> Iterable[Any]:
     """Return the source of each of ``count`` items."""
     source_value = _unwrap_source(source)
     if not isinstance(source_value, list):
-        return [_get_enclosing_list_or_no_input(source)] * count
+        return [_get_enclosing_list_or_no_source(source)] * count
     source_items = cast("list[Any]", source_value)
     # A validator may drop, repeat or move items: a text anywhere in the program's list is no host secret.
     surrounding = source.surrounding_list if isinstance(source, _ListItemSource) else _EnclosingListSource(source_items)

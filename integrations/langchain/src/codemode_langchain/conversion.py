@@ -227,11 +227,11 @@ class OutputCapture:
 
         @wraps(run)
         def _run(*args: Any, **kwargs: Any) -> Any:
-            return self._record_output(run(*args, **kwargs))
+            return self._record_output_or_raise(run(*args, **kwargs))
 
         @wraps(arun)
         async def _arun(*args: Any, **kwargs: Any) -> Any:
-            return self._record_output(await arun(*args, **kwargs))
+            return self._record_output_or_raise(await arun(*args, **kwargs))
 
         def invoke(input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002, ARG001 - LangChain's names
             return type(original).invoke(copy, input, self.config, **kwargs)
@@ -261,7 +261,7 @@ class OutputCapture:
     def _to_value(self, content: Any, artifact: Any = None) -> Any:
         return unwrap_server_output(content, artifact) if is_mcp_tool(self.original) else content
 
-    def _record_output(self, output: Any) -> Any:
+    def _record_output_or_raise(self, output: Any) -> Any:
         """Record an output. Raises `TypeError` for a coroutine, which LangChain would convert to text."""
         if inspect.iscoroutine(output):
             output.close()
@@ -280,7 +280,7 @@ def to_program_value(result: Any, capture: OutputCapture) -> Any:
     return (
         value
         if isinstance(value, str | int | float | bool | None | ToolResult)
-        else _to_json_or_text(value, result.content)
+        else _keep_json_value_or_use_text(value, result.content)
     )
 
 
@@ -309,7 +309,7 @@ def _has_content(message: ToolMessage, content: Any) -> bool:
         return message_content == str(content)
 
 
-def _to_json_or_text(value: Any, otherwise: Any) -> Any:
+def _keep_json_value_or_use_text(value: Any, otherwise: Any) -> Any:
     """Return the value if JSON can express it at least in part, else LangChain's text."""
     if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
         return cast("Any", value)

@@ -39,7 +39,7 @@ def open_checkpoint_store(checkpoints: Any) -> InterruptStore:
     """Return a store on a checkpointer's database, or on what `durable_continuation` accepts instead."""
     if hasattr(checkpoints, "guard") and hasattr(checkpoints, "journal"):
         return checkpoints
-    location = checkpoints if isinstance(checkpoints, str | Path) else _find_database_location(checkpoints)
+    location = checkpoints if isinstance(checkpoints, str | Path) else _find_database_location_or_raise(checkpoints)
     if isinstance(location, str) and (location.startswith(_POSTGRES_PREFIXES) or "=" in location):
         from codemode.stores import PostgresInterruptStore
 
@@ -49,7 +49,7 @@ def open_checkpoint_store(checkpoints: Any) -> InterruptStore:
     return SqliteInterruptStore(location)
 
 
-def _find_database_location(saver: Any) -> str:
+def _find_database_location_or_raise(saver: Any) -> str:
     connection = getattr(saver, "conn", None)
     location = _find_sqlite_path(connection) or _find_postgres_dsn(connection)
     if location is None:

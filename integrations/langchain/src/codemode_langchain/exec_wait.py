@@ -39,7 +39,7 @@ from .surfaces import Surface, SurfaceTool, Toolkit, convert_and_select_program_
 from .waiting_programs import (
     ExecProgram,
     WaitingPrograms,
-    find_program_scope,
+    find_program_scope_and_lifetime,
     get_or_create_graph_run,
     get_or_create_program,
 )
@@ -223,7 +223,7 @@ class ExecWaitSurface(Surface):
         entries = self.exec_wait_tools.catalog.entries
         return {*(entry.id for entry in entries), *(entry.name for entry in entries)}
 
-    def may_have_tool(self, tool_id: str) -> bool:
+    def may_be_mcp_tool_id(self, tool_id: str) -> bool:
         """Return whether an id may be that of an MCP tool; these are listed late."""
         return tool_id.startswith(
             tuple(f"{_MCP_SOURCE}:{server.owner}:" for server in self.exec_wait_tools.catalog.servers)
@@ -261,7 +261,7 @@ class ExecWaitSurface(Surface):
     def _convert_tool(self, langchain_tool: BaseTool) -> tuple[FrameworkTool, FrameworkTool]:
         async def run(arguments: Any, context: Any) -> Any:
             program = get_or_create_program(context)
-            program.set_display_name(context.tool_call_id, langchain_tool.name)
+            program.set_display_name_if_missing(context.tool_call_id, langchain_tool.name)
             return await program.call(langchain_tool, arguments, context)
 
         converted = convert_tool(langchain_tool, run)
@@ -278,7 +278,7 @@ class ExecWaitSurface(Surface):
 
         async def execute(value: Any, context: Any) -> Any:
             program = get_or_create_program(context)
-            program.set_display_name(context.tool_call_id, rule_name)
+            program.set_display_name_if_missing(context.tool_call_id, rule_name)
             return await program.call(
                 NonLangChainTool(prepared, name, context),
                 cast("Any", NonLangChainArguments.of(prepared, value)),
@@ -286,7 +286,7 @@ class ExecWaitSurface(Surface):
             )
 
         async def needs_approval(value: Any, context: Any) -> bool:
-            get_or_create_program(context).set_display_name(context.tool_call_id, rule_name)
+            get_or_create_program(context).set_display_name_if_missing(context.tool_call_id, rule_name)
             tool_answer = prepared.evaluate_needs_approval(value, context)
             if await tool_answer if inspect.isawaitable(tool_answer) else tool_answer:
                 return True
@@ -308,7 +308,7 @@ class ExecWaitCall:
         self._surface = surface
         self._config = surface.config
         self._graph_run = get_or_create_graph_run(config)
-        self._scope, self._outlives_run = find_program_scope(config, self._graph_run)
+        self._scope, self._outlives_run = find_program_scope_and_lifetime(config, self._graph_run)
         # Models repeat call ids: the step's namespace makes them unique, also when the node runs again.
         namespace = config.get("configurable", {}).get(NAMESPACE, "") if is_in_node(config) else secrets.token_hex(8)
         self._step_id = compute_digest([self._scope, namespace])[:8]
@@ -398,10 +398,10 @@ class ExecWaitCall:
             if is_started:
                 program.detach_from_outer_call()
         if is_started:
-            await self._record_waiting_state(surface, program, result, run_id)
+            await self._record_waiting_state_or_abort(surface, program, result, run_id)
         return result
 
-    async def _record_waiting_state(
+    async def _record_waiting_state_or_abort(
         self, surface: ExecWaitSurface, program: ExecProgram, result: Any, run_id: Any
     ) -> None:
         """Record whether a program waits, for later calls of wait and for the end of the agent's run."""
@@ -480,5 +480,5 @@ def create_exec_wait_tools(
     surface = ExecWaitSurface(
         convert_and_select_program_tools(tools, None, "ExecWaitMiddleware", str), rules, approvals
     )
-    approvals.require_rule_names_exist(surface.list_valid_rule_names(), surface.may_have_tool)
+    approvals.require_rule_names_exist(surface.list_valid_rule_names(), surface.may_be_mcp_tool_id)
     return [*surface.build_tools()]

@@ -32,7 +32,7 @@ SHOWN_TOOLS_CHANNEL = "code_mode_shown"
 _STATE_CHANNEL = "code_mode_state"
 
 
-def merge_channel_values(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+def merge_values_and_drop_none(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     """Reducer of state channels: the last write wins, None deletes a key."""
     return {key: value for key, value in {**left, **right}.items() if value is not None}
 
@@ -84,7 +84,9 @@ _MESSAGES_CHANNEL = "messages"
 _REMOVE_ALL_ID = "__remove_all__"
 
 
-def readdress_answer(command: Any, tool_call_id: str, outer_tool_call_id: str) -> tuple[Any, ToolMessage | None]:
+def readdress_and_extract_answer(
+    command: Any, tool_call_id: str, outer_tool_call_id: str
+) -> tuple[Any, ToolMessage | None]:
     """Readdress a nested call's message to the outer call; return the command and the original message."""
     answer_messages: list[ToolMessage] = []
 
@@ -110,7 +112,7 @@ def readdress_messages(command: Any, tool_call_id: str, new_tool_call_id: str) -
     return _map_messages(command, lambda messages: [readdress_message(item) for item in messages])
 
 
-def list_writes(commands: Iterable[Any], outer_tool_call_id: str) -> ChannelWrites:
+def list_graph_writes_without_answers(commands: Iterable[Any], outer_tool_call_id: str) -> ChannelWrites:
     """Return the writes of commands to the current graph, without answers to the outer call."""
 
     def remove_answers(messages: list[Any]) -> list[Any]:

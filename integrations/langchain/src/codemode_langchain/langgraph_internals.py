@@ -158,7 +158,7 @@ class NodeContext:
         with _convert_to_unknown_version_error("a graph"):
             return [node.bound for node in self.loop.nodes.values() if isinstance(node.bound, ToolNode)]
 
-    def find_agent_parts(self, own: object) -> tuple[Any, AgentParts]:
+    def find_tool_node_and_agent_parts(self, own: object) -> tuple[Any, AgentParts]:
         """Return the tool node and the parts of the agent whose middleware is ``own``.
 
         Raises `UnknownVersionError` if the middleware is not found.

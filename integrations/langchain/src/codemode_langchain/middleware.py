@@ -21,7 +21,7 @@ from .code_call import CodeCallSurface, ScriptContext, create_empty_code_call_to
 from .exec_wait import EXEC_NAME, TOOL_NAMES, ExecWaitEnvironment, ExecWaitSurface, ExecWaitTool
 from .graph_state import get_graph_state, make_state_backend, return_no_backend_for_graph_state
 from .surface_middleware import Handler, InstanceOnlyProperty, Result, SurfaceMiddleware
-from .surfaces import Surface, make_agent_options, select_client_tools
+from .surfaces import Surface, make_agent_options, select_non_provider_tools
 from .tool import TOOL_NAME, CodeModeSurface, CodeModeTool
 from .tool_selection import (
     AllowedTools,
@@ -165,7 +165,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
             name_conflict_message=(
                 "another tool of the agent is called {name}, as the tools of CodeCall are: give it another name"
             ),
-            is_surface_tool_name=CodeCallOptions.is_meta_tool_name,
+            is_surface_tool_name=CodeCallOptions.looks_like_meta_tool_name,
         )
         super().__init__(settings, keep, approve, interrupt_mode)
 
@@ -181,7 +181,7 @@ class CodeCallMiddleware(SurfaceMiddleware):
 
     def _list_model_only_names_and_reject_rules(self, tools: Iterable[Any]) -> frozenset[str]:
         surface = cast(
-            "CodeCallSurface", self._get_or_create_surface(self._select_program_tools(select_client_tools(tools)))
+            "CodeCallSurface", self._get_or_create_surface(self._select_program_tools(select_non_provider_tools(tools)))
         )
         visible_only = frozenset(name for name in surface.list_visible_names() if name not in surface.async_core)
         self._approvals.reject_rules_for_unindexed_tools(visible_only)
@@ -307,7 +307,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
     def _build_tools(self, surface: Surface) -> Sequence[BaseTool]:
         return () if cast("ExecWaitSurface", surface).is_empty else surface.build_tools()
 
-    def _make_model_request(
+    def _make_model_request_and_record_step(
         self, request: ModelRequest[Any], registered: Iterable[BaseTool]
     ) -> tuple[ModelRequest[Any], dict[str, Any]]:
         provider_tools = [tool for tool in request.tools if not isinstance(tool, BaseTool)]
@@ -317,7 +317,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
             raise InvalidConfigError(
                 f"{unnamed_tools[0]!r} is a tool of the model's provider, which programs cannot call: name it in direct"
             )
-        model_request, update = super()._make_model_request(request, registered)
+        model_request, update = super()._make_model_request_and_record_step(request, registered)
         if not any(map(self._is_exec_wait_tool, model_request.tools)):
             return model_request, update
         return ToolCheckedRequest.from_request(
@@ -340,7 +340,7 @@ class ExecWaitMiddleware(SurfaceMiddleware):
             return []  # avoids creating a surface for the ids
         surface = cast("ExecWaitSurface", self._get_or_create_surface(program_tools))
         return self._approvals.describe_unmatched_rules(
-            {*valid_names, *surface.list_valid_rule_names()}, surface.may_have_tool
+            {*valid_names, *surface.list_valid_rule_names()}, surface.may_be_mcp_tool_id
         )
 
     def _make_refusal_message(self, request: ToolCallRequest, names: set[str]) -> ToolMessage:  # noqa: ARG002 - as above

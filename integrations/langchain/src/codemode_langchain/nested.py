@@ -35,9 +35,9 @@ from .conversion import (
 from .graph_state import (
     ChannelWrites,
     NestedWriteRecorder,
-    list_writes,
+    list_graph_writes_without_answers,
     make_state_access_config,
-    readdress_answer,
+    readdress_and_extract_answer,
     readdress_messages,
 )
 from .langgraph_internals import (
@@ -412,7 +412,7 @@ class _CallAttempt:
             if isinstance(part, ToolMessage):
                 message = part
             elif hasattr(part, "update"):
-                command, answer_message = readdress_answer(part, self._id, self._outer_id)
+                command, answer_message = readdress_and_extract_answer(part, self._id, self._outer_id)
                 self._commands.append(command)
                 message = answer_message or message
         artifact = None if message is None else message.artifact
@@ -465,4 +465,4 @@ class _CallAttempt:
         return None if self._calls.caller.limits is None else self._tool.name
 
     def _list_writes(self) -> ChannelWrites:
-        return list_writes([*self._calls.list_commands(), *self._commands], self._outer_id)
+        return list_graph_writes_without_answers([*self._calls.list_commands(), *self._commands], self._outer_id)

@@ -184,7 +184,9 @@ def split_batch_answers(asked_questions: Iterable[Question], answers: Mapping[st
     return answers_by_key
 
 
-def split_batch_interrupts(asked_questions: Iterable[Question], interrupts: Mapping[str, Any]) -> dict[str, Any]:
+def assign_batch_interrupts_to_members(
+    asked_questions: Iterable[Question], interrupts: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the pending interrupts by the keys of single questions."""
     return {
         key: interrupts[question.key]
@@ -356,7 +358,7 @@ class OuterCallQuestions:
         ]
         return self._is_stopped or any(answer["type"] == "reject" for answer in answers)
 
-    def collect_call_answers(
+    def collect_inner_answers_and_responses(
         self, questions: Sequence[Question]
     ) -> tuple[dict[str, tuple[AnswerBatch, ...]], dict[str, str]]:
         """Return batches of answers to interrupts inside calls, and results given instead of calls, by call id."""
@@ -384,7 +386,7 @@ class OuterCallQuestions:
             )
         return inner_answers, responses
 
-    def find_newly_answered_calls(self, questions: Iterable[Question]) -> frozenset[str]:
+    def find_newly_answered_call_ids(self, questions: Iterable[Question]) -> frozenset[str]:
         """Return the ids of calls with interrupts that these questions answer."""
         inner_requests = (
             request.request
@@ -401,7 +403,7 @@ class OuterCallQuestions:
     ) -> None:
         """Record a segment: the answers it got, the questions of its calls, and displayed tool names."""
         self._display_names.update(names)
-        self._inner_answers, self._responses = self.collect_call_answers(questions)
+        self._inner_answers, self._responses = self.collect_inner_answers_and_responses(questions)
         self._is_stopped = self.is_rerun_rejected(questions)
         self._handed_over_keys.update(question.key for question in questions)
         self._asked.update(asked_questions)

@@ -43,7 +43,13 @@ from .graph_state import make_state_commands
 from .langgraph_internals import get_interrupts, is_in_node, raise_interrupts, take_interrupts
 from .nested import NestedCalls
 from .node_tasks import compute_digest, compute_node_id, compute_task_number, start_task, to_coroutine_function
-from .questions import OuterCall, OuterCallQuestions, batch_questions, split_batch_answers, split_batch_interrupts
+from .questions import (
+    OuterCall,
+    OuterCallQuestions,
+    assign_batch_interrupts_to_members,
+    batch_questions,
+    split_batch_answers,
+)
 
 _ALREADY_ANSWERED_NOTE = (
     "Continue from the thread's checkpoint after the first answers; repeating the same answers returns the same outcome"
@@ -132,7 +138,9 @@ def annotate_if_refusal(error: CodeModeError) -> CodeModeError | None:
     return error
 
 
-def require_restart_point(error: CodeModeAbortedError, calls: NestedCalls) -> tuple[Interrupt, dict[str, Any]]:
+def get_restart_and_resolutions_or_raise(
+    error: CodeModeAbortedError, calls: NestedCalls
+) -> tuple[Interrupt, dict[str, Any]]:
     """Return the interrupt and the resolutions that repeat a segment which a lost host started.
 
     Without a journal its calls are unknown: the `SegmentStartMarker` makes the segment ask before its first call.
@@ -251,13 +259,13 @@ class SegmentRunner:
             ):
                 return self._make_stopped_outcome(*stop_result)
             step = segment.step + 1
-            questions = self._restore_saved_answers(step, interrupt)
+            questions = self._restore_answers_and_get_questions(step, interrupt)
             if not questions and interrupt.requests:  # without requests it continues
-                questions = yield from self._collect_answers(interrupt)
+                questions = yield from self._collect_answered_questions_or_raise(interrupt)
             run = self._make_nested_calls(step, questions)
             segment = SegmentToRun(step=step, interrupt=interrupt, questions=questions, calls=run)
 
-    def _restore_saved_answers(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
+    def _restore_answers_and_get_questions(self, step: int, interrupt: Interrupt) -> tuple[Question, ...]:
         """Return the questions whose answers another process gave this segment; none if it was not started."""
         answers = None if self._saved_outputs is None else self._saved_outputs.get_answers(step)
         if answers is None:
@@ -265,7 +273,9 @@ class SegmentRunner:
         self._questions.add_answers(answers)
         return tuple(question for question in self._questions.make_questions(interrupt) if question.key in answers)
 
-    def _collect_answers(self, interrupt: Interrupt) -> Generator[WorkItem, Any, tuple[Question, ...]]:
+    def _collect_answered_questions_or_raise(
+        self, interrupt: Interrupt
+    ) -> Generator[WorkItem, Any, tuple[Question, ...]]:
         """Return the answered questions. Raises LangGraph's interrupt if there are none."""
         if not is_in_node(self.config):
             request = interrupt.requests[0]
@@ -281,7 +291,7 @@ class SegmentRunner:
             warn_if_graph_cannot_resume(self.config)
         collected: CollectedAnswers = yield QuestionsToAsk(questions=tuple(asked_questions))
         self._questions.add_answers(split_batch_answers(asked_questions, collected.answers))
-        self._waiting.update(split_batch_interrupts(asked_questions, collected.waiting))
+        self._waiting.update(assign_batch_interrupts_to_members(asked_questions, collected.waiting))
         answered = tuple(question for question in questions if self._questions.is_answered(question))
         if not answered:
             interrupts = (
@@ -291,7 +301,7 @@ class SegmentRunner:
         return answered
 
     def _make_nested_calls(self, step: int, questions: Sequence[Question]) -> NestedCalls:
-        inner_answers, responses = self._questions.collect_call_answers(questions)
+        inner_answers, responses = self._questions.collect_inner_answers_and_responses(questions)
         saved_outputs, number = self._saved_outputs, compute_task_number(self.tool_call_id, "beginning", str(step))
         needs_marker = step > 0 or not self.call.continues_program
         is_first_run = saved_outputs is None or saved_outputs.get_answers(step) is None
@@ -304,7 +314,7 @@ class SegmentRunner:
             config=self.config,
             answers=inner_answers,
             responses=responses,
-            newly_answered=self._questions.find_newly_answered_calls(questions) if is_first_run else frozenset(),
+            newly_answered=self._questions.find_newly_answered_call_ids(questions) if is_first_run else frozenset(),
             earlier_commands=tuple(command for output in self._records for command in output["commands"]),
             start_marker=SegmentStartMarker(self.config, number, is_journaled=saved_outputs is not None)
             if needs_marker
@@ -334,7 +344,7 @@ class SegmentRunner:
         self._questions.record_segment(answered, record["asked"], record.get("names", {}))
         self._records.append(record)
 
-    def _make_record(
+    def _take_outputs_and_make_record(
         self, segment: SegmentToRun, ending_fields: dict[str, Any], waiting_ids: Collection[str] = ()
     ) -> SegmentRecord:
         outputs = segment.calls.take_finished_outputs(waiting_ids)
@@ -418,8 +428,8 @@ class SegmentRunner:
             else:
                 value = self._resume_segment(segment, segment.interrupt)
         except CodeModeError as error:
-            return self._make_failure_record(segment, error)
-        return self._make_end_record(segment, value)
+            return self._make_failure_record_or_raise(segment, error)
+        return self._make_end_or_pause_record(segment, value)
 
     async def _arun_segment(self, segment: SegmentToRun) -> SegmentRecord:
         if self._saved_outputs is not None:
@@ -430,8 +440,8 @@ class SegmentRunner:
             else:
                 value = await self._aresume_segment(segment, segment.interrupt)
         except CodeModeError as error:
-            return self._make_failure_record(segment, error)
-        return self._make_end_record(segment, value)
+            return self._make_failure_record_or_raise(segment, error)
+        return self._make_end_or_pause_record(segment, value)
 
     def _resume_segment(self, segment: SegmentToRun, interrupt: Interrupt) -> Any:
         answers, context = self._questions.make_resolutions(segment.questions), self._make_context(segment)
@@ -439,7 +449,7 @@ class SegmentRunner:
             try:
                 return self.call.resume(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answers = require_restart_point(error, segment.calls)
+                interrupt, answers = get_restart_and_resolutions_or_raise(error, segment.calls)
 
     async def _aresume_segment(self, segment: SegmentToRun, interrupt: Interrupt) -> Any:
         answers, context = self._questions.make_resolutions(segment.questions), self._make_context(segment)
@@ -447,7 +457,7 @@ class SegmentRunner:
             try:
                 return await self.call.aresume(interrupt, answers, context)
             except CodeModeAbortedError as error:
-                interrupt, answers = require_restart_point(error, segment.calls)
+                interrupt, answers = get_restart_and_resolutions_or_raise(error, segment.calls)
 
     def _make_context(self, segment: SegmentToRun) -> CallContext:
         """Return the call context, the same when LangGraph runs the node again."""
@@ -458,10 +468,10 @@ class SegmentRunner:
             started_at_ms=get_step_time_ms(self.config),
         )
 
-    def _make_end_record(self, segment: SegmentToRun, value: Any) -> SegmentRecord:
+    def _make_end_or_pause_record(self, segment: SegmentToRun, value: Any) -> SegmentRecord:
         if isinstance(value, Interrupt):
             waiting = {request.tool_call_id for request in value.requests}
-            return self._make_record(segment, {"interrupt": value.to_dict()}, waiting)
+            return self._take_outputs_and_make_record(segment, {"interrupt": value.to_dict()}, waiting)
         self._value = value
         displayed, parts = self.call.to_model_parts(value, self.tool_call_id)
         plain_value = split_content(value)[0] if parts else value
@@ -470,19 +480,19 @@ class SegmentRunner:
             "value": json.dumps(plain_value),
             **({} if displayed is value else {"shown": json.dumps(displayed)}),
         }
-        return self._make_record(
+        return self._take_outputs_and_make_record(
             segment, ending_fields | ({"content": [to_model_block(part) for part in parts]} if parts else {})
         )
 
-    def _make_failure_record(self, segment: SegmentToRun, error: CodeModeError) -> SegmentRecord:
+    def _make_failure_record_or_raise(self, segment: SegmentToRun, error: CodeModeError) -> SegmentRecord:
         if segment.interrupt is not None and (refusal := annotate_if_refusal(error)) is not None:
             raise refusal  # not recorded: the run can be retried with the same answers
         if self._saved_outputs is not None and error.details.get("origin") == "journal":
             raise error  # not recorded: the next run of the graph continues
         if (recovery := Interrupt.find_recovery(error)) is not None:
-            return self._make_end_record(segment, recovery)
+            return self._make_end_or_pause_record(segment, recovery)
         self._error = error
-        return self._make_record(segment, {"failure": make_failure_fields(error, self.call.program)})
+        return self._take_outputs_and_make_record(segment, {"failure": make_failure_fields(error, self.call.program)})
 
 
 def _collect_question_results(work_item: QuestionsToAsk, results: Sequence[Callable[[], Any]]) -> CollectedAnswers:

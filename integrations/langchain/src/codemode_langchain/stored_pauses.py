@@ -349,7 +349,7 @@ class StoredPauses:
         """Resume the thread, unless it was resumed elsewhere, and return its state."""
         from langgraph.types import Command
 
-        was_handed_over = await run.is_handed_over()
+        was_handed_over = await run.check_handed_over_or_claim()
         state_before = await self._get_state(config)
         waiting_ids = {interrupt.id for interrupt in state_before.interrupts}
         if not was_handed_over and not values.keys() <= waiting_ids:

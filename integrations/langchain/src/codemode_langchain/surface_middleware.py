@@ -43,14 +43,14 @@ from .limits import (
     get_limit_end_message,
     make_call_count_update,
 )
-from .surfaces import Surface, SurfaceCache, SurfaceTool, select_client_tools
+from .surfaces import Surface, SurfaceCache, SurfaceTool, select_non_provider_tools
 from .tool_selection import (
     AgentToolSelection,
     CodeModeState,
     ProgramToolSelector,
     StepToolRecorder,
     SurfaceMiddlewareSettings,
-    collect_review_rules,
+    check_order_and_collect_review_rules,
     get_tool_name,
     list_tool_names,
     reject_second_surface,
@@ -75,7 +75,7 @@ class RuleNameChecker:
         for message in self._describe_unknown(valid_names, program_tools):
             raise ValueError(message)
 
-    def warn_about_unmatched_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
+    def warn_once_about_unmatched_names(self, valid_names: Collection[str], program_tools: Sequence[BaseTool]) -> None:
         """Log, in the first step only, the rules that name none of its tools; later steps may have others."""
         if self._has_warned:
             return
@@ -218,7 +218,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         self.settings = settings
         self._selection = AgentToolSelection(program_tools, keep, settings)
         self._approvals = ApprovalPolicy(approve, interrupt_mode)
-        self._approvals.reject_rules_for_kept_tools(
+        self._approvals.reject_rules_for_non_program_tools(
             self._selection.keep_option_names,
             settings.is_surface_tool_name,
             settings.is_callable_name,
@@ -269,9 +269,9 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         if agent_tools is not None:
             self._reject_name_conflicts(agent_tools)
             if not may_agent_get_more_tools(self):
-                self._selection.require_known(list_tool_names(agent_tools))
+                self._selection.require_names_among(list_tool_names(agent_tools))
                 self._rule_names.require_existing_names(
-                    list_tool_names(agent_tools), self._select_program_tools(select_client_tools(agent_tools))
+                    list_tool_names(agent_tools), self._select_program_tools(select_non_provider_tools(agent_tools))
                 )
             self._check_rules_and_list_direct_only_names(agent_tools)
             self._list_model_only_names_and_reject_rules(agent_tools)
@@ -291,7 +291,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
                 (candidate for candidate in node_context.find_tool_nodes() if candidate in self._limits), None
             )
             if tool_node is None:
-                tool_node, agent = node_context.find_agent_parts(self)
+                tool_node, agent = node_context.find_tool_node_and_agent_parts(self)
                 self._check_agent_and_adopt_reviews(agent)
                 self._limits[tool_node] = find_call_limits(agent.middleware)
             return [*tool_node.tools_by_name.values()], self._limits[tool_node]
@@ -307,7 +307,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         }
         direct_names.difference_update(self._list_names_shared_with_surface(agent.tools))
         if self._approvals.adopt_review_rules(
-            collect_review_rules(self, agent.middleware, direct_names, self.settings)
+            check_order_and_collect_review_rules(self, agent.middleware, direct_names, self.settings)
         ):
             self._surfaces.clear()  # they have other rules
         warn_about_unreviewed_sub_agents(
@@ -318,7 +318,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the names that only the model calls. Raises `ValueError` for rules about direct tools."""
         places_by_name = {
             tool.name: self._selection.find_tool_routes(tool)
-            for tool in select_client_tools(tools)
+            for tool in select_non_provider_tools(tools)
             if not self._is_surface_tool(tool)
         }
         self._approvals.reject_rules_for_direct_tools([name for name, tool in places_by_name.items() if tool.directly])
@@ -375,20 +375,20 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the model request, a state update, and the final message if a limit ended the run."""
         config = ensure_config()
         registered, limits = self._inspect_agent_and_adopt_reviews(config)
-        model_request, update = self._make_model_request(request, registered)
+        model_request, update = self._make_model_request_and_record_step(request, registered)
         state = get_graph_state(config, request.state)
         update = {**update, **make_call_count_update(state, limits)}
         if (end_message := get_limit_end_message(state)) is None:
             return model_request, update, None
         return model_request, {**update, END_CHANNEL: None}, AIMessage(end_message)
 
-    def _make_model_request(
+    def _make_model_request_and_record_step(
         self, request: ModelRequest[Any], registered: Iterable[BaseTool]
     ) -> tuple[ModelRequest[Any], dict[str, Any]]:
         self._reject_name_conflicts(request.tools)
         program_tools = self._select_program_tools(tool for tool in request.tools if isinstance(tool, BaseTool))
         surface = self._get_or_create_surface(program_tools)
-        self._rule_names.warn_about_unmatched_names(list_tool_names([*registered, *request.tools]), program_tools)
+        self._rule_names.warn_once_about_unmatched_names(list_tool_names([*registered, *request.tools]), program_tools)
         direct_tools = [
             tool
             for tool in request.tools
@@ -420,7 +420,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
             return True
         default_wrap: Any = getattr(AgentMiddleware, "wrap_tool_call", None)
         other_middleware: Iterator[Any] = (
-            item for item in node_context.find_agent_parts(self)[1].middleware if item is not self
+            item for item in node_context.find_tool_node_and_agent_parts(self)[1].middleware if item is not self
         )
         return any(
             getattr(cast("Any", type(item)), "wrap_tool_call", default_wrap) is not default_wrap
@@ -454,7 +454,7 @@ class SurfaceMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return whether the model may call a tool directly, by its registration or by this call's tool."""
         registered = next((tool for tool in cast("Any", request).runtime.tools if tool.name == name), None)
         request_tool = request.tool if request.tool is not None and request.tool.name == name else None
-        return self._selection.is_called_directly(name, registered or request_tool)
+        return self._selection.may_be_called_directly(name, registered or request_tool)
 
     def _is_direct_or_visible(self, tool: BaseTool, surface: Surface) -> bool:
         return self._selection.find_tool_routes(tool).directly or tool.name in surface.list_visible_names()

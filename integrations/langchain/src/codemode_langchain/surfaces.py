@@ -30,7 +30,7 @@ from codemode.plugins import (
 from codemode.stores import StoreLike
 
 from .approvals import ApprovalPolicy, DirectToolCaller, ToolCaller
-from .arguments import ValidatedArguments, find_call_id_fields
+from .arguments import ValidatedArguments, find_call_id_field_names
 from .content import make_message_content
 from .conversion import ASYNC_ONLY_MESSAGE, FrameworkTool, convert_tool, get_annotations, is_async_only
 from .graph_state import make_outer_result, write_earlier_and_return_last_value
@@ -150,7 +150,7 @@ class SurfaceTool(BaseTool):
     def _run_outer_call(self, call: OuterCall) -> Any:
         self._reject_async_only_tools(call)
         segments = self._make_runner(call)
-        return self._outcome_to_result(segments.run(), segments.config)
+        return self._outcome_to_result_or_raise(segments.run(), segments.config)
 
     def _reject_async_only_tools(self, call: OuterCall) -> None:
         """Raise `CodeModeToolError` for a program that calls an async-only tool in a blocking call."""
@@ -167,7 +167,7 @@ class SurfaceTool(BaseTool):
 
     async def _arun_outer_call(self, call: OuterCall) -> Any:
         segments = self._make_runner(call)
-        return self._outcome_to_result(await segments.arun(), segments.config)
+        return self._outcome_to_result_or_raise(await segments.arun(), segments.config)
 
     def _make_runner(self, call: OuterCall) -> SegmentRunner:
         config, tool_call_id = ensure_config(), _current_tool_call_id.get()
@@ -186,7 +186,7 @@ class SurfaceTool(BaseTool):
             config=config,
         )
 
-    def _outcome_to_result(self, outcome: ProgramOutcome, config: RunnableConfig) -> Any:
+    def _outcome_to_result_or_raise(self, outcome: ProgramOutcome, config: RunnableConfig) -> Any:
         """Return a message, or a command if nested calls update state; the plain value outside a tool call."""
         tool_call_id = _current_tool_call_id.get()
         if tool_call_id is None:
@@ -228,7 +228,7 @@ def _find_reusable_conversion(
     )
 
 
-def select_client_tools(tools: Iterable[Any]) -> list[BaseTool]:
+def select_non_provider_tools(tools: Iterable[Any]) -> list[BaseTool]:
     """Return an agent's tools without those that the provider runs."""
     converted = (tool(item) if inspect.isroutine(item) else item for item in tools)
     return [item for item in converted if isinstance(item, BaseTool)]
@@ -306,7 +306,7 @@ def _reject_injected_arguments(langchain_tool: BaseTool, middleware: str) -> Non
     injected_names = (
         {name for name, field in fields.items() if field.is_required()}
         - set(visible_fields)
-        - find_call_id_fields(fields)
+        - find_call_id_field_names(fields)
     )
     if injected_names:
         raise ValueError(

@@ -24,7 +24,7 @@ from codemode.types import InvalidConfigError
 
 from .approvals import ReviewRule
 from .conversion import get_annotations
-from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, keep_latest_value, merge_channel_values
+from .graph_state import SHOWN_TOOLS_CHANNEL, get_graph_state, keep_latest_value, merge_values_and_drop_none
 
 _MAX_REMEMBERED_STEPS = 256
 
@@ -45,8 +45,8 @@ class CodeModeState(AgentState[Any]):
     """
 
     code_mode_shown: NotRequired[Annotated[StepToolNames, PrivateStateAttr]]
-    code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merge_channel_values]]
-    code_mode_calls: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merge_channel_values]]
+    code_mode_state: NotRequired[Annotated[dict[str, str | None], PrivateStateAttr, merge_values_and_drop_none]]
+    code_mode_calls: NotRequired[Annotated[dict[str, Any], PrivateStateAttr, merge_values_and_drop_none]]
     code_mode_end: NotRequired[Annotated[str | None, PrivateStateAttr, keep_latest_value]]
 
 
@@ -158,7 +158,7 @@ def reject_second_surface(settings: Sequence[SurfaceMiddlewareSettings]) -> None
         )
 
 
-def collect_review_rules(
+def check_order_and_collect_review_rules(
     own: AgentMiddleware[Any, Any, Any],
     middleware: Sequence[Any],
     direct_names: Iterable[str],
@@ -174,10 +174,10 @@ def collect_review_rules(
     direct_calls = _DirectTools(frozenset(direct_names), settings.is_callable_name)
     for index, item in enumerate(middleware):
         if isinstance(item, HumanInTheLoopMiddleware):
-            rules |= _collect_rules_from_review(item, direct_calls, settings, is_before=index < surface_index)
+            rules |= _collect_review_rules_or_raise(item, direct_calls, settings, is_before=index < surface_index)
             continue
         for review in () if item is own else _find_nested_review_middleware(item):
-            rules |= _collect_rules_from_review(review, direct_calls, settings, is_before=index < surface_index)
+            rules |= _collect_review_rules_or_raise(review, direct_calls, settings, is_before=index < surface_index)
         if isinstance(item, ToolCallLimitMiddleware):
             if not settings.counts_calls:
                 _reject_limit_on_program_tools(item, direct_calls, settings)
@@ -186,7 +186,7 @@ def collect_review_rules(
     return rules
 
 
-def _collect_rules_from_review(
+def _collect_review_rules_or_raise(
     review: Any, direct_calls: _DirectTools, settings: SurfaceMiddlewareSettings, *, is_before: bool
 ) -> dict[str, ReviewRule]:
     gated_names = direct_calls.find_program_only_names(review.interrupt_on)
@@ -461,7 +461,7 @@ class AgentToolSelection(ToolSelection):
             return self.ONLY_DIRECTLY
         return self.find_routes(tool.name, tool.metadata, tool)
 
-    def is_called_directly(self, name: str, tool: BaseTool | None) -> bool:
+    def may_be_called_directly(self, name: str, tool: BaseTool | None) -> bool:
         """Return whether the model calls a tool directly; for an unknown tool, by its name."""
         if tool is not None:
             return self.find_tool_routes(tool).directly

@@ -97,7 +97,7 @@ def get_or_create_graph_run(config: RunnableConfig) -> GraphRun | None:
         return graph_run
 
 
-def find_program_scope(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]:
+def find_program_scope_and_lifetime(config: RunnableConfig, run: GraphRun | None) -> tuple[str, bool]:
     """Return the scope of a call's programs, and whether a later run may continue them.
 
     The scope is the thread, or the graph run if the thread is not stored.
@@ -129,15 +129,15 @@ class ExecProgram:
     @property
     def config(self) -> RunnableConfig:
         """The configuration of the latest outer call."""
-        return self._current_calls.config
+        return self._current_or_new_calls.config
 
     @property
     def runtime(self) -> Any:
         """The ``ToolRuntime`` of the latest outer call; None outside an agent."""
-        return getattr(self._current_calls.caller, "runtime", None)
+        return getattr(self._current_or_new_calls.caller, "runtime", None)
 
     @property
-    def _current_calls(self) -> NestedCalls:
+    def _current_or_new_calls(self) -> NestedCalls:
         with self._lock:
             if self._calls is None:
                 self._calls = NestedCalls(DirectToolCaller(), ensure_config())
@@ -159,13 +159,13 @@ class ExecProgram:
         with self._lock:
             self._is_in_use = False
 
-    def set_display_name(self, call_id: str, name: str) -> None:
+    def set_display_name_if_missing(self, call_id: str, name: str) -> None:
         """Set the displayed tool name of a call."""
-        self._current_calls.display_names.setdefault(call_id, name)
+        self._current_or_new_calls.display_names.setdefault(call_id, name)
 
     async def call(self, tool: BaseTool, arguments: ValidatedArguments, context: ToolCallContext) -> Any:
         """Run a nested call where the outer call runs: in a thread if that blocks, else on its loop."""
-        run, home_loop = self._current_calls, self._home_loop
+        run, home_loop = self._current_or_new_calls, self._home_loop
         if home_loop is None:
             return await asyncio.wrap_future(start_in_dedicated_thread(run.run, tool, arguments, context))
         coroutine = run.arun(tool, arguments, context)

@@ -135,7 +135,7 @@ class _ModelToolsBuilder:
         approvals = self._config.approvals
         if isinstance(tool, FunctionTool):
             return approvals.copy_tool_with_rules(tool)
-        if approvals.has_named_rule(tool.name):
+        if approvals.is_gated_by_named_rule(tool.name):
             raise UserError(f"approve names {tool.name!r}, which the provider runs: its calls cannot need approval")
         return tool
 
@@ -146,7 +146,7 @@ class _ModelToolsBuilder:
 
     def _require_existing_names(self, known: set[str]) -> None:
         try:
-            self._selection.require_known(known)
+            self._selection.require_names_among(known)
             self._config.approvals.require_existing_names(known)
         except ValueError as error:
             raise UserError(str(error)) from None

@@ -56,7 +56,7 @@ class ApprovalPolicy:
         for name in sorted(self._rules.keys() - set(names)):
             raise ValueError(ToolSelection.describe_missing_name("approve", name, names))
 
-    def has_named_rule(self, name: str) -> bool:
+    def is_gated_by_named_rule(self, name: str) -> bool:
         """Return whether a rule names this tool."""
         return self._rules.get(name, False) is not False
 
@@ -68,7 +68,7 @@ class ApprovalPolicy:
         """Return whether one of these rules applies to a tool."""
         if self._rule_function is not None or (self._uses_declared_hints and _is_destructive(tool)):
             return True
-        return self.has_named_rule(tool.name)
+        return self.is_gated_by_named_rule(tool.name)
 
     async def needs_approval(
         self, tool: FunctionTool, context: ToolContext[Any], arguments: dict[str, Any], call_id: str

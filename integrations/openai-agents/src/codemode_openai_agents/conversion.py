@@ -37,7 +37,7 @@ class SdkTool(Tool):
     is_foreign = True
 
 
-def to_function_tools(tools: Iterable[Any]) -> list[FunctionTool]:
+def convert_and_select_function_tools(tools: Iterable[Any]) -> list[FunctionTool]:
     """Return function tools, with functions wrapped, without those that programs cannot call.
 
     Raises `ValueError` for any other value and for duplicate names.

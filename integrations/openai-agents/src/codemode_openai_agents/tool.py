@@ -24,7 +24,7 @@ from codemode.stores import StoreLike
 from . import sdk_internals
 from .approvals import ApprovalPolicy, ApprovalRules
 from .content import to_tool_output
-from .conversion import convert_tool, to_function_tools
+from .conversion import convert_and_select_function_tools, convert_tool
 from .outer_call import CallLog, OnStream, OuterCall
 from .pauses import ACTIVE_PROGRAM, SAVE_TOOL_NAME, TOOL_NAME, ActiveProgram, ContextCapturingHooks, ProgramAgent
 
@@ -66,7 +66,7 @@ def code_mode(
     Raises `ValueError` for invalid options and rules, and for a tool that is no function tool.
     """
     policy = ApprovalPolicy(approve)
-    function_tools = to_function_tools(tools)
+    function_tools = convert_and_select_function_tools(tools)
     policy.require_existing_names([tool.name for tool in function_tools])
     config = CodeModeToolConfig(
         make_agent_options(options, pool, listing, state, store), policy, pool, state, on_stream, library
@@ -89,7 +89,7 @@ def code_mode_custom_tool(
     Raises `ValueError` as `code_mode` does, and for a tool whose calls may need approval.
     """
     policy = ApprovalPolicy(None)
-    function_tools = to_function_tools(tools)
+    function_tools = convert_and_select_function_tools(tools)
     if approval_names := [tool.name for tool in function_tools if policy.may_need_approval(tool)]:
         raise ValueError(
             "a custom tool cannot pause the run, and calls may need approval:"
@@ -212,9 +212,9 @@ class ProgramFunctionTool:
         finally:
             ACTIVE_PROGRAM.reset(token)
             delivery.cancel()
-        return self._make_output(call, context, log)
+        return self._store_call_data_and_make_output(call, context, log)
 
-    def _make_output(self, call: OuterCall, context: ToolContext[Any], log: CallLog) -> Any:
+    def _store_call_data_and_make_output(self, call: OuterCall, context: ToolContext[Any], log: CallLog) -> Any:
         if call.error is not None:
             raise call.error
         if not call.is_finished:

@@ -22,8 +22,8 @@ from .content import replace_media_schemas, restore_media, to_displayed_argument
 from .conversion import (
     FrameworkTool,
     OutputSchema,
-    close_output_schema,
     get_annotations,
+    get_closed_or_declared_output_schema,
     get_return_type_if_it_excludes_fields,
     get_surface_metadata,
 )
@@ -49,7 +49,7 @@ def convert_tool(tool: Tool[Any]) -> codemode.Tool:
         description=definition.description or "",
         input_schema=_InputSchema(tool),
         output_schema=OutputSchema(
-            close_output_schema(return_schema, tool.function),
+            get_closed_or_declared_output_schema(return_schema, tool.function),
             get_return_type_if_it_excludes_fields(return_schema, tool.function),
         ),
         output_validation="warn",  # the framework checks no outputs

@@ -236,7 +236,9 @@ class ExecWait(SurfaceCapability[AgentDepsT]):
         try:
             return await handler()
         finally:
-            finishing = [program.abort_if_calls_in_flight(self._run) for program in self._run.waiting_programs.values()]
+            finishing = [
+                program.clear_error_and_abort_if_in_flight(self._run) for program in self._run.waiting_programs.values()
+            ]
             # Finish even if the run is cancelled again.
             await asyncio.shield(asyncio.gather(*finishing, return_exceptions=True))
 

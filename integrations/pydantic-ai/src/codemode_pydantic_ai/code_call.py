@@ -151,7 +151,7 @@ class CodeCallSurface:
 
     def is_reserved_name(self, name: str) -> bool:
         """Return whether a name looks like that of a meta-tool."""
-        return CodeCallOptions.is_meta_tool_name(name)
+        return CodeCallOptions.looks_like_meta_tool_name(name)
 
     def rebuild_outer_call(self, opened: OpenedContinuation) -> tuple[str, dict[str, Any]]:
         """Return the call of execute or invoke that paused, without values that only the host passed."""

@@ -71,7 +71,7 @@ def restore_media(arguments: Any) -> Any:
     return restore_content(arguments, from_media_content) if isinstance(arguments, Mapping) else arguments
 
 
-def replace_media(output: Any) -> Any:
+def replace_media_with_media_content(output: Any) -> Any:
     """Replace the images, audio and files of an output with `MediaContent`."""
     return replace_content(output, to_media_content)
 

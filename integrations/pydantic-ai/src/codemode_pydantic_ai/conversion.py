@@ -85,7 +85,7 @@ _excluding_return_types: weakref.WeakKeyDictionary[Callable[..., Any], Any] = we
 _closed_schemas: weakref.WeakKeyDictionary[Callable[..., Any], _ClosedSchema] = weakref.WeakKeyDictionary()
 
 
-def close_output_schema(
+def get_closed_or_declared_output_schema(
     declared_schema: dict[str, Any] | None, function: Callable[..., Any] | None
 ) -> dict[str, Any] | None:
     """Return the output schema of a tool, closed where no other fields are possible.
@@ -333,7 +333,7 @@ def _get_tool_return_type_if_it_excludes_fields(tool: ToolsetTool[Any]) -> Any:
 
 def _find_output_schema(tool: ToolsetTool[Any]) -> dict[str, Any] | None:
     definition = tool.tool_def
-    schema = close_output_schema(definition.return_schema, get_function(tool))
+    schema = get_closed_or_declared_output_schema(definition.return_schema, get_function(tool))
     is_from_server = {"meta", "annotations"} <= set(definition.metadata or {})
     if schema is None or not is_from_server or not (schema.get("x-fastmcp-wrap-result") or _is_wrapped_result(schema)):
         return schema

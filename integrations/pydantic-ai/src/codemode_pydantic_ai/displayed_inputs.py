@@ -19,7 +19,7 @@ from codemode.plugins import buffer_iterators, copy_json, is_same_json, restore_
 
 from .content import restore_media, to_displayed_arguments
 from .error_mapping import format_error
-from .framework_internals import ask_inline_handler_again, find_flattened_parameter
+from .framework_internals import ask_inline_handler_again_or_raise, find_flattened_parameter
 
 EDIT_REFUSED = "editRefused"
 """Metadata key of a repeated approval request: why the edited input was refused."""
@@ -154,7 +154,7 @@ class NestedToolManager(ToolManager[Any]):
             refusal = error
         for _ in range(MAX_INLINE_QUESTIONS - 1):
             try:
-                return await ask_inline_handler_again(self, call, refusal, **settings)
+                return await ask_inline_handler_again_or_raise(self, call, refusal, **settings)
             except EditRefused as error:
                 if error is refusal:  # the handler did not decide
                     break

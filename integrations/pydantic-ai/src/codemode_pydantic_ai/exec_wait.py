@@ -134,7 +134,7 @@ def _route_server_tool_through_agent(tool: codemode.Tool, tool_id: str) -> codem
 
         called_tool = Tool[Any].from_schema(run, tool_id, tool.description or None, dict(_ANY_OBJECT))
         arguments = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
-        return _dict_to_tool_result(await context.context.call_new_tool(called_tool, arguments, context))
+        return _dict_to_tool_result(await context.context.add_and_call_tool(called_tool, arguments, context))
 
     return dataclasses.replace(tool, execute=execute)
 
@@ -316,7 +316,7 @@ class ExecProgram:
             if calls.fatal_error is not None:
                 self._set_fatal_error_and_cancel(calls.fatal_error)
 
-    async def call_new_tool(self, tool: Tool[Any], arguments: Any, context: ToolCallContext) -> Any:
+    async def add_and_call_tool(self, tool: Tool[Any], arguments: Any, context: ToolCallContext) -> Any:
         """Run one nested call of a tool that is not in the catalog yet."""
         toolset = FunctionToolset[Any]([tool])
         found = await toolset.get_tools(self.run_context)
@@ -330,7 +330,7 @@ class ExecProgram:
             self._calls.fatal_error = fatal
             self._calls.cancel_program()
 
-    async def abort_if_calls_in_flight(self, run: AgentRunState) -> None:
+    async def clear_error_and_abort_if_in_flight(self, run: AgentRunState) -> None:
         """Abort the program if calls of this run are in flight: their connections close with the run."""
         self.fatal_error = None
         if self.run_id is None:
@@ -526,7 +526,7 @@ _EXCLUDED_TOOL_KINDS = ("tool-search", "capability-load")
 class ExecWaitToolset(SurfaceToolset[AgentDepsT]):
     """Replaces all tools except the direct ones with exec and wait."""
 
-    async def _partition_tools(
+    async def _find_direct_names_and_program_tools(
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
     ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
         surface = self._exec_wait_surface

@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 
-async def ask_inline_handler_again(
+async def ask_inline_handler_again_or_raise(
     manager: ToolManager[Any], call: ToolCallPart, approval_required: ApprovalRequired, **settings: Any
 ) -> Any:
     """Ask an inline handler about a call and apply its decision, or raise ``approval_required`` if there is none."""

@@ -32,7 +32,7 @@ from codemode.plugins import replace_content, run_off_loop_if_large
 from codemode.types import InvocationStarted, NestedToolCallEvent, NestedToolResultEvent
 
 from .call_scheduling import CallReservation, SharedCallState
-from .content import ResultAttachments, replace_media
+from .content import ResultAttachments, replace_media_with_media_content
 from .displayed_inputs import CallInput, NestedToolManager, require_displayed_input
 from .error_mapping import DEFAULT_ERROR_STYLE, REPORTED_ERRORS, ErrorStyle, format_error
 
@@ -162,7 +162,7 @@ class NestedCallLog:
         if isinstance(event, NestedToolCallEvent) and event.invocation_id == self._invocation_id:
             log = self.latest_log
             log.record_and_emit_event(
-                _make_call_event(event, self._ctx, log.find_start_event(event)), is_replay=event.replayed
+                _make_call_event(event, self._ctx, log.find_start_event_if_result(event)), is_replay=event.replayed
             )
 
     @property
@@ -170,7 +170,7 @@ class NestedCallLog:
         """The log of the outer call that runs the program now."""
         return self if self._successor is None else self._successor.latest_log
 
-    def find_start_event(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
+    def find_start_event_if_result(self, event: NestedToolCallEvent) -> NestedCallEvent | None:
         """Return the start event of a call, if this event is its end."""
         return self._calls.get(event.tool_call_id) if isinstance(event, NestedToolResultEvent) else None
 
@@ -394,7 +394,9 @@ class NestedCalls:
         interrupt = context.interrupt
         assert interrupt is not None  # noqa: S101 - the caller has looked
         try:
-            value = await self._apply_answer(call, context, interrupt.payload, interrupt.resolution)
+            value = await self._return_answer_or_run_approved_call(
+                call, context, interrupt.payload, interrupt.resolution
+            )
         except CodeModeToolApprovalDeniedError as error:
             self.settled_results[interrupt.id] = _make_tool_return(call, interrupt.id, error.message, "denied")
             raise
@@ -404,7 +406,7 @@ class NestedCalls:
         self.settled_results[interrupt.id] = _make_tool_return(call, interrupt.id, value, "success")
         return value
 
-    async def _apply_answer(
+    async def _return_answer_or_run_approved_call(
         self, call: ToolCallPart, context: ToolCallContext, payload: Mapping[str, Any], answer: Mapping[str, Any]
     ) -> Any:
         if "result" in answer:
@@ -480,7 +482,7 @@ class NestedCalls:
                 if isinstance(output, GeneratorType)
                 else output
             )
-            value = replace_media(value)
+            value = replace_media_with_media_content(value)
             try:
                 return tool_return_ta.dump_python(value, mode="json", by_alias=True)
             except ValueError:  # not serializable in part: the core converts the rest

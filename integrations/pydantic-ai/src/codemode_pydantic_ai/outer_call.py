@@ -29,7 +29,7 @@ class WaitingProgram(Protocol):
         """The error of one of its calls that ends the agent's run."""
         ...
 
-    async def abort_if_calls_in_flight(self, run: AgentRunState) -> None:
+    async def clear_error_and_abort_if_in_flight(self, run: AgentRunState) -> None:
         """Abort the program if calls of the ended run are in flight."""
         ...
 
@@ -81,7 +81,9 @@ class OuterCall:
         Raises `ApprovalRequired` for a pause, `ModelRetry` for a failure, `UserError` for a pause answered before.
         """
         opened_pause = (
-            await self._open_pause_or_defer() if self._ctx.tool_call_approved and self._tool.makes_calls else None
+            await self._open_pause_or_raise_deferral()
+            if self._ctx.tool_call_approved and self._tool.makes_calls
+            else None
         )
         try:
             result = await self._run_raising_fatal_error(arguments, opened_pause)
@@ -98,7 +100,9 @@ class OuterCall:
                 self._run_state.settled_results[self._id] = self._calls.settled_results
         if isinstance(result, Interrupt):
             name = self._tool.definition.name
-            self._defer_outer_call(make_pause_metadata(result, ToolCallPart(name, arguments, tool_call_id=self._id)))
+            self._store_metadata_and_raise_deferral(
+                make_pause_metadata(result, ToolCallPart(name, arguments, tool_call_id=self._id))
+            )
         return self._add_call_metadata(self._calls.attachments.attach_to(self._call.format_result(result, self._id)))
 
     def _add_call_metadata(self, formatted: Any) -> Any:
@@ -109,14 +113,14 @@ class OuterCall:
         call_metadata = {"tool_kind": self._tool.kind, "calls": self._calls.log.list_and_mark_reported_calls()}
         return replace(tool_return, metadata={**(tool_return.metadata or {}), **call_metadata})
 
-    async def _open_pause_or_defer(self) -> tuple[Pause, dict[str, Any]]:
+    async def _open_pause_or_raise_deferral(self) -> tuple[Pause, dict[str, Any]]:
         """Return the pause that this call's approval resumes, and the answers."""
         metadata = self._ctx.tool_call_metadata
         pause_data = cast("dict[str, Any]", metadata).get(METADATA_KEY) if isinstance(metadata, dict) else None
         if pause_data is None:
             # Approving the outer call approves no nested call, and must not run the program again.
             if self._id in self._run_state.paused_metadata:
-                self._defer_outer_call(self._run_state.paused_metadata[self._id])
+                self._store_metadata_and_raise_deferral(self._run_state.paused_metadata[self._id])
             raise UserError(
                 f"A {self._surface.title} call was approved, but its nested calls wait: answer those, by their ids."
             )
@@ -124,10 +128,10 @@ class OuterCall:
         if pause.outer_call_id != self._id:
             raise UserError(f"The continuation belongs to another call of {self._surface.title}.")
         if not pause_data["answers"]:
-            self._defer_outer_call(make_pause_metadata(pause.interrupt, pause.outer_call))
+            self._store_metadata_and_raise_deferral(make_pause_metadata(pause.interrupt, pause.outer_call))
         return pause, pause_data["answers"]
 
-    def _defer_outer_call(self, metadata: dict[str, Any]) -> None:
+    def _store_metadata_and_raise_deferral(self, metadata: dict[str, Any]) -> None:
         self._run_state.paused_metadata[self._id] = metadata
         raise ApprovalRequired(metadata=metadata)
 
@@ -153,7 +157,7 @@ class OuterCall:
         self, arguments: dict[str, Any], opened_pause: tuple[Pause, dict[str, Any]] | None
     ) -> Any:
         ctx = self._ctx
-        response_time_ms = _get_response_timestamp_ms(ctx.messages)
+        response_time_ms = _find_last_response_timestamp_ms(ctx.messages)
         call = CallContext(
             tool_call_id=self._id or None,
             messages=ctx.messages,
@@ -178,7 +182,7 @@ class OuterCall:
         return recovery if recovery.requests else await self._resume_program(recovery, {}, call)
 
 
-def _get_response_timestamp_ms(messages: Iterable[ModelMessage]) -> int | None:
+def _find_last_response_timestamp_ms(messages: Iterable[ModelMessage]) -> int | None:
     """Return when the model made its calls: the only time that a durable engine records."""
     times = [message.timestamp for message in messages if isinstance(message, ModelResponse)]
     return max(int(times[-1].timestamp() * 1000), 1) if times else None

@@ -81,7 +81,11 @@ class Pause:
     def stored_form(self) -> dict[str, Any]:
         """The stored form, which `open` reads."""
         continuation = dict(self.interrupt.continuation)
-        return _add_outer_call(continuation, self.outer_call, self.program_id) if self.is_other_call else continuation
+        return (
+            _wrap_continuation_with_outer_call(continuation, self.outer_call, self.program_id)
+            if self.is_other_call
+            else continuation
+        )
 
     async def end_program(self, surface: Surface, ctx: RunContext[Any]) -> None:
         """End the program. Raises `UserError` if it was resumed already."""
@@ -104,7 +108,9 @@ def make_refused_pause_error(surface: Surface, action: str, error: CodeModeProto
     return UserError(error.explain_failed_resume(message, first="the message history", otherwise=hint))
 
 
-def _add_outer_call(continuation: dict[str, Any], call: ToolCallPart, program_id: str) -> dict[str, Any]:
+def _wrap_continuation_with_outer_call(
+    continuation: dict[str, Any], call: ToolCallPart, program_id: str
+) -> dict[str, Any]:
     arguments = call.args_as_dict()
     stored_call = {"id": call.tool_call_id, "name": call.tool_name, "args": arguments, "program": program_id}
     return {"continuation": continuation, "call": stored_call}
@@ -127,7 +133,7 @@ def _parse_outer_call(stored: Mapping[str, Any], surface: Surface) -> ToolCallPa
     return ToolCallPart(name, cast("dict[str, Any]", arguments), tool_call_id=call_id)
 
 
-def find_program_id(stored: object, outer_id: str) -> str:
+def read_unverified_program_id(stored: object, outer_id: str) -> str:
     """Return the id of the call that started a stored pause's program, unverified."""
     call: Any = cast("dict[str, Any]", stored).get("call") if isinstance(stored, dict) else None
     program: Any = cast("dict[str, Any]", call).get("program") if isinstance(call, dict) else None
@@ -214,7 +220,7 @@ def collect_answers(pause: Pause, results: DeferredToolResults) -> dict[str, Any
 
 def _answer_to_json(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
     if kind == PendingRequest.UNKNOWN_OUTCOME:
-        return _outcome_to_json(waiting_id, result)
+        return _unknown_outcome_answer_to_json(waiting_id, result)
     if kind == PendingRequest.APPROVAL:
         return _decision_to_json(result)
     if isinstance(result, ToolApproved):
@@ -247,7 +253,7 @@ def _decision_to_json(result: Any) -> dict[str, Any]:
     return {"approved": False, "reason": message if isinstance(message, str) else ToolDenied().message}
 
 
-def _outcome_to_json(waiting_id: str, result: Any) -> dict[str, Any]:
+def _unknown_outcome_answer_to_json(waiting_id: str, result: Any) -> dict[str, Any]:
     """Return the resolution of a call of unknown outcome: approved runs it again, denied makes it fail."""
     if isinstance(result, ToolApproved):
         if result.override_args is not None:
@@ -444,9 +450,9 @@ def _find_continuations(
         outer: stored
         for mapping in stored
         for outer, stored in mapping.items()
-        if outer in call_ids or find_program_id(stored, outer) in call_ids
+        if outer in call_ids or read_unverified_program_id(stored, outer) in call_ids
     }
-    program_ids = {find_program_id(stored, outer) for outer, stored in continuations.items()}
+    program_ids = {read_unverified_program_id(stored, outer) for outer, stored in continuations.items()}
     for waiting_id, program_id in outer_id_by_waiting_id.items():
         continuation = pause_cache.get(waiting_id)
         if program_id not in program_ids and continuation is not None:

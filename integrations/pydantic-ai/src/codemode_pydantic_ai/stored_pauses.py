@@ -299,7 +299,7 @@ class StoredPauses(Generic[AgentDepsT, OutputDataT]):
                     observer, message_history=messages, deferred_tool_results=results, **settings
                 )
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - it is raised again
-                raise _to_store_error(error, run)  # noqa: B904 - the same error or its cause
+                raise _mark_final_error_for_store(error, run)  # noqa: B904 - the same error or its cause
             return await self._finish_run(record, result, observer, run)
 
     resume.takes_record = True  # pyright: ignore[reportFunctionMemberAccess] - for a `Resumer`
@@ -418,7 +418,7 @@ def _require_surface(agent: AbstractAgent[Any, Any]) -> Surface:
     return surfaces[0]
 
 
-def _to_store_error(error: BaseException, run: AgentRun) -> BaseException:
+def _mark_final_error_for_store(error: BaseException, run: AgentRun) -> BaseException:
     """Return the error for the store: one with a final cause ends the record, others are retried."""
     reason = error.__cause__
     if isinstance(error, UserError) and isinstance(reason, CodeModeProtocolError):

@@ -156,7 +156,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         """Emit pending nested calls and their results as events of their own."""
         async for event in stream:
             if self._surface is not None and isinstance(event, DeferredToolRequestsEvent):
-                for pause_event in await self._make_pause_events(event, ctx):
+                for pause_event in await self._make_pause_events_and_mark_displayed(event, ctx):
                     yield pause_event
                 continue
             if isinstance(event, FunctionToolCallEvent) and event.part.tool_call_id in self._run.resumed_call_ids:
@@ -211,7 +211,7 @@ class SurfaceCapability(AbstractCapability[AgentDepsT]):
         results.approvals[pause.outer_call_id] = ToolApproved()
         results.metadata[pause.outer_call_id] = pause.make_resume_metadata(answers)
 
-    async def _make_pause_events(
+    async def _make_pause_events_and_mark_displayed(
         self, event: DeferredToolRequestsEvent, ctx: RunContext[AgentDepsT]
     ) -> list[AgentStreamEvent]:
         requests, pauses = await expand_pauses(event.requests, self._active_surface, ctx)

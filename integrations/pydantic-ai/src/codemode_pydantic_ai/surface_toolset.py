@@ -69,7 +69,7 @@ _FRAMEWORK_PACKAGES = ("pydantic_ai", "codemode_pydantic_ai")
 _HOOKS_MODULE = "pydantic_ai.capabilities.hooks"
 
 
-def hide_functions_if_results_change(
+def drop_callables_if_results_may_change(
     tools: Mapping[str, ToolsetTool[Any]], toolset: AbstractToolset[Any], capability: AbstractCapability[Any] | None
 ) -> Mapping[str, ToolsetTool[Any]]:
     """Return the tools, without their functions if a custom toolset or a hook may change their results."""
@@ -177,12 +177,12 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         """Return the tools that the model calls directly, and the surface tools that replace the others."""
         surface = self._active_surface
         tools = await self.wrapped.get_tools(ctx)
-        direct_names, program_tools = await self._partition_tools(tools, ctx)
+        direct_names, program_tools = await self._find_direct_names_and_program_tools(tools, ctx)
         if self._has_no_program_tools(program_tools):
             return tools
         require_outside_workflow()
         model_tools = await surface.build_tools(
-            hide_functions_if_results_change(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
+            drop_callables_if_results_may_change(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
         )
         reserved_name = next((name for name in direct_names if surface.is_reserved_name(name)), None)
         if reserved_name is not None:
@@ -198,13 +198,13 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
             },
         }
 
-    async def _partition_tools(
+    async def _find_direct_names_and_program_tools(
         self, tools: dict[str, ToolsetTool[AgentDepsT]], ctx: RunContext[AgentDepsT]
     ) -> tuple[Collection[str], dict[str, ToolsetTool[AgentDepsT]]]:
         """Return the names of direct tools, and the program tools; a tool may be both."""
         selection, run = AgentToolSelection(self.tools, self.keep), self._get_or_create_run_state(ctx)
         if not run.are_names_checked:
-            selection.require_names_in_toolset(self.wrapped, tools)
+            selection.require_known_names_unless_dynamic(self.wrapped, tools)
             run.are_names_checked = True
         direct_names, program_tools = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
         for name, tool in tools.items():

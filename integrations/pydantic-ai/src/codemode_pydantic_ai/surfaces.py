@@ -38,10 +38,10 @@ ProgramToolSelector: TypeAlias = ToolSelector | Literal["all"]
 class AgentToolSelection(ToolSelection):
     """Which tools programs and the model call. Raises `ValueError` for an invalid selector."""
 
-    def require_names_in_toolset(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
+    def require_known_names_unless_dynamic(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
         """Raise `UserError` for a name that matches no tool of a toolset; ``there`` are those of this step."""
         try:
-            self.require_known({*there, *_iter_tool_names(toolset)})
+            self.require_names_among({*there, *_iter_tool_names(toolset)})
         except ValueError as error:
             if not _is_dynamic(toolset):
                 raise UserError(str(error)) from None

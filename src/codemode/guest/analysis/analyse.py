@@ -78,8 +78,8 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
     Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` names its use
     (`program_ending`), and ``"repairs"`` lists the repairs of the text and those at its end.
     Attributes of the analyser: ``repair_program(text, deadline_ms, analysis)`` returns the intended program, where
-    ``analysis`` finds that the text is no program (`program_repair`). ``restore_locations(analysis, repair, text)``
-    returns the places in the unrepaired text. ``chain_repairs(first, second)`` makes one repair of two.
+    ``analysis`` finds that the text is no program (`program_repair`). ``restore_locations_and_add_repairs(analysis, repair,
+    text)`` returns the places in the unrepaired text. ``chain_repairs(first, second)`` makes one repair of two.
     ``correct_error_location(line, text, deadline_ms, rows)`` corrects the place of an error (`read_places`).
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """
@@ -93,7 +93,7 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
     read_places = modules_by_name["read_places"].ErrorLocationCorrector(symbols, modules_by_name)
     extra_checks = LocaleAndFreeNameChecks(
         modules_by_name["locale_calls"].LocaleCallCheck(symbols, modules_by_name),
-        modules_by_name["free_names"].FreeNameFinder(symbols, modules_by_name),
+        modules_by_name["free_names"].UndefinedNameFinder(symbols, modules_by_name),
     )
     now = clock or import_module("time").thread_time
 
@@ -115,7 +115,7 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
             data = text.encode()
             at = len(data) - len(data.lstrip())
             return {
-                "problems": modules_by_name["source_positions"].add_locations(
+                "problems": modules_by_name["source_positions"].replace_offsets_with_locations(
                     data, [{"message": JSON_MESSAGE, "at": at}]
                 )
             }
@@ -138,7 +138,7 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
     attributes = {
         "correct_error_location": correct_error_location,
         "repair_program": repair_program,
-        "restore_locations": repair.restore_locations,
+        "restore_locations_and_add_repairs": repair.restore_locations_and_add_repairs,
         "chain_repairs": repair.chain_repairs,
     }
     vars(analyse).update(attributes)
@@ -155,7 +155,7 @@ def _analyse_function_body(
     wants_names: bool,
     is_warm_up: bool,
 ) -> dict[str, Any]:
-    data, edits, placed = text.encode(), modules["edits"], modules["source_positions"].add_locations
+    data, edits, placed = text.encode(), modules["edits"], modules["source_positions"].replace_offsets_with_locations
     tree = parse(data)
     if tree is None:
         return {"js": text, "facts": None}
@@ -164,21 +164,21 @@ def _analyse_function_body(
     stripper = listeners.stripper
     stripper.blank_type_arguments(arguments)
     modules["parse"].walk_tree(tree, listeners.handlers)
-    blanked = edits.blank_gaps(data, stripper.gaps)
+    blanked = edits.blank_gaps_and_separate_statements(data, stripper.gaps)
     if tree.root_node.has_error and (at := modules["parse"].find_first_error(tree, data)) is not None:
         (place,) = placed(data, [{"at": at}])
         return _make_unclear_result(text, blanked, place, is_ambiguous=stripper.is_ambiguous)
     if problems_found := [*stripper.problems, *extra_checks.locale_calls.find_problems(tree, data)]:
         problems = [{"message": message, "at": at} for at, message in problems_found[:MAX_PROBLEMS]]
         return {"problems": placed(data, problems)}
-    facts = listeners.build_facts(partial(edits.blank_gaps_to_bytes, data, stripper.gaps))
+    facts = listeners.build_facts(partial(edits.blank_gaps_and_comments_bytewise, data, stripper.gaps))
     facts["modules"] = [use for use in facts["modules"] if not stripper.is_blanked(use["at"])]
-    if free_names := extra_checks.free_names.find_free_names(tree, data, has_tools=not wants_names):
+    if free_names := extra_checks.free_names.find_certainly_undefined_names(tree, data, has_tools=not wants_names):
         facts["free"] = free_names
     count_utf16_units = modules["source_positions"].count_utf16_units
     ending = modules["program_ending"].find_function_body_ending(tree, data)
     if ending is not None and ending.blank_span is not None:
-        blanked = edits.blank_gaps(data, [*stripper.gaps, edits.BlankedGap(*ending.blank_span)])
+        blanked = edits.blank_gaps_and_separate_statements(data, [*stripper.gaps, edits.BlankedGap(*ending.blank_span)])
     last = modules["last_expression"].find_last_expression(tree, data) if ending is None else ending.value_span
     if last is not None:
         facts["last"] = [count_utf16_units(data[:at]) for at in last]
@@ -207,7 +207,7 @@ def _repair_exports_or_text(
         last_at = modules["program_ending"].find_last_statement_offset(tree)
         last_at = len(text.encode()[:last_at].decode())
         if exports:
-            return repair.remove_exports(text, exports, last_at)
+            return repair.remove_exports_and_return_default(text, exports, last_at)
         return repair.replace_node_exports(text, last_at, is_module="module" in facts)
 
     trees: dict[str, Tree | None] = {}

@@ -40,12 +40,12 @@ class BlankedGap:
         return self.start, -self.end, not (self.first or self.last or self.hazards)
 
 
-def blank_gaps(data: bytes, gaps: list[BlankedGap]) -> str:
+def blank_gaps_and_separate_statements(data: bytes, gaps: list[BlankedGap]) -> str:
     """``data`` (UTF-8) with every gap blanked; the rest keeps its lines, and columns in UTF-16 units."""
     if all(gap.is_comment for gap in gaps):
         return data.decode()
     ordered_gaps = select_outermost_gaps(gaps)
-    _separate_statements(data, ordered_gaps)
+    _add_missing_semicolons_to_gaps(data, ordered_gaps)
     pieces: list[str] = []
     position = 0
     for gap in ordered_gaps:
@@ -55,7 +55,7 @@ def blank_gaps(data: bytes, gaps: list[BlankedGap]) -> str:
     return "".join([*pieces, data[position:].decode()])
 
 
-def blank_gaps_to_bytes(data: bytes, gaps: list[BlankedGap]) -> bytes:
+def blank_gaps_and_comments_bytewise(data: bytes, gaps: list[BlankedGap]) -> bytes:
     """``data`` (UTF-8) with every gap blank, byte for byte, but for the characters that stand in place of a blank's."""
     code = blank_spans(data, [(gap.start, gap.end) for gap in gaps])
     marked = [gap for gap in gaps if gap.first or gap.last]
@@ -98,7 +98,7 @@ def _blank_gap(piece: bytes, gap: BlankedGap) -> str:
     return gap.first + blank[len(gap.first) : len(blank) - len(gap.last)] + gap.last
 
 
-def _separate_statements(data: bytes, gaps: list[BlankedGap]) -> None:
+def _add_missing_semicolons_to_gaps(data: bytes, gaps: list[BlankedGap]) -> None:
     """Puts a `;` first in each gap around which two statements would otherwise become one."""
     before, position = NO_TOKEN, 0
     for gap, after in zip(gaps, _find_following_bytes(data, gaps), strict=True):

@@ -98,7 +98,7 @@ class FactCollector:
                 self._add_module_use("require()", at)
         calls = [] if self._is_shadowed else self._calls
         found: dict[str, Any] = {"calls": calls, "modules": self._modules, "shadowed": self._is_shadowed}
-        if calls and self._result_reads is not None and (reads := self._result_reads.find_reads(self.data)):
+        if calls and self._result_reads is not None and (reads := self._result_reads.find_unguarded_reads(self.data)):
             found["reads"] = reads
         return {**found, "lists": True} if self._lists_tools else found
 
@@ -170,7 +170,7 @@ class FactCollector:
     def _describe_first_argument(self, arguments: Node | None) -> dict[str, Any] | None:
         if arguments is None or arguments.type != "arguments":  # a tagged template
             return {"type": "unknown"}
-        first = find_first_named_child(arguments)
+        first = find_first_named_non_comment_child(arguments)
         if first is None:
             return None
         if first.type == "undefined":
@@ -222,19 +222,23 @@ class FactCollector:
 def read_first_string_and_arguments(node: Node) -> tuple[str | None, list[Node]]:
     """The literal text that is a call's first argument, and all of its arguments."""
     argument_list = node.child_by_field_name("arguments")
-    if argument_list is None or argument_list.type != "arguments" or find_first_named_child(argument_list) is None:
+    if (
+        argument_list is None
+        or argument_list.type != "arguments"
+        or find_first_named_non_comment_child(argument_list) is None
+    ):
         return None, []
     arguments = [child for child in argument_list.children if child.is_named and child.type != "comment"]
     return read_string_literal(unwrap_parentheses_and_types(arguments[0])), arguments
 
 
-def find_first_named_child(node: Node) -> Node | None:
+def find_first_named_non_comment_child(node: Node) -> Node | None:
     return next((child for child in node.children if child.is_named and child.type != "comment"), None)
 
 
 def unwrap_parentheses_and_types(node: Node) -> Node:
     for _ in range(MAX_WRAPPERS):
-        inner = find_first_named_child(node) if node.type in WRAPPER_NODES else None
+        inner = find_first_named_non_comment_child(node) if node.type in WRAPPER_NODES else None
         if inner is None:
             break
         node = inner

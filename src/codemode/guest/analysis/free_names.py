@@ -69,13 +69,15 @@ NON_NAME_NODES = (
 )  # fmt: skip
 
 
-class FreeNameFinder:
+class UndefinedNameFinder:
     """Looks through the trees of programs. ``parts`` are this folder's, by name; ``symbols`` the grammar's."""
 
     def __init__(self, symbols: dict[str, list[int]], parts: dict[str, Any]) -> None:
         self._symbols, self._parts = symbols, parts
 
-    def find_free_names(self, tree: Tree, data: bytes, *, has_tools: bool = False) -> list[dict[str, Any]]:
+    def find_certainly_undefined_names(
+        self, tree: Tree, data: bytes, *, has_tools: bool = False
+    ) -> list[dict[str, Any]]:
         """The names that are certainly not there, each ``{"name", "called", "at"}`` with the place of its first use.
 
         Uses in a `try` do not count. ``has_tools`` leaves out the name `tools`, which nearly every program has.
@@ -102,11 +104,17 @@ class FreeNameFinder:
         for match in LOOKED_UP_NAME.finditer(data):
             offsets_by_name.pop(match[1] or match[2], None)
         tries = self._parts["parse"].find_try_ranges(tree, data, self._symbols)
-        uses = (_find_first_use(tree, name, at, tries) for name, at in offsets_by_name.items() if len(at) <= MAX_USES)
+        uses = (
+            _find_first_use_if_undefined(tree, name, at, tries)
+            for name, at in offsets_by_name.items()
+            if len(at) <= MAX_USES
+        )
         return [use for use in uses if use is not None]
 
 
-def _find_first_use(tree: Tree, name: bytes, offsets: list[int], tries: list[tuple[int, int]]) -> dict[str, Any] | None:
+def _find_first_use_if_undefined(
+    tree: Tree, name: bytes, offsets: list[int], tries: list[tuple[int, int]]
+) -> dict[str, Any] | None:
     """The first use of a name outside of any `try`; None where the program may have it, or asks for it first."""
     first: dict[str, Any] | None = None
     for at in offsets:
@@ -115,7 +123,7 @@ def _find_first_use(tree: Tree, name: bytes, offsets: list[int], tries: list[tup
             continue
         if node.type != "identifier" or node.byte_range != (at, at + len(name)):
             return None
-        read_field = _find_read_field(node)
+        read_field = _get_parent_field_if_only_read(node)
         if read_field is None:
             return None
         if first is None and not any(start <= at < end for start, end in tries):
@@ -123,7 +131,7 @@ def _find_first_use(tree: Tree, name: bytes, offsets: list[int], tries: list[tup
     return first
 
 
-def _find_read_field(node: Node) -> str | None:
+def _get_parent_field_if_only_read(node: Node) -> str | None:
     """As which field a name is only read; None where it may be declared, assigned or asked for."""
     parent = node.parent
     field = None if parent is None else READING_PARENTS.get(parent.type)

@@ -146,7 +146,7 @@ class ImportCallCollector:
 
     def _add_dynamic_import(self, node: Node, at: int) -> None:
         arguments = node.child_by_field_name("arguments")
-        first = None if arguments is None else self._facts.find_first_named_child(arguments)
+        first = None if arguments is None else self._facts.find_first_named_non_comment_child(arguments)
         literal = None if first is None else self._read_specifier(self._facts.unwrap_parentheses_and_types(first))
         self.dynamic_imports.append(DynamicImport(at, literal, self._gap(at, at + IMPORT_KEYWORD_BYTES)))
         if literal is not None and len(self.dynamic_imports) <= MAX_LOOKUPS:

@@ -105,7 +105,7 @@ def _defines_method(method: str, data: bytes) -> bool:
 def _read_first_locale(facts: Any, node: Node) -> str | None:
     node = facts.unwrap_parentheses_and_types(node)
     if node.type == "array":
-        first = facts.find_first_named_child(node)
+        first = facts.find_first_named_non_comment_child(node)
         return None if first is None else facts.read_string_literal(first)
     return facts.read_string_literal(node)
 

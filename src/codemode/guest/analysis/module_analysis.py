@@ -39,7 +39,7 @@ class ModuleAnalyser:
     def __init__(self, modules: dict[str, Any], symbols: dict[str, list[int]]) -> None:
         self._modules, self._symbols = modules, symbols
         self._locale_calls = modules["locale_calls"].LocaleCallCheck(symbols, modules)
-        self._free_names = modules["free_names"].FreeNameFinder(symbols, modules)
+        self._free_names = modules["free_names"].UndefinedNameFinder(symbols, modules)
         self._prepared: _ModuleWalkListeners | None = None
 
     def prepare_first_listeners(self) -> None:
@@ -50,7 +50,7 @@ class ModuleAnalyser:
         """Analyse a module; the result is that of `analyse.load_analyser`."""
         evaluated_text = _to_evaluated_text(text)
         data = evaluated_text.encode()
-        parsed_text, tree = self._modules["module_reparsing"].parse_module(data, parse)
+        parsed_text, tree = self._modules["module_reparsing"].parse_module_rewriting_syntax(data, parse)
         if tree is None:
             return {"js": text, "asked": evaluated_text, "facts": None}
         tree, arguments = self._modules["reparsing"].reparse_misread_types(parsed_text, tree, parse)
@@ -58,7 +58,7 @@ class ModuleAnalyser:
         listeners.set_program(data, arguments)
         self._modules["parse"].walk_tree(tree, listeners.handlers)
         stripper = listeners.stripper
-        blanked_text = self._modules["edits"].blank_gaps(data, stripper.gaps)
+        blanked_text = self._modules["edits"].blank_gaps_and_separate_statements(data, stripper.gaps)
         if tree.root_node.has_error and (at := self._modules["parse"].find_first_error(tree, data)) is not None:
             unclear = {"js": text, "asked": evaluated_text, "facts": None}
             return (
@@ -80,12 +80,12 @@ class ModuleAnalyser:
         if program.is_ambiguous():
             return {"js": text, "asked": blanked_text, "facts": None}
         facts: dict[str, Any] = {"calls": [], "modules": [], "shadowed": False, "module": program.build_facts()}
-        if free_names := self._free_names.find_free_names(tree, data):
-            facts["free"] = self._add_locations(data, free_names)
+        if free_names := self._free_names.find_certainly_undefined_names(tree, data):
+            facts["free"] = self._replace_offsets_with_locations(data, free_names)
         if program.ending is not None and program.ending.note:
             facts["repairs"] = [program.ending.note]
-        js = program.prefix + self._modules["edits"].blank_gaps(data, program.gaps)
-        return {"js": js, "asked": blanked_text, "facts": facts, **program.make_js_keeping_last_value(js)}
+        js = program.prefix + self._modules["edits"].blank_gaps_and_separate_statements(data, program.gaps)
+        return {"js": js, "asked": blanked_text, "facts": facts, **program.make_fields_keeping_last_value(js)}
 
     def _take_listeners(self, is_warm_up: bool) -> _ModuleWalkListeners:
         prepared = None if is_warm_up else self._prepared
@@ -95,15 +95,15 @@ class ModuleAnalyser:
 
     def _describe_problems(self, data: bytes, found: list[tuple[int, str]]) -> list[dict[str, Any]]:
         problems = [{"message": message, "at": at} for at, message in found[:MAX_PROBLEMS]]
-        return self._add_locations(data, problems)
+        return self._replace_offsets_with_locations(data, problems)
 
     def _create_draft(self, js: str, data: bytes, at: int, stripper: TypeStripper) -> dict[str, Any]:
-        (place,) = self._add_locations(data, [{"at": at}])
+        (place,) = self._replace_offsets_with_locations(data, [{"at": at}])
         return {"js": js, "is_ambiguous": stripper.is_ambiguous, **place}
 
-    def _add_locations(self, data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _replace_offsets_with_locations(self, data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         places = self._modules["source_positions"]
-        return places.add_locations(places.normalize_line_breaks(data), items)
+        return places.replace_offsets_with_locations(places.normalize_line_breaks(data), items)
 
 
 class _ModuleWalkListeners:
@@ -150,8 +150,8 @@ class _WalkedModule:
     ) -> None:
         self._modules, self._data, self._listeners = parts, data, listeners
         collector, names = listeners.module_collector, parts["module_text"].UnusedNameGenerator(data.decode())
-        self._dynamic_imports = self._list_runtime_imports()
-        load_name: str = names.create_load_name() if self._dynamic_imports else ""
+        self._dynamic_imports = self._list_dynamic_imports_outside_types()
+        load_name: str = names.create_import_function_name() if self._dynamic_imports else ""
         for load in self._dynamic_imports:
             load.gap.first = load_name
         self.gaps: list[BlankedGap] = [
@@ -165,12 +165,14 @@ class _WalkedModule:
             if binding.exported is None
         }
         is_read = (
-            not listeners.ambiguities.has_no_candidates()
+            not listeners.ambiguities.has_no_candidates_but_methods()
             or listeners.import_calls.methods
             or listeners.import_calls.may_have_namespace_calls(self._namespaces)
         )
         self._blanked_code = (
-            parts["source_positions"].normalize_whitespace(parts["edits"].blank_gaps_to_bytes(data, self.gaps))
+            parts["source_positions"].normalize_whitespace(
+                parts["edits"].blank_gaps_and_comments_bytewise(data, self.gaps)
+            )
             if is_read
             else b""
         )
@@ -205,7 +207,7 @@ class _WalkedModule:
         let_offset = calls.find_first_name_use(b"let") if ambiguities.slash_nodes else None
         return offset if let_offset is None else let_offset if offset is None else min(offset, let_offset)
 
-    def make_js_keeping_last_value(self, js: str) -> dict[str, str]:
+    def make_fields_keeping_last_value(self, js: str) -> dict[str, str]:
         """``{"keeping"}``: ``js`` with what keeps the value of the last statement, where that is an expression."""
         if self.ending is not None and self.ending.variable:
             return {"keeping": f"{js}\n;{self._last_name}.value={self.ending.variable};"}
@@ -233,12 +235,12 @@ class _WalkedModule:
         if self._data.isascii():
             return at
         before = [gap for gap in self.gaps if gap.end <= at]
-        return len(self._modules["edits"].blank_gaps(self._data[:at], before))
+        return len(self._modules["edits"].blank_gaps_and_separate_statements(self._data[:at], before))
 
     def build_facts(self) -> dict[str, Any]:
         """``{"prefix", "take", "imports", "dynamic", "namespace_calls", "last"?}``, see `analyse.load_analyser`."""
         text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
-        placed = partial(self._modules["source_positions"].add_locations, text_with_plain_breaks)
+        placed = partial(self._modules["source_positions"].replace_offsets_with_locations, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls
         excluded_names = self._listeners.module_collector.exported_names | calls.collect_words_of_skipped_nodes(
             self._blanked_code, stripper.skipped_nodes
@@ -278,7 +280,7 @@ class _WalkedModule:
             for imported in imports
         ]
 
-    def _list_runtime_imports(self) -> list[DynamicImport]:
+    def _list_dynamic_imports_outside_types(self) -> list[DynamicImport]:
         """The calls of `import()` that are not part of a type."""
         loads, gaps = self._listeners.import_calls.dynamic_imports, self._listeners.stripper.gaps
         if not loads or not gaps:

@@ -45,7 +45,7 @@ LINE_BREAK = compile_lazily(_LINE_BREAK)
 FROM_KEYWORD = compile_lazily(rb"from(?![\w$\\\x80-\xff])")
 
 
-def parse_module(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
+def parse_module_rewriting_syntax(data: bytes, parse: Parse) -> tuple[bytes, Tree | None]:
     """The text as the parser sees it, and its tree; None when there is no time left."""
     parsed_text = data.replace(*HTML_COMMENT) if HTML_COMMENT[0] in data else data
     parsed_text, tree = _parse_joining_lines(parsed_text, parse)

@@ -43,7 +43,7 @@ class UnusedNameGenerator:
             else GLOBAL_NAME + self._find_unused_suffix(re.escape(GLOBAL_NAME))
         )
 
-    def create_load_name(self) -> str:
+    def create_import_function_name(self) -> str:
         """A name of the length of `import`."""
         return LOAD_NAME if LOAD_NAME not in self._text else "$" + self._find_unused_suffix(r"\$")
 

@@ -96,7 +96,7 @@ class ModuleStatementCollector:
                 names.append((exported, name, specifier.start))
                 binding = ImportBinding(len(self.imports), None if exported == "*" else exported, name, local.text)
                 self.bindings.append(binding)
-        self._add_import(clause, node.start_byte, end, names)
+        self._add_import_and_count_limit(clause, node.start_byte, end, names)
         return False
 
     def _on_export(self, node: Node) -> bool:
@@ -120,7 +120,7 @@ class ModuleStatementCollector:
             self.exported_names.update(value.exported.text for value in values)
             return True
         names = [(name, "", value.start) for value in values if (name := value.get_imported_name()) is not None]
-        self._add_import(clause, node.start_byte, end, names)
+        self._add_import_and_count_limit(clause, node.start_byte, end, names)
         return False
 
     def _find_statement_end(self, node: Node) -> int:
@@ -163,7 +163,7 @@ class ModuleStatementCollector:
     def _add_problem(self, at: int, message: str) -> None:
         self._stripper.problems.append((at, message))
 
-    def _add_import(self, clause: Any, start: int, end: int, names: list[tuple[str, str, int]]) -> None:
+    def _add_import_and_count_limit(self, clause: Any, start: int, end: int, names: list[tuple[str, str, int]]) -> None:
         self.gaps.append(self._gap(start, end, first=";"))
         self._names_left -= len(names)
         if self._has_too_many_imports:

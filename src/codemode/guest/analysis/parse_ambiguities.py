@@ -81,7 +81,7 @@ class ParseAmbiguityFinder:
             "html_comment": self._on_html_comment,
         }
 
-    def has_no_candidates(self) -> bool:
+    def has_no_candidates_but_methods(self) -> bool:
         """True when there is nothing that could be doubtful but methods."""
         return not (self._text_nodes or self.slash_nodes or self._html_comments)
 
@@ -90,13 +90,13 @@ class ParseAmbiguityFinder:
 
         ``methods`` are methods or calls before blocks.
         """
-        return min(self._iterate_ambiguous_offsets(code, methods), default=None)
+        return min(self._iterate_first_ambiguity_of_each_kind(code, methods), default=None)
 
     def _on_html_comment(self, node: Node) -> bool:
         self._html_comments.append(node)
         return True
 
-    def _iterate_ambiguous_offsets(self, code: bytes, methods: list[Node]) -> Iterator[int]:
+    def _iterate_first_ambiguity_of_each_kind(self, code: bytes, methods: list[Node]) -> Iterator[int]:
         """Yield the first ambiguous place of each kind."""
         yield from (node.start_byte for node in self._html_comments[:1])
         if self._has_html_comments and (b"<!--" in code or b"-->" in code):

@@ -60,7 +60,7 @@ def find_module_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
         first_of_kind = next((ending for ending in endings if ending is not None and ending.action == kind), None)
         if first_of_kind is not None:
             return first_of_kind
-    statements = [node.child_by_field_name("declaration") or node for node in _list_statements(tree)]
+    statements = [node.child_by_field_name("declaration") or node for node in _list_executable_statements(tree)]
     return _find_ending_of_statements([node for node in statements if node.type != "export_statement"], data)
 
 
@@ -102,7 +102,7 @@ def _find_ending_of_export(node: Node) -> ProgramEnding | None:
 
 def find_function_body_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
     """Return what a program leaves to be done at its end, as far as there is no doubt what was meant."""
-    return _find_ending_of_statements(_list_statements(tree), data) if _may_define_functions(data) else None
+    return _find_ending_of_statements(_list_executable_statements(tree), data) if _may_define_functions(data) else None
 
 
 def _may_define_functions(data: bytes) -> bool:
@@ -127,11 +127,11 @@ def _find_ending_of_statements(statements: list[Node], data: bytes) -> ProgramEn
 
 def find_last_statement_offset(tree: Tree) -> int:
     """Return the byte offset of a program's last statement; -1 where it has none."""
-    statements = _list_statements(tree)
+    statements = _list_executable_statements(tree)
     return statements[-1].start_byte if statements else -1
 
 
-def _list_statements(tree: Tree) -> list[Node]:
+def _list_executable_statements(tree: Tree) -> list[Node]:
     """The statements of a program, without types, comments and directives."""
     root = tree.root_node
     if root.child_count > MAX_STATEMENTS:
@@ -149,7 +149,7 @@ def _find_ending_of_return(expression: Node, functions: dict[bytes, Node], data:
     if (
         target is None
         or target.type not in (*FUNCTION_EXPRESSIONS, "function_declaration")
-        or not _is_callable_without_arguments(target, data)
+        or not _is_callable_with_tools_or_nothing(target, data)
     ):
         return None
     return ProgramEnding(
@@ -190,7 +190,7 @@ def _find_ending_of_expression(
     if not _is_last_statement_separate(statements, data):
         return None
     if function.type in FUNCTION_EXPRESSIONS:
-        if not _is_callable_without_arguments(function, data):
+        if not _is_callable_with_tools_or_nothing(function, data):
             return None
         return ProgramEnding(CALL, "called the function that the program is", value_span=value_span)
     if function.type == "identifier" and function.text in functions:
@@ -212,7 +212,7 @@ def _find_ending_of_declarations(statements: list[Node], data: bytes) -> Program
     uncalled = [
         name
         for name, node in functions.items()
-        if _is_uncalled(name, data) and _is_callable_without_arguments(node, data)
+        if _is_unused_except_in_export(name, data) and _is_callable_with_tools_or_nothing(node, data)
     ]
     entry_points = [name for name in uncalled if name in ENTRY_POINT_NAMES]
     candidates = uncalled if len(uncalled) == 1 else entry_points
@@ -272,7 +272,7 @@ def _unwrap_parentheses(node: Node) -> Node:
     return node
 
 
-def _is_callable_without_arguments(function: Node, data: bytes) -> bool:
+def _is_callable_with_tools_or_nothing(function: Node, data: bytes) -> bool:
     """Return whether a function can be called without arguments, or with `tools` alone: it does not use any other."""
     single_parameter = function.child_by_field_name("parameter")
     parameters = function.child_by_field_name("parameters")
@@ -308,7 +308,7 @@ def _is_last_statement_separate(statements: list[Node], data: bytes) -> bool:
     return data[before.end_byte - 1] in b";" or before.type in ("function_declaration", "class_declaration")
 
 
-def _is_uncalled(name: bytes, data: bytes) -> bool:
+def _is_unused_except_in_export(name: bytes, data: bytes) -> bool:
     """Return whether a name occurs once, but for a list of exports."""
     exported = re.search(rb"\bexport\s*\{\s*" + re.escape(name) + rb"\s*\}", data)
     return _occurs_once(name, data if exported is None else data[: exported.start()] + data[exported.end() :])

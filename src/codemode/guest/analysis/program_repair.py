@@ -205,7 +205,7 @@ def _exports_function(text: str, at: int, name: str | None) -> bool:
     return re.search(declared, text) is not None
 
 
-def remove_exports(text: str, exports: list[dict[str, Any]], last_at: int) -> ProgramRepair | None:
+def remove_exports_and_return_default(text: str, exports: list[dict[str, Any]], last_at: int) -> ProgramRepair | None:
     """Return the body of a function without the ``export`` of its declarations and of what it exports by default.
 
     ``exports`` are the exports of the text, each with ``"line"`` and ``"column"``; ``last_at`` is where its last
@@ -301,7 +301,7 @@ def build_location_rows(text: str, origins: list[int] | range, source: str) -> l
     return rows
 
 
-def restore_locations(analysis: dict[str, Any], repair: ProgramRepair, source: str) -> dict[str, Any]:
+def restore_locations_and_add_repairs(analysis: dict[str, Any], repair: ProgramRepair, source: str) -> dict[str, Any]:
     """Return what was found of a repaired program with its places in the ``source``, and with what was done."""
     rows = build_location_rows(repair.text, repair.origins, source)
     if rows is not None:
@@ -339,7 +339,7 @@ def to_source_location(line: int, column: int, rows: list[list[int]]) -> tuple[i
     return (row[2], row[3] + column - row[1]) if row[0] == line else (row[2], row[3])
 
 
-def to_program_location(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
+def to_repaired_location(line: int, column: int, rows: list[list[int]]) -> tuple[int, int]:
     """Return the place in the repaired text of one that `to_source_location` gives."""
     candidates = [row for row in rows if row[2] == line and row[3] <= column]
     row = max(candidates, key=lambda row: row[3]) if candidates else rows[0]

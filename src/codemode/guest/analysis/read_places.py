@@ -82,7 +82,7 @@ class ErrorLocationCorrector:
         tree = parse(data) if len(data) <= MAX_TEXT_BYTES else None
         reported_place = int(reported[1]), int(reported[2])
         if rows is not None:
-            reported_place = self._repair.to_program_location(*reported_place, rows)
+            reported_place = self._repair.to_repaired_location(*reported_place, rows)
         found_place = None if tree is None else self._find_location(tree, data, message, *reported_place)
         if found_place is None:
             return line
@@ -92,17 +92,17 @@ class ErrorLocationCorrector:
 
     def _find_location(self, tree: Tree, data: bytes, message: str, line: int, column: int) -> tuple[int, int] | None:
         reported_offset = _to_byte_offset(data, line, column)
-        if reported_offset is None or (kinds := _to_failing_node_kinds(message)) is None:
+        if reported_offset is None or (kinds := _to_failing_node_kinds_and_property(message)) is None:
             return None
         search = _FailingNodeSearch(data, reported_offset, *kinds)
         names = (*FUNCTIONS, *READS, *ITERATING_NODES, *DESTRUCTURING_NODES)
         handlers = self._parse.map_handlers_by_symbol(self._symbols, [dict.fromkeys(names, search.visit_node)])
         self._parse.walk_tree(tree, handlers)
-        at = search.find_failing_offset()
+        at = search.find_corrected_offset_or_none()
         return None if at is None else next(self._places.iterate_locations(data, [at]))
 
 
-def _to_failing_node_kinds(message: str) -> tuple[tuple[str, ...], str] | None:
+def _to_failing_node_kinds_and_property(message: str) -> tuple[tuple[str, ...], str] | None:
     """Return the kinds of nodes in which this may fail, and the name of the property that was read, if any."""
     if message.startswith(ITERATION):
         return ITERATING_NODES, ""
@@ -136,7 +136,7 @@ class _FailingNodeSearch:
             self._functions.append(self._open_functions[-1])
         return True
 
-    def find_failing_offset(self) -> int | None:
+    def find_corrected_offset_or_none(self) -> int | None:
         """Return the byte to name; None where the engine's place is right, or nothing fits."""
         if self._is_place_right:
             return None

@@ -44,7 +44,7 @@ def reparse_misread_types(data: bytes, tree: Tree, parse: Parse) -> tuple[Tree, 
 
     ``parse`` gives None when there is no time left; the first tree is as good as any then.
     """
-    type_argument_spans = list(_find_type_arguments(data, tree, parse)) if b">" in data else []
+    type_argument_spans = list(_find_misread_type_arguments(data, tree, parse)) if b">" in data else []
     text = data
     if b"as" in data or b"satisfies" in data:  # most programs say neither
         text = CAST_TO_NAMES.sub(lambda found: DOT.sub(_to_underscores, found.group()), data)
@@ -63,7 +63,7 @@ def _to_underscores(match: re.Match[bytes]) -> bytes:
     return b"_" * len(match.group())
 
 
-def _find_type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int, int]]:
+def _find_misread_type_arguments(data: bytes, tree: Tree, parse: Parse) -> Iterator[tuple[int, int]]:
     """Return the places where the tree has comparisons or errors instead of type arguments."""
     for match in islice(ARGUMENTS_END.finditer(data), MAX_TYPE_ARGUMENTS):
         end = match.end()

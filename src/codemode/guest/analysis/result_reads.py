@@ -147,7 +147,7 @@ class ResultReadCollector:
         elif parent_node.type == "variable_declarator" and _is_child_field(parent_node, "value", awaited):
             self._record_declarator(parent_node, result)
 
-    def find_reads(self, data: bytes) -> list[dict[str, Any]]:
+    def find_unguarded_reads(self, data: bytes) -> list[dict[str, Any]]:
         """Return ``[{"tool", "name", "at"}]``, the places as byte offsets; ``data`` is the program.
 
         ``"asked"`` are the names of the same result that the program tests; ``"doubtful"`` is set where a function that
@@ -159,7 +159,7 @@ class ResultReadCollector:
             self._try_spans += self._function_spans
         is_plain = b"\\u" not in data  # else a name may be written in another way
         for name, result in self._constants if is_plain else ():
-            uses = self._find_uses(data, name)
+            uses = self._find_uses_and_count_limit(data, name)
             if uses is not None and all(_try_record_use(use, result) for use in uses):
                 self._results.append(result)
         return [fact for result in self._results for fact in self._resolve_unguarded_reads(result, data, is_plain)][
@@ -193,7 +193,7 @@ class ResultReadCollector:
             if kind is not None and kind.type == "const":
                 self._constants.append((name, result))
 
-    def _find_uses(self, data: bytes, name: Node) -> list[Node] | None:
+    def _find_uses_and_count_limit(self, data: bytes, name: Node) -> list[Node] | None:
         """The other places of a name; None of what has too many, and behind too many names."""
         self._searches_left -= 1
         if self._searches_left < 0:
@@ -209,12 +209,12 @@ class ResultReadCollector:
     def _resolve_unguarded_reads(self, result: TrackedToolResult, data: bytes, is_plain: bool) -> list[dict[str, Any]]:
         reads: list[tuple[Node, bool]] = []
         for field, local, is_doubtful in result.reads:
-            uses = None if local is None or not is_plain else self._find_uses(data, local)
+            uses = None if local is None or not is_plain else self._find_uses_and_count_limit(data, local)
             roles = {_find_use_role(use) for use in uses or ()}
             if not roles.isdisjoint(("guarded", "target")):
                 result.guarded_fields.add(field.text or b"")
             is_lost = (uses is None and local is not None) or not roles.isdisjoint(("doubtful", "renamed"))
-            reads.append((field, is_doubtful or is_lost or self._is_in_try(field)))
+            reads.append((field, is_doubtful or is_lost or self._may_failure_be_caught(field)))
         guarded_names = [name.decode() for name in sorted(result.guarded_fields) if len(name) <= MAX_NAME_BYTES][
             :MAX_GUARDS
         ]
@@ -230,7 +230,7 @@ class ResultReadCollector:
             if field.text not in result.guarded_fields
         ]
 
-    def _is_in_try(self, field: Node) -> bool:
+    def _may_failure_be_caught(self, field: Node) -> bool:
         return any(start <= field.start_byte < end for start, end in self._try_spans)
 
 

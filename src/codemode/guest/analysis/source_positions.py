@@ -14,7 +14,7 @@ WIDE_BREAKS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9")
 WIDE_BLANKS = (b"\xc2\xa0", b"\xef\xbb\xbf")
 
 
-def add_locations(data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def replace_offsets_with_locations(data: bytes, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the findings in order, with line and column in place of the byte offset ``"at"``."""
     ordered = sorted(items, key=lambda item: item["at"])
     return [

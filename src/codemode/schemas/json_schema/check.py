@@ -195,7 +195,7 @@ class ValueCheck:
         if not is_broken:
             self._cache_result(key, value, fits=True)
 
-    def collect_alternative_failures(
+    def collect_alternative_failures_if_cheap(
         self, node: SchemaNode, schemas: list[Any], value: Any, path: Path
     ) -> list[tuple[Any, list[ValidationFailure]]]:
         """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""

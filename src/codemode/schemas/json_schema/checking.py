@@ -185,7 +185,7 @@ class CheckProtocol(Protocol):
         """Yield what a value breaks of rules that a reference led to."""
         ...
 
-    def collect_alternative_failures(
+    def collect_alternative_failures_if_cheap(
         self, node: SchemaNode, schemas: list[Any], value: Any, path: Path
     ) -> list[tuple[Any, list[ValidationFailure]]]:
         """Return what a value breaks of each alternative, where it fits none, as long as that is cheap to say."""

@@ -27,7 +27,7 @@ def check_any_of_or_one_of(
     check: CheckProtocol, node: SchemaNode, rule: Any, value: Any, path: Path
 ) -> Iterator[ValidationFailure]:
     """Check ``anyOf`` and ``oneOf``. A value may match several branches of both, like the declared union type."""
-    branch = _select_discriminated_branch(check, node, rule, value, path)
+    branch = _select_discriminated_branch_or_failure(check, node, rule, value, path)
     if isinstance(branch, ValidationFailure):
         yield branch
     elif branch is not None:
@@ -36,7 +36,7 @@ def check_any_of_or_one_of(
         yield from _iterate_nearest_failures(check, node, rule, value, path)
 
 
-def _select_discriminated_branch(
+def _select_discriminated_branch_or_failure(
     check: CheckProtocol, node: SchemaNode, branches: list[Any], value: Any, path: Path
 ) -> Any:
     """Return the branch that OpenAPI's ``discriminator`` names, a failure for an unknown tag, or None."""
@@ -84,7 +84,7 @@ def _iterate_nearest_failures(
 ) -> Iterator[ValidationFailure]:
     branches = [
         _analyze_branch_failures(check, node, *explained, value)
-        for explained in check.collect_alternative_failures(node, rule, value, path)
+        for explained in check.collect_alternative_failures_if_cheap(node, rule, value, path)
         if explained[1]
     ]
     min_distance = min((branch.distance for branch in branches), default=None)
@@ -96,7 +96,7 @@ def _iterate_nearest_failures(
     if (unmatched_tag := _find_unmatched_tag(likely)) is not None:
         choices = [choice for branch in likely for choice in branch.wrong_tags[unmatched_tag]]
         yield ValidationFailure.for_rule(
-            "enum", _deduplicate_values(choices), value[unmatched_tag], (path, unmatched_tag)
+            "enum", _deduplicate_and_limit_values(choices), value[unmatched_tag], (path, unmatched_tag)
         )
         return
     nearest = [branch.failures for branch in likely if branch.distance == min_distance]
@@ -201,10 +201,10 @@ def _combine_failures(branches: list[list[ValidationFailure]], value: Any, path:
             if names
             else ValidationFailure(value, path)
         )
-    types = _deduplicate_values(
+    types = _deduplicate_and_limit_values(
         [name for failure in first_failures if failure.rule_name == "type" for name in _list_type_names(failure.rule)]
     )
-    choices = _deduplicate_values(
+    choices = _deduplicate_and_limit_values(
         [
             choice
             for failure in first_failures
@@ -225,7 +225,7 @@ def _list_type_names(rule: Any) -> Iterable[Any]:
     return [rule] if isinstance(rule, str) else list_or_empty(rule)
 
 
-def _deduplicate_values(items: list[Any]) -> list[Any]:
+def _deduplicate_and_limit_values(items: list[Any]) -> list[Any]:
     unique: list[Any] = []
     for item in items:
         if not _is_equal_to_any(item, unique):

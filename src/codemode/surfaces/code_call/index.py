@@ -135,10 +135,10 @@ class CodeCallCatalog:
         definitions: dict[str, Any] | None = self._all_definitions_if_small if _DEFINITION_READERS & used.keys() else {}
         are_all = definitions is not None
         if definitions is None:
-            definitions = self._get_definitions(list_requested_definition_names(facts))
+            definitions = self._get_definitions_within_size_limit(list_requested_definition_names(facts))
         return {"definitions": definitions, "all": are_all, "namespaces": namespaces}
 
-    def _get_definitions(self, names: list[str]) -> dict[str, Any]:
+    def _get_definitions_within_size_limit(self, names: list[str]) -> dict[str, Any]:
         """Return the definitions of these names within the size limit; None for a name without a tool."""
         definitions: dict[str, Any] = {}
         remaining = MAX_NAMED_DEFINITIONS_CHARACTERS
@@ -236,7 +236,7 @@ class RegisteredToolSet:
         compile_tools_and_log_missing_outputs((name, prepare_tool(tool)) for name, tool in collected.items())
         previous = {} if old_set is None else old_set.registered
         registered = {
-            name: _apply_visibility_options(_reuse_or_register(tool, previous.get(name)), options)
+            name: _apply_visibility_options(_reuse_or_build_registered_tool(tool, previous.get(name)), options)
             for name, tool in collected.items()
         }
         return cls(registered, options.search, old_set)
@@ -253,7 +253,7 @@ def _create_tool_search(tools: Iterable[tuple[str, PreparedTool]], options: Sear
     return ToolSearch(tools, embed=options.embed, strategy=options.strategy)
 
 
-def _reuse_or_register(tool: Tool, previous: RegisteredTool | None) -> RegisteredTool:
+def _reuse_or_build_registered_tool(tool: Tool, previous: RegisteredTool | None) -> RegisteredTool:
     return previous if previous is not None and previous.original is tool else build_registered_tool(tool)
 
 
@@ -352,7 +352,7 @@ def _notify_listener(listener: Listener, change: dict[str, Any]) -> None:
         _log.exception("a listener for tool changes failed")
 
 
-def diff_tool_sets(previous: RegisteredToolSet, current: RegisteredToolSet) -> dict[str, Any] | None:
+def diff_visible_tools_or_none(previous: RegisteredToolSet, current: RegisteredToolSet) -> dict[str, Any] | None:
     """Return the visible names that were added, removed or changed, or None without a difference."""
     old, new = _select_visible_tools(previous), _select_visible_tools(current)
     change: dict[str, Any] = {

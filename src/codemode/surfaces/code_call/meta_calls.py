@@ -14,15 +14,15 @@ from ...execution.call_context import CallContext, OuterCallSettings, call_conte
 from ...execution.optional_parts import import_and_require_optional_parts
 from ...execution.starting import (
     add_saved_programs_to_catalog,
-    attach_library,
+    bind_optional_library_unless_shadowed,
     get_pool_and_import_execution,
     import_execution_module,
     resume_with_answers,
 )
 from ...execution.sync_forms import SyncMethodsMixin
-from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_in_thread_if_large
+from ...host.threads import LARGE_CHARACTERS, InvocationThreads, run_in_thread_if_large_or_slow
 from ...signatures.declarations import extract_first_sentence, find_tool_description
-from ...stores.durability import StoreLike, add_store_to_options
+from ...stores.durability import StoreLike, open_store_and_make_options_durable
 from ...trace.failures import log_tool_failure
 from ...workers.pool import WorkerPool, require_open_pool
 from .index import RegisteredToolSet
@@ -181,7 +181,7 @@ async def answer_search(tools: RegisteredToolSet, request: SearchRequest) -> dic
     """Return the matching tools, best first, with warnings about the search."""
     registered = list(tools.indexed.values())
     candidates = (
-        await run_in_thread_if_large(len(registered), partial(_find_admitted_positions, registered, request))
+        await run_in_thread_if_large_or_slow(len(registered), partial(_find_admitted_positions, registered, request))
         if request.has_filters
         else None
     )
@@ -200,7 +200,7 @@ async def answer_search(tools: RegisteredToolSet, request: SearchRequest) -> dic
     if not best:
         explain = partial(_explain_no_match, registered, request, candidates, max(scores.values(), default=None))
         warnings |= dict.fromkeys(
-            await run_in_thread_if_large(len(registered), explain) or ([] if warnings else [_NO_MATCH])
+            await run_in_thread_if_large_or_slow(len(registered), explain) or ([] if warnings else [_NO_MATCH])
         )
     answer: dict[str, Any] = {
         "tools": [
@@ -307,11 +307,11 @@ async def report_invalid_input(
     ``script`` is None for a direct call. ``options.notify`` gets no event, because it reports calls.
     """
     from ...execution.optional_parts import make_telemetry_listeners
-    from ...observe.meta_tools import report_failed_start
+    from ...observe.meta_tools import report_failed_start_and_set_trace
 
     called = profile.direct_tool if script is None else profile.outer_tool
     listeners = make_telemetry_listeners(options.settings, lambda _name: None, called, profile.host_errors)
-    await report_failed_start(options.settings, listeners, script, tool_call_id, error)
+    await report_failed_start_and_set_trace(options.settings, listeners, script, tool_call_id, error)
 
 
 _VM_LIMITS = ("timeout_ms", "max_bridge_requests", "max_source_bytes")
@@ -329,7 +329,7 @@ class MetaTools(SyncMethodsMixin):
         library: ProgramLibrary | None = None,
     ) -> None:
         code_call_options = CodeCallOptions.of(options)
-        settings, self.store = add_store_to_options(code_call_options.settings, store)
+        settings, self.store = open_store_and_make_options_durable(code_call_options.settings, store)
         self.options = code_call_options if store is None else code_call_options.with_changes(settings=settings)
         # Report invalid options now, not in the first run.
         import_and_require_optional_parts(settings)
@@ -340,7 +340,7 @@ class MetaTools(SyncMethodsMixin):
         self._new_run_settings = self._settings.with_default_limits(self._profile.limits)
         self._max_model_characters = settings.model_output.max_model_characters
         self._tools = RegisteredToolSet.from_tools(tools, self.options)
-        self.library = attach_library(library, self._tools.catalog, self._tools.catalog.names())
+        self.library = bind_optional_library_unless_shadowed(library, self._tools.catalog, self._tools.catalog.names())
 
     def without_journal(self) -> Self:
         """Return a copy of these tools without a journal, for plugins whose engine records every call itself."""
@@ -386,7 +386,7 @@ class MetaTools(SyncMethodsMixin):
                 input, partial(parse_describe_input, name, input, self.options)
             )
             catalog_question.queries = names
-            answer = await run_in_thread_if_large(
+            answer = await run_in_thread_if_large_or_slow(
                 LARGE_CHARACTERS, partial(answer_describe, tools, names, max_definitions)
             )
             catalog_question.result_count = len(answer["tools"])

@@ -12,7 +12,7 @@ from ...options.checked_fields import (
     Check,
     flag_field,
     make_choice_check,
-    make_methods_check,
+    make_methods_or_none_check,
     option_field,
     positive_limit_field,
     require_positive,
@@ -189,10 +189,10 @@ class SearchOptions(OptionGroup):
     path: ClassVar[str] = "search"
 
     embed: Callable[..., Any] | None = field(default=None, metadata=CALLABLE)
-    strategy: Any = field(default=None, metadata={"check": make_methods_check("search")})
+    strategy: Any = field(default=None, metadata={"check": make_methods_or_none_check("search")})
 
 
-def _build_part_metadata(kind: type[OptionGroup]) -> dict[str, Check]:
+def _build_option_group_field_metadata(kind: type[OptionGroup]) -> dict[str, Check]:
     return {"check": lambda value, _path: kind.of(value)}
 
 
@@ -226,10 +226,10 @@ class CodeCallOptions(OptionGroup):
     max_definitions: int = positive_limit_field(8, MAX_LISTED)
     include_tools: Callable[..., bool] | None = field(default=None, metadata=CALLABLE)
     app_ids: tuple[str, ...] | None = option_field(None, _require_strings_or_none)
-    direct_calls: DirectCallOptions = field(metadata=_build_part_metadata(DirectCallOptions))
-    vm: VmOptions = field(metadata=_build_part_metadata(VmOptions))
-    sidecar: SidecarOptions = field(metadata=_build_part_metadata(SidecarOptions))
-    search: SearchOptions = field(metadata=_build_part_metadata(SearchOptions))
+    direct_calls: DirectCallOptions = field(metadata=_build_option_group_field_metadata(DirectCallOptions))
+    vm: VmOptions = field(metadata=_build_option_group_field_metadata(VmOptions))
+    sidecar: SidecarOptions = field(metadata=_build_option_group_field_metadata(SidecarOptions))
+    search: SearchOptions = field(metadata=_build_option_group_field_metadata(SearchOptions))
     names: Literal["dotted", "colon", "underscore"] = option_field(
         "dotted", make_choice_check("dotted", "colon", "underscore")
     )
@@ -239,7 +239,7 @@ class CodeCallOptions(OptionGroup):
     reserved_prefixes: tuple[str, ...] = option_field(RESERVED_PREFIXES, _require_unique_strings)
 
     @staticmethod
-    def is_meta_tool_name(name: str) -> bool:
+    def looks_like_meta_tool_name(name: str) -> bool:
         """Return True if a reader could take a name for a meta-tool, including look-alike letters."""
         return looks_like_meta_tool(name)
 

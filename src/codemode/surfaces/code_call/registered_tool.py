@@ -143,7 +143,11 @@ def build_usage_examples(tool: PreparedTool, authored: Sequence[UsageExample]) -
     examples_by_code: dict[str, dict[str, str]] = {}
     for description, inputs in _iter_example_candidates(tool, [*authored, *untitled], title):
         code = next(
-            (code_text for input_value in inputs if (code_text := _format_call_script(tool, input_value)) is not None),
+            (
+                code_text
+                for input_value in inputs
+                if (code_text := _format_call_script_if_valid_input(tool, input_value)) is not None
+            ),
             None,
         )
         if code is not None and code not in examples_by_code:
@@ -174,7 +178,7 @@ def _pick_optional_fields(schema: Mapping[Any, Any]) -> list[str]:
     return sorted(names, key=lambda name: _LIKELY_FIELD.search(str(name)) is None)[:_MAX_OPTIONAL_FIELDS]
 
 
-def _format_call_script(tool: PreparedTool, value: Any) -> str | None:
+def _format_call_script_if_valid_input(tool: PreparedTool, value: Any) -> str | None:
     if not _has_exact_literal(value, 0) or not _is_valid_input(tool, value):
         return None
     code = f"return await callTool({to_string_literal(tool.name)}, {to_literal(value)})"

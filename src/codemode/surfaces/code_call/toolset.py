@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cached_property import cached_property
 from ...execution.call_context import RICH_VALUES_RULE, CallContext
-from ...execution.starting import append_library_description, attach_library
+from ...execution.starting import append_library_description, bind_optional_library_unless_shadowed
 from ...host.forks import create_fork_safe_lock
 from ...host.sync import run_sync
 from ...host.threads import run_in_single_use_thread
@@ -17,7 +17,7 @@ from ...stores.durability import StoreLike
 from ...tools.context import ToolCallContext
 from ...tools.tool import Tool
 from ...workers.pool import WorkerPool
-from .index import Listener, RegisteredToolSet, ToolChangeListeners, diff_tool_sets
+from .index import Listener, RegisteredToolSet, ToolChangeListeners, diff_visible_tools_or_none
 from .meta_calls import MetaTools
 from .names import META_TOOLS, format_meta_tool_name
 from .options import CodeCallOptions
@@ -255,8 +255,8 @@ class CodeCallToolset(MetaTools):
             previous = self._tools
             current = RegisteredToolSet.from_tools(tools, self.options, previous)
             self._tools = current
-            attach_library(self.library, current.catalog, current.catalog.names())
-            change = diff_tool_sets(previous, current)
+            bind_optional_library_unless_shadowed(self.library, current.catalog, current.catalog.names())
+            change = diff_visible_tools_or_none(previous, current)
             if change is not None:
                 self._listeners.enqueue_change(change)
 
@@ -273,7 +273,7 @@ class CodeCallToolset(MetaTools):
         copied.__dict__.pop("_cached_tools", None)
         copied.__dict__.update(overrides)
         copied._update_lock = create_fork_safe_lock()  # noqa: SLF001 - a copy of this object
-        attach_library(copied.library, overrides["_tools"].catalog, ())
+        bind_optional_library_unless_shadowed(copied.library, overrides["_tools"].catalog, ())
         return copied
 
     def on_tools_changed(self, listener: Listener) -> Callable[[], None]:

@@ -8,10 +8,10 @@ from ...data.rich_values import is_rich
 from ...execution.call_context import RICH_VALUES_RULE, STATE_RULE
 from ...options.parts import ExecutionPolicy, Listing
 from ...signatures.declarations import (
-    declare_tools,
     extract_first_sentence,
     find_tool_description,
     format_name_with_jsdoc,
+    format_tool_declarations,
 )
 from ...signatures.described_tool import DescribedTool, may_need_approval
 from ...signatures.examples import create_example_program
@@ -102,7 +102,10 @@ def _describe_tools_in_full(tools: Sequence[DescribedTool], rules: str, max_char
     # Skip reading hundreds of schemas if names and comments alone exceed the limit.
     if sum(len(format_name_with_jsdoc(tool)) for tool in tools) > max_characters:
         return None
-    declarations, example = fence_typescript(declare_tools(tools)), fence_typescript(create_example_program(tools))
+    declarations, example = (
+        fence_typescript(format_tool_declarations(tools)),
+        fence_typescript(create_example_program(tools)),
+    )
     full = f"{rules}\n\n{declarations}\n\nExample:\n{example}"
     return full if len(full) <= max_characters else None
 

@@ -70,7 +70,7 @@ def get_approval_response(
     request = next((item for item in paused.requests if item.interrupt_id == wanted_id), None)
     if request is None:
         return None
-    for part in _iter_parts_last_first(reversed(messages), "tool"):
+    for part in _iter_reversed_parts_of_each_message(reversed(messages), "tool"):
         if _is_response_to(part, request):
             return {key: part[key] for key in ("approvalId", *_ANSWER_KEYS) if key in part}
     return None
@@ -217,7 +217,7 @@ def _decode_interrupt_text(candidate: Any) -> Any:
         return candidate
 
 
-def _iter_parts_last_first(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
+def _iter_reversed_parts_of_each_message(messages: Any, role: str) -> Iterator[Mapping[str, Any]]:
     for message in messages:
         if _has_role_and_parts(message, role):
             yield from filter(is_mapping, reversed(message["content"]))

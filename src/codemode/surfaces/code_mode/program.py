@@ -53,7 +53,7 @@ def run_code_mode_sync(
 ) -> Any:
     """Call `run_code_mode` from sync code."""
     runner, context = _CodeModeProgramRunner(tools, options, pool), call_context_or_empty(call)
-    runner.import_optional_parts()
+    runner.import_optional_parts_or_raise()
     start_pool(runner.pool)
     return unwrap_outcome(run_sync(runner.run(js, context)))
 
@@ -76,7 +76,7 @@ class _CodeModeProgramRunner:
             kind for tool in collected.values() for kind in tool.schema_kinds
         } - _loaded_schema_kinds
 
-    def import_optional_parts(self) -> None:
+    def import_optional_parts_or_raise(self) -> None:
         """Raise `ValueError` for options that need an extra that is not installed."""
         with importing:
             import_and_require_optional_parts(self._options)
@@ -86,7 +86,7 @@ class _CodeModeProgramRunner:
         if are_optional_parts_imported(self._options):
             import_and_require_optional_parts(self._options)
         else:
-            await self.pool.run_in_start_thread(self.import_optional_parts)
+            await self.pool.run_in_start_thread(self.import_optional_parts_or_raise)
         await get_pool_and_import_execution(self.pool, self._options)
         if self._unloaded_schema_kinds:
             await self.pool.run_in_start_thread(self._import_schema_compilers)

@@ -25,16 +25,16 @@ from ...execution.optional_parts import describe_fetch, import_and_require_optio
 from ...execution.starting import (
     add_saved_programs_to_catalog,
     append_library_description,
-    attach_library,
+    bind_optional_library_unless_shadowed,
     get_pool_and_import_execution,
     import_execution_module,
     resume_with_answers,
 )
 from ...execution.sync_forms import SyncMethodsMixin
-from ...host.threads import run_in_thread_if_large
+from ...host.threads import run_in_thread_if_large_or_slow
 from ...options.parts import CodeModeOptions
 from ...source.program_input import rename_program_field
-from ...stores.durability import StoreLike, add_store_to_options
+from ...stores.durability import StoreLike, open_store_and_make_options_durable
 from ...tools.catalog import Catalog
 from ...tools.collecting import collect_tools
 from ...tools.prepared import compile_tools_and_log_missing_outputs
@@ -85,7 +85,7 @@ class CodeModeTool(SyncMethodsMixin):
         store: StoreLike | None = None,
         library: ProgramLibrary | None = None,
     ) -> None:
-        self.options, self.store = add_store_to_options(CodeModeOptions.of(options), store)
+        self.options, self.store = open_store_and_make_options_durable(CodeModeOptions.of(options), store)
         # Report an invalid origin or a missing extra now, not in the first run.
         import_and_require_optional_parts(self.options)
         require_open_pool(pool)
@@ -93,7 +93,7 @@ class CodeModeTool(SyncMethodsMixin):
         collected = collect_tools(tools)
         compile_tools_and_log_missing_outputs(collected.items())
         self.catalog = Catalog(collected)
-        self.library = attach_library(library, self.catalog, collected)
+        self.library = bind_optional_library_unless_shadowed(library, self.catalog, collected)
         self._output_formatter = ModelOutputFormatter(self.options.model_output, self._get_tool_formatter)
         self._default_outer_call = OuterCallSettings(is_traced=self.options.model_output.shows_run_details)
 
@@ -219,9 +219,9 @@ class CodeModeTool(SyncMethodsMixin):
     ) -> Any:
         """Return the value or raise the error of a run; remember what its model output needs."""
         if outcome.status == "failed" and state_location is not None:
-            from ...execution.program_state import save_large_call_results
+            from ...execution.program_state import save_large_call_results_and_set_keys
 
-            await save_large_call_results(outcome, state_location)
+            await save_large_call_results_and_set_keys(outcome, state_location)
         if outcome.status != "completed":
             return unwrap_outcome(outcome)
         contents = None if outcome.ledger is None else outcome.ledger.contents
@@ -229,8 +229,8 @@ class CodeModeTool(SyncMethodsMixin):
         plain_outcome, size = outcome, outcome.result_bytes or 0
         if outcome.is_tagged:
             self._output_formatter.has_rich_values = True
-            plain_outcome = await run_in_thread_if_large(size, partial(with_plain_json_value, outcome))
-            outcome = await run_in_thread_if_large(size, partial(with_python_values, outcome))
+            plain_outcome = await run_in_thread_if_large_or_slow(size, partial(with_plain_json_value, outcome))
+            outcome = await run_in_thread_if_large_or_slow(size, partial(with_python_values, outcome))
         is_rich = plain_outcome is not outcome
         if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
             return outcome.value

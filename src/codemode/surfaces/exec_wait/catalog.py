@@ -64,7 +64,7 @@ class ViewableCatalog(Protocol):
     def answer_query(self, name: str, argument: Any) -> Any: ...
     def tool_not_found_error(self, name: str) -> CodeModeToolError: ...
     def require_same_catalog(self, invocation_data: Mapping[str, Any] | None) -> None: ...
-    async def load_server_listings(self, invocation_data: Mapping[str, Any] | None = None) -> None: ...
+    async def load_server_listings_and_require_same(self, invocation_data: Mapping[str, Any] | None = None) -> None: ...
 
 
 class CatalogView:
@@ -157,9 +157,9 @@ class CatalogView:
 
     def _find_undefined_name_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         from ...protocol.ending_errors import make_syntax_error  # late: creating the tools runs no program
-        from ...source.checks import find_undefined_name_problems
+        from ...source.checks import find_fixable_undefined_name_problems
 
-        name_problems = find_undefined_name_problems(
+        name_problems = find_fixable_undefined_name_problems(
             facts, self._list_unambiguous_names(), self._collect_globals(), _TOOL_CALL
         )
         return make_syntax_error(name_problems) if name_problems else None
@@ -184,7 +184,7 @@ class CatalogView:
         )
         if not uses_servers or all(server.is_listed for server in self._catalog.servers):
             return None
-        return self._catalog.load_server_listings(invocation_data)
+        return self._catalog.load_server_listings_and_require_same(invocation_data)
 
     def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Accept any tools: the host is responsible for them."""
@@ -413,7 +413,7 @@ class ExecCatalog:
         server_texts = "\n".join(f"{server.owner} {server.digest}" for server in self.servers)
         return hashlib.sha256(server_texts.encode()).hexdigest()[:32]
 
-    async def load_server_listings(self, invocation_data: Mapping[str, Any] | None = None) -> None:
+    async def load_server_listings_and_require_same(self, invocation_data: Mapping[str, Any] | None = None) -> None:
         """List the servers that are not listed yet; servers that fail are left out.
 
         Raises as `require_same_servers` does for a program that resumes with this ``invocation_data``.

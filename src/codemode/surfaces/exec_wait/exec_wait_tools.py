@@ -16,11 +16,11 @@ from ...data.json_values import NOT_GIVEN
 from ...data.rich_values import using_rich_values
 from ...errors import Resumable
 from ...execution.call_context import CallContext
-from ...execution.starting import append_library_description, attach_library
+from ...execution.starting import append_library_description, bind_optional_library_unless_shadowed
 from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
 from ...host.sync import has_running_loop, require_outside_temporal_workflow, run_sync
 from ...options.parts import CodeModeOptions
-from ...stores.durability import StoreLike, add_store_to_options, open_store
+from ...stores.durability import StoreLike, open_store, open_store_and_make_options_durable
 from ...tools.collecting import collect_unprepared_tools
 from ...tools.tool import Tool
 from ...trace.failures import log_failure
@@ -28,7 +28,7 @@ from ...workers.pool import WorkerPool, require_open_pool
 from .catalog import ExecCatalog, ExecWaitContext
 from .description import WAIT_DESCRIPTION, build_exec_schema, build_wait_schema, describe_exec
 from .mcp_server import MAX_TOOLS, create_servers
-from .mcp_session import list_paged_items, read_tool_name
+from .mcp_session import list_paged_items, read_callable_tool_name_or_none
 from .namespaces import NamespaceRegistry
 from .options import (
     CONFIG_PATH,
@@ -44,7 +44,7 @@ from .options import (
 )
 from .program_run import RunInfo, create_usage_counts
 from .program_runner import ProgramRunner
-from .sources import MCP, CatalogEntry, ToolSource, collect_entries, require_source_tool_name, to_sources
+from .sources import MCP, CatalogEntry, ToolSource, collect_non_server_entries, require_source_tool_name, to_sources
 
 if TYPE_CHECKING:
     from ...execution.program_library import ProgramLibrary
@@ -247,13 +247,15 @@ class ExecWaitTools:
             self.settings = self.settings.with_parts(approval=replace(approval, mode="interrupt"))
         self.store = storage.store
         self._counts = create_usage_counts(self.settings.telemetry, (EXEC, WAIT))
-        self.catalog = ExecCatalog(collect_entries(sources), self.options, self._counts, create_servers(sources))
+        self.catalog = ExecCatalog(
+            collect_non_server_entries(sources), self.options, self._counts, create_servers(sources)
+        )
         self.catalog.precompute_program_texts()
         self._counts.record_catalog_size(self.catalog.tool_counts_by_source)
         stored_runs = storage.create_stored_runs(self.options, self)
         profile = create_surface_settings(self.options)
         names = [entry.name for entry in self.catalog.entries] + [entry.name for entry in self.catalog.servers]
-        self.library = attach_library(library, self.catalog.get_program_view(""), names)
+        self.library = bind_optional_library_unless_shadowed(library, self.catalog.get_program_view(""), names)
         shared = self.catalog, self.options, self.settings, profile, pool, self._counts, stored_runs, namespaces
         context = ExecWaitContext(*shared, self.library)
         self._runner = ProgramRunner(context)
@@ -399,7 +401,7 @@ class RunStoreConfig:
         if self.store is None:
             return settings
         try:
-            settings, _ = add_store_to_options(settings, self.store)
+            settings, _ = open_store_and_make_options_durable(settings, self.store)
         except ValueError as error:
             raise InvalidConfigError(str(error)) from error
         continuation = settings.continuation
@@ -514,16 +516,18 @@ def plan_surface(
     options = ExecWaitOptions.from_config(config, agent)
     names = ExecWaitTools.parse_direct_names(direct)
     tool_sources = to_sources(sources)
-    has_tools = any(source.source == MCP for source in tool_sources) or bool(collect_entries(tool_sources))
+    has_tools = any(source.source == MCP for source in tool_sources) or bool(collect_non_server_entries(tool_sources))
     if not options.enabled or not has_tools:
-        visible_names = dict.fromkeys((*(name for source in tool_sources for name in _list_tool_names(source)), *names))
+        visible_names = dict.fromkeys(
+            (*(name for source in tool_sources for name in _list_tool_names_or_server_label(source)), *names)
+        )
         return Surface(active=False, visible=tuple(visible_names), pair=None, options=options)
-    pair = create_exec_wait_tools(_exclude_tools(sources, names), options, pool=pool, **more)
+    pair = create_exec_wait_tools(_exclude_non_server_tools(sources, names), options, pool=pool, **more)
     pair.record_visible_tools(names)
     return Surface(active=True, visible=(EXEC, WAIT, *names), pair=pair, options=options)
 
 
-def _list_tool_names(source: ToolSource) -> list[str]:
+def _list_tool_names_or_server_label(source: ToolSource) -> list[str]:
     """Return the tool names of a source, in order."""
     if source.source != MCP:
         return [*collect_unprepared_tools(source.tools, require_source_tool_name)]
@@ -539,14 +543,14 @@ def _list_tool_names(source: ToolSource) -> list[str]:
 
 async def _list_server_tool_names(session: Any) -> list[str]:
     page = await asyncio.wait_for(list_paged_items(session.list_tools, "tools", max_items=MAX_TOOLS), LISTING_SECONDS)
-    return [name for tool in page[0] if (name := read_tool_name(tool)) is not None]
+    return [name for tool in page[0] if (name := read_callable_tool_name_or_none(tool)) is not None]
 
 
-def _exclude_tools(sources: Any, names: Iterable[str]) -> list[ToolSource]:
+def _exclude_non_server_tools(sources: Any, names: Iterable[str]) -> list[ToolSource]:
     """Return the sources without the tools of these names."""
     excluded = frozenset(names)
     grouped: dict[tuple[str, str], dict[str, Tool]] = {}
-    for entry in collect_entries(sources):
+    for entry in collect_non_server_entries(sources):
         if entry.name not in excluded:
             grouped.setdefault((entry.source, entry.owner), {})[entry.name] = entry.original
     servers = [entry for entry in to_sources(sources) if entry.source == MCP]

@@ -49,8 +49,8 @@ from .mcp_session import (
     describe_server_error,
     has_capability,
     list_paged_items,
+    read_callable_tool_name_or_none,
     read_field,
-    read_tool_name,
     select_fields_without_binary,
     to_plain_items,
 )
@@ -317,7 +317,7 @@ class McpServer:
         self._by_id: dict[str, McpTool] = {}
         self._session = session
         self._settings = settings
-        self._single_flight = SingleFlight(self._request_listing)
+        self._single_flight = SingleFlight(self._request_and_store_listing_or_failure)
 
     @property
     def tools(self) -> tuple[McpToolWithIdentifiers, ...]:
@@ -372,7 +372,7 @@ class McpServer:
         if not self.is_listed:
             await self._single_flight.run(seconds)
 
-    async def _request_listing(self, seconds: float) -> None:
+    async def _request_and_store_listing_or_failure(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 left_out = OmittedEntries()
@@ -406,7 +406,7 @@ class McpServer:
         left_out = OmittedEntries()
         with drop_nonlinear_patterns():
             for position, definition in enumerate(tools, 1):
-                name = read_tool_name(definition)
+                name = read_callable_tool_name_or_none(definition)
                 if name is None:
                     reason = (
                         "no program could call it by its name" if read_field(definition, "name") else "it has no name"

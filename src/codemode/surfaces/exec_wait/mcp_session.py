@@ -12,7 +12,7 @@ from ...data.json_shape import run_off_loop_if_large
 from ...data.json_values import NOT_GIVEN, encode_json
 from ...data.narrowing import is_mapping, is_sequence, mapping_or_empty, string_or_empty
 from ...errors import CodeModeError, CodeModeToolError
-from ...host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ...host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ...schemas.compiled import ValidatedInput
 from ...tools.context import ToolCallContext
 from ...tools.prepared import MISSING, PreparedTool
@@ -117,7 +117,7 @@ async def await_answer_or_raise_tool_error(answer: Awaitable[Any]) -> Any:
 
 def describe_server_error(error: Exception) -> str | None:
     """Return the text of a server error or of an answer that the SDK rejects; None for other errors."""
-    if _is_server_error(error):
+    if _is_mcp_sdk_error(error):
         return f"the server says: {_get_error_message(error)}"
     if isinstance(error, RuntimeError) and "structured content" in str(error):
         return f"{_UNREADABLE_ANSWER}: {clip_to_visible_line(str(error), _MAX_ERROR_CHARACTERS)}"
@@ -136,13 +136,13 @@ def describe_server_error(error: Exception) -> str | None:
     return f"{_UNREADABLE_ANSWER}: {location} is {value}: {reason}"
 
 
-def _is_server_error(error: Exception) -> bool:
+def _is_mcp_sdk_error(error: Exception) -> bool:
     return any(base.__name__ in _SERVER_ERROR_CLASSES for base in type(error).__mro__)
 
 
 def _is_error_sent_by_server(error: Exception) -> bool:
     """Return True if the server answered with this error, False if the SDK made it for a missing answer."""
-    return _is_server_error(error) and read_field(read_field(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
+    return _is_mcp_sdk_error(error) and read_field(read_field(error, "error"), "code") not in _CODES_WITHOUT_ANSWER
 
 
 def _get_error_message(error: Exception) -> str:
@@ -154,7 +154,7 @@ async def await_tool_result(answer: Awaitable[Any]) -> ToolResult:
     result = await await_answer_or_raise_tool_error(answer)
     content = read_field(result, "content")
     if is_sequence(content) and len(content) > _MANY_BLOCKS:
-        return await run_in_thread_if_large(len(content), partial(_build_tool_result, result, content))
+        return await run_in_thread_if_large_or_slow(len(content), partial(_build_tool_result, result, content))
     return _build_tool_result(result, content)
 
 
@@ -309,7 +309,7 @@ class McpTool(PreparedTool):
             return self.id
 
 
-def read_tool_name(definition: Any) -> str | None:
+def read_callable_tool_name_or_none(definition: Any) -> str | None:
     """Return a tool's name, or None if programs could not call it by this name."""
     name = string_or_empty(read_field(definition, "name"))
     return name if name and len(name) <= MAX_NAME_CHARACTERS and name.isprintable() else None

@@ -55,15 +55,15 @@ class StoredRunResumer:
         self._context = context
         self._runs = runs
 
-    def attach_lease_and_rename_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
+    def attach_lease_set_id_and_start_renewal(self, stored: StoredRuns, run: ProgramRun, lease: Lease) -> None:
         """Attach a lease to a run and renew it while the run holds it."""
         from .stored_runs import to_run_id
 
         self._runs.change_run_id(run, to_run_id(lease.record.id))
         run.lease = lease
-        run.lease_renewal = asyncio.ensure_future(stored.renew_lease_or_abort_run(run))
+        run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed_or_abort_run(run))
 
-    async def abort_release_and_forget_run(
+    async def abort_release_and_forget_or_park_run(
         self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None
     ) -> None:
         """Release the lease of a run that could not be resumed here."""
@@ -167,7 +167,7 @@ class ProgramResumer:
         call: CallContext,
     ) -> Any:
         try:
-            run = self._runs.create_run(call.conversation_id or "", "")
+            run = self._runs.reserve_run_or_raise(call.conversation_id or "", "")
         except NoCapacityError as no_capacity:
             return self._result_factory.build_no_capacity_result(no_capacity)
         try:
@@ -177,13 +177,13 @@ class ProgramResumer:
                 else await self._record_answers_and_claim(self._stored, run, paused, answers)
             )
         except StoreUnavailableError as error:
-            return self._result_factory.build_host_failure_result(error)
+            return self._result_factory.build_host_failure_and_count_limit(error)
         try:
             with run.cancellable_start():
                 outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and failed_for_lack_of_worker(outcome):
-                    await self._stored_programs.abort_release_and_forget_run(self._stored, run, lease)
+                    await self._stored_programs.abort_release_and_forget_or_park_run(self._stored, run, lease)
                     return self._result_factory.build_failure_and_count_limit(
                         describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
                     )
@@ -218,7 +218,7 @@ class ProgramResumer:
             self._runs.end_and_abort_program(run)
             raise
         if lease is not None:
-            self._stored_programs.attach_lease_and_rename_run(stored, run, lease)
+            self._stored_programs.attach_lease_set_id_and_start_renewal(stored, run, lease)
         return lease
 
     async def _on_resume_failure(self, run: ProgramRun, lease: Lease | None, error: BaseException) -> None:
@@ -240,7 +240,7 @@ class ProgramResumer:
         if scope is None or paused is None:
             raise CodeModeProtocolError("this record does not belong to exec", details={"origin": "continuation"})
         try:
-            run = self._runs.create_run(scope, record.source or "")
+            run = self._runs.reserve_run_or_raise(scope, record.source or "")
         except NoCapacityError as error:
             raise CodeModeConcurrencyError("the limit of waiting runs is reached") from error
         self._runs.change_run_id(run, to_run_id(record.id))
@@ -318,21 +318,21 @@ class RemoteRunWaiter:
 
         scope = call.conversation_id or ""
         try:
-            found = await stored.claim_run_or_get_result(run_id, scope, self._options.effective_wait_timeout_ms)
+            found = await stored.wait_to_claim_run_or_get_result(run_id, scope, self._options.effective_wait_timeout_ms)
         except InvalidInputError as refused:
             self._runs.end_parked_by_id(run_id, _STATE_BY_CODE.get(refused.code, FAILED))
             raise
         if isinstance(found, Record):
-            return await self._build_still_waiting_result(stored, run_id, found)
+            return await self._build_waiting_result_or_get_interrupt(stored, run_id, found)
         if not isinstance(found, Lease):
             self._runs.end_parked_by_id(run_id, COMPLETED if found.get("status") == "completed" else FAILED)
             return dict(found)
         try:
-            run = self._runs.create_run(scope, string_or_empty(found.record.source))
+            run = self._runs.reserve_run_or_raise(scope, string_or_empty(found.record.source))
         except NoCapacityError as error:
             await stored.release_lease(ProgramRun(scope, "", lease=found))
             return self._result_factory.build_no_capacity_result(error)
-        self._stored_programs.attach_lease_and_rename_run(stored, run, found)
+        self._stored_programs.attach_lease_set_id_and_start_renewal(stored, run, found)
         self._counts.count_event("wakesCold", run=run)
         run.counts["wait"] = 1
         return await self._continue_or_release_claimed(stored, run, found, call)
@@ -355,13 +355,13 @@ class RemoteRunWaiter:
             self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
-            await self._stored_programs.abort_release_and_forget_run(stored, run, lease, error.message)
+            await self._stored_programs.abort_release_and_forget_or_park_run(stored, run, lease, error.message)
             return self._result_factory.build_failure_and_count_limit(
                 failure_text(error, None), SNAPSHOT_RESTORE_FAILED
             )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
-            await self._stored_programs.abort_release_and_forget_run(stored, run, lease)
-            return self._result_factory.build_host_failure_result(error)
+            await self._stored_programs.abort_release_and_forget_or_park_run(stored, run, lease)
+            return self._result_factory.build_host_failure_and_count_limit(error)
         finally:
             if run.lease is None:
                 run.cancel_lease_renewal()
@@ -372,7 +372,7 @@ class RemoteRunWaiter:
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
         )
         if failed_for_lack_of_worker(outcome):
-            await self._stored_programs.abort_release_and_forget_run(stored, run, lease)
+            await self._stored_programs.abort_release_and_forget_or_park_run(stored, run, lease)
             return self._result_factory.build_failure_and_count_limit(
                 describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
             )
@@ -385,7 +385,7 @@ class RemoteRunWaiter:
             outcome = await run.execution.continue_run(self._options.effective_wait_timeout_ms)
         return await self._settler.apply_outcome(run, outcome)
 
-    async def _build_still_waiting_result(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
+    async def _build_waiting_result_or_get_interrupt(self, stored: StoredRuns, run_id: str, record: Record) -> Any:
         """Return the result of a run that still waits, for a person or for another process."""
         from .stored_runs import REASON_KEY
 

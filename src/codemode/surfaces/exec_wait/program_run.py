@@ -144,10 +144,10 @@ def create_usage_counts(telemetry: Telemetry, visible: tuple[str, ...]) -> Usage
     """Return the counters, with metrics if telemetry is enabled. Raises `InvalidConfigError`."""
     if not telemetry.is_enabled:
         return UsageCounts(visible)
-    from ...observe.telemetry import create_surface_counter
+    from ...observe.telemetry import create_surface_metric_recorder_or_none
 
     try:
-        return UsageCounts(visible, create_surface_counter(telemetry))
+        return UsageCounts(visible, create_surface_metric_recorder_or_none(telemetry))
     except ValueError as error:
         raise InvalidConfigError(f"settings.{error}") from error
 

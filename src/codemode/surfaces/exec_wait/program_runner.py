@@ -90,7 +90,7 @@ class ProgramRunner:
         if not isinstance(request, ExecRequest):
             return request
         call = call_context_or_empty(call)
-        work = partial(self._reserve_and_start_run, request, call)
+        work = partial(self._reserve_and_run_program, request, call)
         identity = {"code": request.code, "language": request.language}
         return await self._recorded_results.run_once(EXEC, call, identity, work)
 
@@ -106,18 +106,18 @@ class ProgramRunner:
             return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - the host's mappings and strings are host code
             self._counts.count_event(tool)
-            return self._result_factory.build_host_failure_result(error)
+            return self._result_factory.build_host_failure_and_count_limit(error)
 
-    async def _reserve_and_start_run(self, request: ExecRequest, call: CallContext) -> Any:
+    async def _reserve_and_run_program(self, request: ExecRequest, call: CallContext) -> Any:
         self._counts.count_event("exec")
         try:
-            run = self.runs.create_run(call.conversation_id or "", request.code)
+            run = self.runs.reserve_run_or_raise(call.conversation_id or "", request.code)
         except NoCapacityError as no_capacity:
             return self._result_factory.build_no_capacity_result(no_capacity)
         run.counts["exec"], run.language = 1, request.language
         try:
             with run.cancellable_start():
-                return await self._start_program(run, call)
+                return await self._run_program_and_apply_outcome(run, call)
         except RunAbortedBeforeStartError:
             return self._result_factory.build_abort_result(run)
         except asyncio.CancelledError:
@@ -128,9 +128,9 @@ class ProgramRunner:
             return self._result_factory.build_failure_and_count_limit(str(error), error.code)
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
-            return self._result_factory.build_host_failure_result(error)
+            return self._result_factory.build_host_failure_and_count_limit(error)
 
-    async def _start_program(self, run: ProgramRun, call: CallContext) -> Any:
+    async def _run_program_and_apply_outcome(self, run: ProgramRun, call: CallContext) -> Any:
         pool = await get_pool_and_import_execution(self._pool, self._settings)
         if not import_suspendable_module.cache_info().currsize:
             await pool.run_in_start_thread(import_suspendable_module)
@@ -179,13 +179,13 @@ class ProgramRunner:
         if undelivered is not None:
             return undelivered
         try:
-            if self._stored is not None and await self._release_if_not_held_here(self._stored, run_id, scope):
+            if self._stored is not None and await self._needs_store_and_release_if_lost(self._stored, run_id, scope):
                 return await self._remote_runs.wait_or_claim_and_continue(self._stored, run_id, call)
-            run = self._take_run(run_id, scope)
+            run = self._take_run_or_raise(run_id, scope)
         except InvalidInputError as refused:
             return self._result_factory.build_failure_and_count_limit(refused.message, refused.code)
         except Exception as error:  # noqa: BLE001 - a store may be host code
-            return self._result_factory.build_host_failure_result(error)
+            return self._result_factory.build_host_failure_and_count_limit(error)
         execution = run.execution
         if execution is None:
             return self._result_factory.build_failure_and_count_limit("wait: this run has ended", INVALID_INPUT)
@@ -213,7 +213,7 @@ class ProgramRunner:
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
             self.runs.end(run, FAILED)
             return await self._settler.store_result_or_release_lease(
-                run, self._result_factory.build_host_failure_result(error)
+                run, self._result_factory.build_host_failure_and_count_limit(error)
             )
 
     def _suspend_or_end_after_cancellation(self, run: ProgramRun, execution: SuspendedRun) -> None:
@@ -229,7 +229,7 @@ class ProgramRunner:
             run.run_id, self._result_factory.build_failure_and_count_limit(RESULT_LOST, INTERNAL_ERROR)
         )
 
-    async def _release_if_not_held_here(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
+    async def _needs_store_and_release_if_lost(self, stored: StoredRuns, run_id: str, scope: str) -> bool:
         """Return True if a run must be continued from the store; release and forget one that was lost here.
 
         That is a run of another process, one whose event loop has ended, and one that lost its lease while suspended.
@@ -246,7 +246,7 @@ class ProgramRunner:
         self.runs.forget(run)
         return True
 
-    def _take_run(self, run_id: str, scope: str) -> ProgramRun:
+    def _take_run_or_raise(self, run_id: str, scope: str) -> ProgramRun:
         """Return a run, reserved for this caller. Raises `InvalidInputError`."""
         run = self.runs.find(run_id)
         if run is None or run.scope != scope:
@@ -270,7 +270,9 @@ class ProgramRunner:
             if self._stored is not None:
                 await self._stored.mark_expired_records()
             return
-        message = self._build_expired_text(await self._stop_execution(run, execution, "the run expired"))
+        message = self._build_expired_text(
+            await self._abort_execution_and_get_its_error(run, execution, "the run expired")
+        )
         self.runs.set_end_message(run, message)
         await self._settler.store_result_or_release_lease(
             run, self._result_factory.build_failure_and_count_limit(message, SNAPSHOT_EXPIRED)
@@ -316,13 +318,15 @@ class ProgramRunner:
         execution, run.end_message = run.execution, describe_aborted_run(reason, None)
         run.call_on_loop(run.cancel_start)
         self.runs.end(run, RUN_ABORTED)
-        error = None if execution is None else await self._stop_execution(run, execution, reason)
+        error = None if execution is None else await self._abort_execution_and_get_its_error(run, execution, reason)
         self.runs.set_end_message(run, describe_aborted_run(reason, error))
         await self._settler.store_result_or_release_lease(
             run, self._result_factory.build_abort_result(run, error=error)
         )
 
-    async def _stop_execution(self, run: ProgramRun, execution: SuspendedRun, reason: str) -> CodeModeError | None:
+    async def _abort_execution_and_get_its_error(
+        self, run: ProgramRun, execution: SuspendedRun, reason: str
+    ) -> CodeModeError | None:
         """Abort the execution of an ended run; return its error with its calls, if known."""
         run.call_on_loop(run.cancel_lease_renewal)
         if execution.is_event_loop_closed:

@@ -26,7 +26,7 @@ from ...execution.outcome_texts import (
     find_exec_error_code,
     find_missing_tool_hint,
 )
-from ...execution.program_state import save_and_describe_large_result, save_large_call_results
+from ...execution.program_state import save_and_describe_large_result, save_large_call_results_and_set_keys
 from ...source.program_input import looks_like_shell
 from ...stores.errors import StoreUnavailableError
 from ...trace.failures import get_exception_text, log_failure
@@ -64,7 +64,7 @@ class ResultFactory:
         location = run.state_location
         if outcome.error is not None:
             if location is not None:
-                await save_large_call_results(outcome, location)
+                await save_large_call_results_and_set_keys(outcome, location)
             return self.build_error_result_and_count_limit(run, outcome.error, output, telemetry)
         if outcome.value is None and not output and (text := describe_missing_result(outcome, run.code)):
             output = [{"type": "text", "text": text}]
@@ -141,7 +141,7 @@ class ResultFactory:
         )
         return self.build_failure_and_count_limit(message, RUNTIME_UNAVAILABLE)
 
-    def build_host_failure_result(self, error: Exception) -> dict[str, Any]:
+    def build_host_failure_and_count_limit(self, error: Exception) -> dict[str, Any]:
         """Return the result of an error of the host."""
         if isinstance(error, StoreUnavailableError):
             log_failure(_log, "the store cannot be used", (), error)
@@ -166,7 +166,7 @@ class ResultFactory:
             called_tools, suspension_count, counts = (
                 self._count_and_list_called_tools(run, outcome),
                 run.suspension_count,
-                _count_run_events(run, outcome),
+                _build_run_event_counts(run, outcome),
             )
         base_telemetry = build_telemetry(self._counts.visible, by_source, called_tools, suspension_count, counts)
         warnings_of_run = () if outcome is None else (*outcome.warnings, *outcome.output_warnings)
@@ -185,7 +185,7 @@ class ResultFactory:
         return [*calls_in_catalog]
 
 
-def _count_run_events(run: ProgramRun, outcome: RunOutcome) -> dict[str, int]:
+def _build_run_event_counts(run: ProgramRun, outcome: RunOutcome) -> dict[str, int]:
     """Return the counters of a run; catalog queries are counted from its ledger."""
     counts = {**run.counts, "call": sum(run.calls_by_tool.values())}
     for entry in () if outcome.ledger is None else outcome.ledger.entries:

@@ -17,7 +17,7 @@ from ...data.json_shape import UNLIMITED, run_off_loop_if_large
 from ...data.json_values import encode_json
 from ...data.narrowing import is_mapping, is_object
 from ...execution.call_context import CallContext
-from ...execution.large_results import count_json_characters, describe_too_large_result
+from ...execution.large_results import describe_too_large_result, estimate_result_characters
 from ...execution.outcome_texts import INVALID_INPUT, RUNTIME_UNAVAILABLE
 from ...host.clock import monotonic_seconds
 from ...host.forks import create_fork_safe_lock, never_finalize_in_child, register_fork_reset
@@ -140,7 +140,7 @@ def format_output(items: Sequence[OutputItem], max_characters: int | None = None
     output: list[dict[str, Any]] = []
     remaining = UNLIMITED if max_characters is None else max_characters
     for index, item in enumerate(items_written):
-        size = 0 if max_characters is None else count_json_characters(item.value, remaining)
+        size = 0 if max_characters is None else estimate_result_characters(item.value, remaining)
         if size <= remaining:
             output.append({"type": item.kind, "text" if item.kind == "text" else "value": item.value})
             remaining -= size
@@ -265,7 +265,7 @@ class RecordedResults:
     def _find_or_create(self, key: _CallKey, digest: str) -> tuple[_RecordedCall, bool]:
         """Return the record of a call, and whether it is new."""
         with self._lock:
-            self._remove_expired()
+            self._remove_expired_and_surplus_results()
             found = self._calls.get(key)
             if found is not None and found[0] == digest:
                 return found, False
@@ -306,7 +306,7 @@ class RecordedResults:
             if self._calls.get(key) is record:
                 del self._calls[key]
 
-    def _remove_expired(self) -> None:
+    def _remove_expired_and_surplus_results(self) -> None:
         oldest_kept = monotonic_seconds() - self._retention_seconds
         for key, (_, future, recorded_at) in [*self._calls.items()]:
             if recorded_at >= oldest_kept and len(self._calls) < MAX_RECORDED_RESULTS:

@@ -60,7 +60,7 @@ class RunRegistry:
         never_finalize_in_child(self._runs, self._warm, self._stopping)
         self._reset()
 
-    def create_run(self, scope: str, code: str) -> ProgramRun:
+    def reserve_run_or_raise(self, scope: str, code: str) -> ProgramRun:
         """Return a new active run. Raises `NoCapacityError`."""
         with self._lock:
             share = self._options.get_max_waiting_runs(scope)
@@ -184,7 +184,9 @@ class RunRegistry:
         run.call_on_loop(run.cancel_timers)
         return True
 
-    def record_suspension(self, run: ProgramRun, execution: SuspendedRun, reason: str | None, size: int) -> bool:
+    def record_suspension_and_start_timers(
+        self, run: ProgramRun, execution: SuspendedRun, reason: str | None, size: int
+    ) -> bool:
         """Record that a run is suspended until it is continued or expires. Returns False if it has ended."""
         ttl = self._options.snapshot_ttl_seconds
         with self._lock:
@@ -196,7 +198,7 @@ class RunRegistry:
             run.expires_at_ms = now_ms() + ttl * 1000
             keeps_worker = self._reserve_warm_slot(run)
         self._counts.count_event("rests", run=run)
-        run.call_on_loop(lambda: self._set_timers(run, execution, ttl, keeps_worker=keeps_worker))
+        run.call_on_loop(lambda: self._set_timers_or_drop_worker(run, execution, ttl, keeps_worker=keeps_worker))
         return True
 
     def _reserve_warm_slot(self, run: ProgramRun) -> bool:
@@ -210,7 +212,7 @@ class RunRegistry:
         """Record that a taken run stays suspended."""
         if run.execution is not None:
             run.suspension_count -= 1
-            self.record_suspension(run, run.execution, run.reason, run.size_bytes)
+            self.record_suspension_and_start_timers(run, run.execution, run.reason, run.size_bytes)
 
     def end(self, run: ProgramRun, state: str) -> bool:
         """End an active run with this state. Returns False if it was not active."""
@@ -264,7 +266,9 @@ class RunRegistry:
             self._ended_runs.append(ended_run)
             self._forget_old_ended_runs()
 
-    def _set_timers(self, run: ProgramRun, execution: SuspendedRun, ttl: float, *, keeps_worker: bool) -> None:
+    def _set_timers_or_drop_worker(
+        self, run: ProgramRun, execution: SuspendedRun, ttl: float, *, keeps_worker: bool
+    ) -> None:
         run.cancel_timers()
         if run.state != WAITING or run.execution is not execution or run.loop is None:
             return

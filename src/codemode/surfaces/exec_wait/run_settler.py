@@ -166,7 +166,9 @@ class RunOutcomeApplier:
             if run.lease is None:
                 telemetry["warnings"] = [*telemetry.get("warnings", ()), _NOT_STORED]
         telemetry["rests"] = run.suspension_count + 1
-        if run.abort_reason is not None or not self._runs.record_suspension(run, execution, rest.reason, size):
+        if run.abort_reason is not None or not self._runs.record_suspension_and_start_timers(
+            run, execution, rest.reason, size
+        ):
             aborted = await execution.abort(run.abort_reason or "it has ended")
             self._runs.end(run, RUN_ABORTED)
             return await self.store_result_or_release_lease(
@@ -267,4 +269,4 @@ def is_store_failure(error: BaseException) -> bool:
 def _start_lease_renewal(stored: StoredRuns, run: ProgramRun) -> None:
     run.cancel_lease_renewal()
     if run.lease is not None:
-        run.lease_renewal = asyncio.ensure_future(stored.renew_lease_or_abort_run(run))
+        run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed_or_abort_run(run))

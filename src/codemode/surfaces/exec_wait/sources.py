@@ -134,7 +134,7 @@ def _is_identifier_character(character: str) -> bool:
     )
 
 
-def collect_entries(sources: Any) -> tuple[CatalogEntry, ...]:
+def collect_non_server_entries(sources: Any) -> tuple[CatalogEntry, ...]:
     """Return the tools of all sources, ordered by id. ``sources`` can also be the tools of one source.
 
     Raises `InvalidConfigError` for duplicate ids, `ValueError` for an invalid tool.

@@ -65,7 +65,7 @@ class StoredRuns:
         Raises `StoreUnavailableError`; then the run waits only in this process.
         """
         continuation, payload = (
-            await execution.to_signed_interrupt(),
+            await execution.store_content_and_sign_interrupt(),
             {**self._build_payload(run.scope), REASON_KEY: reason, YIELDS_KEY: yields},
         )
         if run.lease is None:
@@ -128,7 +128,7 @@ class StoredRuns:
         except StoreUnavailableError:
             _log.warning("expired records could not be marked", exc_info=True)
 
-    async def renew_lease_or_abort_run(self, run: ProgramRun) -> None:
+    async def keep_lease_renewed_or_abort_run(self, run: ProgramRun) -> None:
         """Renew the lease of a run until it is released, or abort the run if another process has it."""
         while True:
             await asyncio.sleep(LEASE_MS / 3000)
@@ -150,7 +150,7 @@ class StoredRuns:
 
     # --- for waits in other processes ---
 
-    async def claim_run_or_get_result(
+    async def wait_to_claim_run_or_get_result(
         self, run_id: str, scope: str, waits_ms: int
     ) -> Lease | Mapping[str, Any] | Record:
         """Return a lease to continue a run, its result, or its record if it still waits.
@@ -226,13 +226,13 @@ class StoredRuns:
         except UnknownRequestError:
             return None
         except RequestSettledError as error:
-            await self._raise_if_withdrawn(string_or_empty(error.details.get("record_id")))
+            await self._raise_if_ended_from_outside(string_or_empty(error.details.get("record_id")))
             return None
         return await self._store.claim(
             owner=self._owner, tenant=self._tenant, app=self._app, record_id=record_id, lease_ms=LEASE_MS
         )
 
-    async def _raise_if_withdrawn(self, record_id: str) -> None:
+    async def _raise_if_ended_from_outside(self, record_id: str) -> None:
         """Raise `RecordWithdrawnError` for a run that was ended from outside."""
         record = await self._store.record(record_id, tenant=self._tenant)
         outcome_fields = mapping_or_empty(None if record.outcome is None else record.outcome.value)

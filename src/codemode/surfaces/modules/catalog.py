@@ -17,7 +17,7 @@ from ...execution.outcome_texts import (
     IMPORT_FAILURE,
     TOOL_NOT_FOUND,
     WITHOUT_SERVER_HINT,
-    find_undefined_name_hint,
+    find_foreign_name_hint,
 )
 from ...host.forks import create_fork_safe_lock
 from ...protocol.ending_errors import make_syntax_error
@@ -204,7 +204,7 @@ class ImportChecker:
             exports = self._get_exports(call.specifier)
             if exports is None or call.name in exports:
                 continue
-            hint = suggestions.build_hint(
+            hint = suggestions.build_hint_and_count_limit(
                 call.name, exports, "Call {}.", "Import @codemode/discovery and look the tool up."
             )
             message = f"{_quote(call.specifier)} has no tool {_quote(call.name)}"
@@ -228,7 +228,7 @@ class ImportChecker:
                     if builtin_exports
                     else "Import @codemode/discovery and look the tool up."
                 )
-                hint = suggestions.build_hint(name, exports, "Import {}.", else_hint)
+                hint = suggestions.build_hint_and_count_limit(name, exports, "Import {}.", else_hint)
             message = f"{_quote(fact.specifier)} has no export {_quote(name)}"
             message += self._explain_missing_tool(fact.specifier, name)
             yield _build_problem(IMPORT_FAILURE, message, hint, fact.get_name_position(name))
@@ -240,7 +240,7 @@ class ImportChecker:
             hint = WITHOUT_SERVER_HINT
         elif path is not None:
             message = f"there is no server {_quote(path)}"
-            hint = self._build_path_hint(path) or suggestions.build_hint(
+            hint = self._build_path_hint(path) or suggestions.build_hint_and_count_limit(
                 path.lower(),
                 self._servers,
                 f"Import {to_specifier('{}')}.",
@@ -249,7 +249,7 @@ class ImportChecker:
         else:
             message = f"there is no module {_quote(specifier)}"
             known = [*_EXPORTS, *map(to_specifier, self._servers)]
-            hint = suggestions.build_hint(
+            hint = suggestions.build_hint_and_count_limit(
                 to_specifier(specifier) if specifier in self._servers else specifier,
                 known,
                 "Import {}.",
@@ -259,7 +259,7 @@ class ImportChecker:
 
     def _explain_missing_tool(self, specifier: str, name: str) -> str:
         server = self._servers.get(to_server_path(specifier) or "")
-        return "" if server is None else server.explain_missing_tool(name)
+        return "" if server is None else server.format_omission_suffix(name)
 
     def _build_path_hint(self, written: str) -> str | None:
         """Return the hint for a server id used in place of its path, or None."""
@@ -288,7 +288,7 @@ class _HintBuilder:
     def __init__(self) -> None:
         self._remaining = _MAX_SUGGESTIONS
 
-    def build_hint(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
+    def build_hint_and_count_limit(self, name: str, known: Collection[str], near_hint: str, else_hint: str) -> str:
         """Return ``near_hint`` with similar names, or ``else_hint`` without any."""
         self._remaining -= 1
         similar = find_nearest_names(name[:_MAX_QUOTED_CHARACTERS], sorted(known)) if self._remaining >= 0 else []
@@ -320,7 +320,7 @@ def _find_undefined_name_problems(facts: Any, servers: Iterable[ListedServer]) -
         if paths is None:
             paths = {tool.export_name: server.path for server in servers for tool in server.tools}
         path = paths.get(name) if use.get("called") is True else None
-        hint = find_undefined_name_hint(name)
+        hint = find_foreign_name_hint(name)
         if path is not None:
             hint = f'Import it: import {{ {name} }} from "@codemode/servers/{path}";'
         if hint is not None:

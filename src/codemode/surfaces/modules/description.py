@@ -198,7 +198,7 @@ class DescriptionCache:
         with using_rich_values(self._has_rich_values):
             return descriptions.get(max_characters) or descriptions.setdefault(
                 max_characters,
-                describe_run_tool(self._servers.list_describable_servers(), self._options, max_characters),
+                describe_run_tool(self._servers.list_servers_for_description(), self._options, max_characters),
             )
 
     def _get_current_descriptions(self) -> dict[int, RunDescription]:

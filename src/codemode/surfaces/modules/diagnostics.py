@@ -79,7 +79,7 @@ _MAX_REDACTED_CHARACTERS = 1 << 20
 _MAX_CODE_CHARACTERS = 100
 
 
-def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> ErrorFields:
+def create_error_fields_builder(find: Callable[[str], ModuleTool | None], secrets: tuple[str, ...]) -> ErrorFields:
     """Return a function that describes call errors for programs. ``find`` returns a tool by its qualified name."""
 
     def format_error(error: CodeModeError, kind: str, name: str, is_raised: bool) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ def create_error_formatter(find: Callable[[str], ModuleTool | None], secrets: tu
             tool = find(name) if kind == "tool" else None
             fields |= {"exportName": tool_name, **_build_mismatch_fields(error, tool)}
         error_hint = "" if is_raised else string_or_empty(error.details.get("hint"))
-        fields |= _redact_fields(fields, secrets)
+        fields |= _select_and_redact_fields(fields, secrets)
         return {**fields, "hint": error_hint or _format_hint(hint, fields)}
 
     return format_error
@@ -195,7 +195,7 @@ def _format_hint(hint: str, fields: Mapping[str, Any]) -> str:
     return hint.format_map(values)
 
 
-def _redact_fields(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
+def _select_and_redact_fields(fields: Mapping[str, Any], secrets: tuple[str, ...]) -> dict[str, Any]:
     names = ("code", "path", "expected", "received")
     return {name: redact(str(fields[name]), secrets) for name in names if name in fields}
 
@@ -259,10 +259,12 @@ def redact_diagnostics(diagnostics: Sequence[Diagnostic], secrets: tuple[str, ..
 
 def diagnose_error(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None = None) -> list[Diagnostic]:
     """Return the diagnostics of an error and of the program's calls."""
-    return _add_call_outcomes(_diagnose_without_calls(error, policy, ran_ms), error)
+    return _add_call_outcomes(_diagnose_error_without_listing_calls(error, policy, ran_ms), error)
 
 
-def _diagnose_without_calls(error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None) -> list[Diagnostic]:
+def _diagnose_error_without_listing_calls(
+    error: CodeModeError, policy: ExecutionPolicy, ran_ms: float | None
+) -> list[Diagnostic]:
     # Its class does not matter: a call failed with it.
     kind = "error" if "call" in error.details else find_nearest_error_kind(MODULE_WORDING, error)
     if kind in ("error", "call_value"):

@@ -211,7 +211,7 @@ def tool_not_found_error(servers: _Servers, server: ListedServer, name: str) -> 
             f'Use the server "{other_server_path}".',
         )
     message = (
-        f'Server "{server.path}" has no tool "{quoted_name}"{server.explain_missing_tool(quoted_name)}.{suggestion}'
+        f'Server "{server.path}" has no tool "{quoted_name}"{server.format_omission_suffix(quoted_name)}.{suggestion}'
     )
     return _create_not_found_error(
         "unknown_tool", message, server_id=server.path, tool_name=quoted_name, nearest=similar, hint=hint

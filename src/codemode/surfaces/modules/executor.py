@@ -18,7 +18,7 @@ from ...execution.starting import (
     resume_with_answers,
 )
 from ...host.clock import now_ms
-from ...host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from ...host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ...options.parts import CodeModeOptions, ContinuationOptions, ExecutionPolicy
 from ...records import record
 from ...schemas.compiled import get_json_type_name
@@ -32,7 +32,7 @@ from .diagnostics import (
     add_language_hint,
     build_diagnostics,
     build_response,
-    create_error_formatter,
+    create_error_fields_builder,
     diagnose_error,
     redact_diagnostics,
 )
@@ -259,11 +259,11 @@ class RunCatalog:
         """Return a coroutine that lists servers that the program needs and that are unlisted or changed, or None."""
         module = mapping_or_empty(mapping_or_empty(invocation_data).get("module"))
         if module:
-            return self._restore_and_load_listings(mapping_or_empty(invocation_data), module)
+            return self._restore_run_data_and_load_listings(mapping_or_empty(invocation_data), module)
         facts_read = self._get_module_facts(facts)
         unlisted = self._set_named_and_select_outdated_sources(facts_read.paths, wants_all=facts_read.wants_all)
         if unlisted:
-            return self._load_listings(unlisted, wants_all=facts_read.wants_all)
+            return self._load_listings_and_use_tools(unlisted, wants_all=facts_read.wants_all)
         self._use_current_tools_and_add_notes(wants_all=facts_read.wants_all)
         return None
 
@@ -306,14 +306,16 @@ class RunCatalog:
                 )
         return notes
 
-    async def _restore_and_load_listings(self, invocation_data: Mapping[str, Any], module: Mapping[Any, Any]) -> None:
+    async def _restore_run_data_and_load_listings(
+        self, invocation_data: Mapping[str, Any], module: Mapping[Any, Any]
+    ) -> None:
         self.notes = [restore_diagnostic(item) for item in list_or_empty(invocation_data.get(NOTES_KEY))]
         self.capabilities = [str(item) for item in list_or_empty(invocation_data.get(CAPABILITIES_KEY))]
         if limits := mapping_or_empty(invocation_data.get(LIMITS_KEY)):
             self.limits = RunLimits.of(limits)
         started_servers = mapping_or_empty(module.get("servers"))
         wants_all = module.get("all") is True
-        await self._load_listings(
+        await self._load_listings_and_use_tools(
             self._set_named_and_select_outdated_sources([*started_servers], wants_all=wants_all), wants_all=wants_all
         )
 
@@ -337,7 +339,7 @@ class RunCatalog:
             outdated += [missing_source for missing_source in missing if not missing_source.is_backing_off]
         return outdated
 
-    async def _load_listings(self, sources: Sequence[ServerWithListing], *, wants_all: bool) -> None:
+    async def _load_listings_and_use_tools(self, sources: Sequence[ServerWithListing], *, wants_all: bool) -> None:
         await self._servers.load_listings(sources)
         await self._servers.build_catalog_off_loop()
         self._use_current_tools_and_add_notes(wants_all=wants_all)
@@ -412,7 +414,7 @@ class ModuleExecutor:
         # Limits that a request can set come from it or from the run options.
         policy = settings.execution_policy.with_options_reset(*HOST_NAMES.values())
         self._settings = settings.with_parts(execution_policy=policy)
-        self._format_error = create_error_formatter(self._find_tool, options.secrets)
+        self._format_error = create_error_fields_builder(self._find_tool, options.secrets)
         self._profile = create_surface_settings(options.limits, self._format_error)
         # For requests without limits; built once.
         self._default_settings = self._settings.with_default_limits(self._profile.limits)
@@ -485,7 +487,7 @@ class ModuleExecutor:
         """List the requested servers; return notes about them, and the paths of those available."""
         notes = list(request.notes)
         if not self._description_cache.has_been_read:
-            await run_in_thread_if_large(LARGE_CHARACTERS, self._description_cache.assume_description_read)
+            await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, self._description_cache.assume_description_read)
         found = {name: self._servers.find(name) for name in request.capabilities}
         sources = [server_source for server_source in dict.fromkeys(found.values()) if server_source is not None]
         await self._servers.load_listings(
@@ -493,7 +495,7 @@ class ModuleExecutor:
         )
         await self._servers.build_catalog_off_loop()
         if unknown := [name for name, source in found.items() if source is None]:
-            notes += await run_in_thread_if_large(
+            notes += await run_in_thread_if_large_or_slow(
                 LARGE_CHARACTERS, partial(self._build_missing_server_warnings, unknown)
             )
         notes += [
@@ -555,7 +557,7 @@ class ModuleExecutor:
             all(is_declaration_cached(server) for server in servers)
             and sum(len(server.tools) for server in servers) <= _FEW_TOOLS
         )
-        return await run_in_thread_if_large(0 if is_little else LARGE_CHARACTERS, declare_unread)
+        return await run_in_thread_if_large_or_slow(0 if is_little else LARGE_CHARACTERS, declare_unread)
 
     def _build_policy(self, limits: RunLimits) -> ExecutionPolicy:
         return self._settings.with_default_limits(limits.to_policy()).execution_policy

@@ -156,7 +156,7 @@ class ListedServer:
         """True if a call of some tool can wait for a person."""
         return any(tool.tool.may_wait_for_person for tool in self.tools)
 
-    def explain_missing_tool(self, tool_name: str) -> str:
+    def format_omission_suffix(self, tool_name: str) -> str:
         """Return a suffix for messages about a missing tool: why it was left out, if known."""
         notes = (note for note in self.left_out if f'"{tool_name}"' in note)
         return next((f" (left out of its list: {note})" for note in notes), "")

@@ -56,9 +56,9 @@ class RunTool(SyncMethodsMixin):
         self.settings = CodeModeOptions.of(settings)
         self.store: InterruptStore | None = None
         if store is not None:
-            from ...stores.durability import add_store_to_options
+            from ...stores.durability import open_store_and_make_options_durable
 
-            self.settings, self.store = add_store_to_options(self.settings, store)
+            self.settings, self.store = open_store_and_make_options_durable(self.settings, store)
         if self.settings.fetch_policy is not None:
             raise ValueError("settings.fetch_policy is not supported by codemode.run: programs have no fetch")
         # Report invalid settings now, not in the first run.
@@ -74,10 +74,10 @@ class RunTool(SyncMethodsMixin):
         self._identities = ServerIdentities(self._servers.sources, self.settings.continuation)
         self.library = library
         if library is not None:
-            from ...execution.starting import attach_library
+            from ...execution.starting import bind_optional_library_unless_shadowed
 
             paths = [source.path for source in self._servers.sources]
-            self.library = attach_library(library, self._servers.get_or_build_catalog(), paths)
+            self.library = bind_optional_library_unless_shadowed(library, self._servers.get_or_build_catalog(), paths)
         self._executor: ModuleExecutor | None = None
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class RunTool(SyncMethodsMixin):
 
     def describe(self, max_characters: int | None = None) -> str:
         """Return the description in at most ``max_characters`` characters; None for the option."""
-        library_text = "" if self.library is None else self.library.describe_programs("@codemode/saved")
+        library_text = "" if self.library is None else self.library.load_and_describe_programs("@codemode/saved")
         if not library_text:
             return self._description_cache.describe_and_record_shortest(max_characters).text
         max_text_characters = None if max_characters is None else max(max_characters - len(library_text) - 2, 0)
@@ -169,7 +169,7 @@ class RunTool(SyncMethodsMixin):
 
         Does not block the event loop. Raises `CodeModeWorkerError` if no worker can start.
         """
-        await self._load_executor()
+        await self._load_executor_and_catalog()
         from ...execution.starting import get_pool_and_import_execution
 
         await get_pool_and_import_execution(self._pool, self.settings)
@@ -181,7 +181,7 @@ class RunTool(SyncMethodsMixin):
         `RuntimeError`, inside a Temporal workflow.
         """
         try:
-            runs = await self._load_executor()
+            runs = await self._load_executor_and_catalog()
         except OSError as error:
             log_failure(_log, "the code that runs programs cannot be imported", (), error)
             return build_refusal_response([create_host_failure_diagnostic()], error)
@@ -200,14 +200,14 @@ class RunTool(SyncMethodsMixin):
         Answers are as in `continue_interrupt`. Returns what `execute` returns. Raises `CodeModeProtocolError` for an
         interrupt or answers that cannot be used.
         """
-        runs = await self._load_executor()
+        runs = await self._load_executor_and_catalog()
         return await runs.resume(interrupt, resolution, resolutions, call)
 
     def refresh_sync(self) -> None:
         """Call `refresh` from sync code."""
         run_sync(self.refresh())
 
-    async def _load_executor(self) -> ModuleExecutor:
+    async def _load_executor_and_catalog(self) -> ModuleExecutor:
         require_outside_temporal_workflow()
         runs = self._executor or await run_in_single_use_thread(self._get_or_create_executor)
         await self._servers.build_catalog_off_loop()

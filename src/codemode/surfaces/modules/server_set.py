@@ -144,9 +144,9 @@ class ServerSet:
                 )
             return cached[1]
 
-    def list_describable_servers(self) -> tuple[ListedServer, ...]:
+    def list_servers_for_description(self) -> tuple[ListedServer, ...]:
         """Return all servers for the description; unlisted servers have no tools."""
-        return tuple(_to_describable_server(source) for source in self.sources)
+        return tuple(_to_server_for_description(source) for source in self.sources)
 
     def find(self, server_id: str) -> ServerWithListing | None:
         """Return the server with this path or host id, or None."""
@@ -180,7 +180,7 @@ def _select_available_servers(listing: Iterable[tuple[ListedServer | None, str |
     return [listed for listed, failure in listing if listed is not None and failure is None]
 
 
-def _to_describable_server(source: ServerWithListing) -> ListedServer:
+def _to_server_for_description(source: ServerWithListing) -> ListedServer:
     if source.failure is None and source.listed is not None:
         return source.listed
     return ListedServer(source.path, source.server_id, source.server_id, None, None, (), (), failure=source.failure)

@@ -179,7 +179,7 @@ class ServerWithListing:
             )
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_cancelled_from_outside(asyncio.current_task()):
-                self._clear_current_listing()
+                self._clear_listing_in_progress()
                 done.cancel()
                 raise
             # A server's client can raise a cancellation of its own, also inside an exception group.
@@ -189,7 +189,7 @@ class ServerWithListing:
             self.failure = self._read_reported_failure() or self._explain_failure(error)
         else:
             self._revision, self._learned, self.listed, self.failure = revision, learned, listed, None
-        self._clear_current_listing()
+        self._clear_listing_in_progress()
         with suppress(InvalidStateError):  # cancelled by its waiters
             done.set_result(None)
 
@@ -203,7 +203,7 @@ class ServerWithListing:
         else:
             log_failure(_log, "the tools of server %r cannot be listed", (self.server_id,), error)
 
-    def _clear_current_listing(self) -> None:
+    def _clear_listing_in_progress(self) -> None:
         with self._lock:
             self._current_listing = None
 

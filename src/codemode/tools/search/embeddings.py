@@ -28,7 +28,7 @@ class Vector(NamedTuple):
     signs: int
 
 
-def parse_vectors(value: Any, count: int, dimension: int | None) -> list[Vector]:
+def parse_unit_vectors(value: Any, count: int, dimension: int | None) -> list[Vector]:
     """Return vectors. Raises `ValueError` unless there are ``count`` rows of ``dimension`` numbers."""
     rows = _to_list(value)
     if len(rows) != count:
@@ -141,7 +141,9 @@ class Embeddings:
         if time.monotonic() < self._disabled_until:
             raise HostFunctionError("embed was too slow a moment ago")
         try:
-            [vector] = await await_with_timeout(self._embed_texts([query]), "embed", EMBED_TIMEOUT_SECONDS)
+            [vector] = await await_or_raise_host_function_error(
+                self._embed_texts([query]), "embed", EMBED_TIMEOUT_SECONDS
+            )
         except HostFunctionTimeoutError:
             self._disabled_until = time.monotonic() + _BACKOFF_SECONDS
             raise
@@ -196,7 +198,8 @@ class Embeddings:
         while batch := self._select_next_batch():
             try:
                 self._store_vectors(
-                    batch, await await_with_timeout(self._embed_texts(list(batch.values())), "embed", None)
+                    batch,
+                    await await_or_raise_host_function_error(self._embed_texts(list(batch.values())), "embed", None),
                 )
             except HostFunctionError as error:
                 self._stop_embedding(str(error))
@@ -228,7 +231,7 @@ class Embeddings:
 
     def _parse_vectors_and_set_dimension(self, result: Any, count: int) -> list[Vector]:
         try:
-            vectors = parse_vectors(result, count, self._dimension)
+            vectors = parse_unit_vectors(result, count, self._dimension)
         except ValueError as error:
             raise HostFunctionError(f"embed cannot be used: {error}") from None
         with self._lock:
@@ -253,7 +256,7 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
-async def await_with_timeout(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
+async def await_or_raise_host_function_error(work: Awaitable[Any], what: str, seconds: float | None) -> Any:
     """Await the result of a host function. Raises `HostFunctionError` if it fails or takes too long."""
     task = asyncio.ensure_future(_await_catching_failure(work))
     try:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...host.forks import create_fork_safe_lock
 from ...signatures.described_tool import DescribedTool
-from .postings import NamedToolList, Postings, to_name_and_tool_list
+from .postings import NamedToolList, Postings, to_named_tool_list
 from .query import ParsedQuery, parse_query
 from .text_index import FIRST_TOOLS, NO_WORD, TextIndex, describe_weak_match, has_non_latin_word
 
@@ -36,7 +36,7 @@ class ToolIndex:
     """
 
     def __init__(self, tools: Iterable[tuple[str, DescribedTool]], base: Postings | None = None) -> None:
-        self._tools = to_name_and_tool_list(tools)
+        self._tools = to_named_tool_list(tools)
         self._base = base  # postings of an earlier index
         self._lock = create_fork_safe_lock()
         self._index: TextIndex | None = None

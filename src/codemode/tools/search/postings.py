@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 from ...cached_property import cached_property
 from ...data.narrowing import mapping_or_empty, string_or_empty
 from ...signatures.described_tool import DescribedTool
-from .query import list_parameter_value_forms
+from .query import list_parameter_value_kinds
 from .tokenizer import get_stem, split_indexed_terms, split_terms
 
 
@@ -38,7 +38,7 @@ class NamedToolList:
         return zip(self.names, self.tools, strict=True)
 
 
-def to_name_and_tool_list(tools: Iterable[tuple[str, DescribedTool]]) -> NamedToolList:
+def to_named_tool_list(tools: Iterable[tuple[str, DescribedTool]]) -> NamedToolList:
     """Return these tools as `NamedToolList`."""
     return tools if isinstance(tools, NamedToolList) else NamedToolList(tools)
 
@@ -82,7 +82,7 @@ class KnownWords:
             else:
                 self._counts[word] -= 1
 
-    def find_by_prefix(self, prefix: str) -> list[str]:
+    def find_longer_words_by_prefix(self, prefix: str) -> list[str]:
         """Return the first longer words with this prefix, in alphabetical order."""
         ordered = self._sorted_terms
         start = bisect_right(ordered, prefix)
@@ -102,7 +102,7 @@ class KnownWords:
 
     def _find_corrections(self, word: str) -> list[str]:
         candidates = {other for other in _iterate_single_edits(word) if other in self._counts} or set(
-            self._split_compound(word)
+            self._iterate_compound_splits(word)
         )
         if not candidates and len(word) >= _MIN_TWO_MISTAKES:
             candidates = set(self._iterate_terms_two_edits_away(word))
@@ -114,7 +114,7 @@ class KnownWords:
     def _sorted_terms(self) -> list[str]:
         return sorted(self._counts)
 
-    def _split_compound(self, word: str) -> Iterator[str]:
+    def _iterate_compound_splits(self, word: str) -> Iterator[str]:
         """Yield two known words that were written as one."""
         for index in range(_MIN_CHARACTERS, len(word) - _MIN_CHARACTERS + 1):
             if word[:index] in self._counts and word[index:] in self._counts:
@@ -234,7 +234,7 @@ def collect_searched_texts(name: str, tool: DescribedTool) -> SearchedTexts:
             {
                 form
                 for name, parameter_schema in parameters
-                for form in list_parameter_value_forms(name[:_MAX_NAME_CHARACTERS], parameter_schema)
+                for form in list_parameter_value_kinds(name[:_MAX_NAME_CHARACTERS], parameter_schema)
             }
         ),
     )
@@ -349,7 +349,7 @@ class Postings:
             if entry:
                 yield entry[0][:_MAX_NAME_CHARACTERS]
 
-    def find_by_plain_name(self, plain: str) -> tuple[int, ...]:
+    def find_slots_by_plain_name(self, plain: str) -> tuple[int, ...]:
         """Return the slots of the tools with this name as one word."""
         return self.slots_by_plain_name.get(plain, ())
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .tokenizer import MAX_QUERY_CHARACTERS, split_query_terms, split_terms
+from .tokenizer import MAX_QUERY_CHARACTERS, split_query_and_drop_stop_words, split_terms
 
 _FORM_PREFIX = "="  # no word contains it, so words never match forms
 _SCHEMA_FORMATS = {
@@ -52,17 +52,17 @@ _VALUE_PATTERNS = (
 _VALUE_CHARACTERS = re.compile(r"[\d./\\@-]")  # every value contains one of these
 
 
-def list_parameter_value_forms(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
+def list_parameter_value_kinds(name: str, schema: Mapping[Any, Any]) -> Iterable[str]:
     """Return the forms of values that a parameter takes, as stems."""
     form = schema.get("format")
-    marks = _list_value_forms_of_name(name)
+    marks = _list_value_kinds_of_name(name)
     return (
         (*marks, _FORM_PREFIX + _SCHEMA_FORMATS[form]) if isinstance(form, str) and form in _SCHEMA_FORMATS else marks
     )
 
 
 @lru_cache(1 << 12)
-def _list_value_forms_of_name(name: str) -> tuple[str, ...]:
+def _list_value_kinds_of_name(name: str) -> tuple[str, ...]:
     return tuple({_FORM_PREFIX + _FORM_OF_NAME[word] for word in split_terms(name) if word in _FORM_OF_NAME})
 
 
@@ -97,6 +97,8 @@ def parse_query(query: str) -> ParsedQuery:
     query = query[:MAX_QUERY_CHARACTERS]
     rest, forms, values = split_off_values(query)
     value_terms = (
-        [word for word in split_query_terms(values) if len(word) > 2 and word not in _URL_WORDS] if forms else []
+        [word for word in split_query_and_drop_stop_words(values) if len(word) > 2 and word not in _URL_WORDS]
+        if forms
+        else []
     )
-    return ParsedQuery(split_query_terms(rest), forms, value_terms, "".join(split_terms(query)))
+    return ParsedQuery(split_query_and_drop_stop_words(rest), forms, value_terms, "".join(split_terms(query)))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...cached_property import cached_property
 from .postings import KnownWords, Postings
 from .query import ParsedQuery
-from .tokenizer import get_stem, is_in_unspaced_script, split_character_pairs, split_script_runs, split_terms
+from .tokenizer import get_stem, is_in_unspaced_script, split_into_pairs_if_unspaced, split_script_runs, split_terms
 from .vocabulary import ABBREVIATIONS, GENERIC_VERBS, STOP_WORDS, get_synonyms
 
 EXACT_WEIGHT = 1.0
@@ -45,7 +45,7 @@ def iterate_readings(word: str, compounds: Sequence[str], known: KnownWords) -> 
         yield WordReading([_extract_stems(other) for other in alternatives], SPELLING_WEIGHT)
     if len(word) >= _MIN_PREFIX_CHARACTERS and not is_in_unspaced_script(word):
         word_stem = get_stem(word)
-        longer_stems = dict.fromkeys(get_stem(other) for other in known.find_by_prefix(word))
+        longer_stems = dict.fromkeys(get_stem(other) for other in known.find_longer_words_by_prefix(word))
         if other_stems := [(stem,) for stem in longer_stems if stem != word_stem]:
             yield WordReading(other_stems, PREFIX_WEIGHT)
     synonyms_found = dict.fromkeys(
@@ -78,7 +78,9 @@ def find_corrected_readings(word: str, known: KnownWords) -> list[WordReading]:
 
 @lru_cache(1 << 12)
 def _extract_stems(text: str) -> tuple[str, ...]:
-    parts = (pair for word in text.split() for run in split_script_runs(word) for pair in split_character_pairs(run))
+    parts = (
+        pair for word in text.split() for run in split_script_runs(word) for pair in split_into_pairs_if_unspaced(run)
+    )
     return tuple(dict.fromkeys(map(get_stem, parts)))
 
 
@@ -125,7 +127,9 @@ class TextIndex:
             *map(self._get_or_create_value_kind_term, query.forms),
         ]
         scores = self._compute_best_scores(query_terms, limit, among)
-        named_slots = (slot for slot in self.postings.find_by_plain_name(query.plain) if among is None or slot in among)
+        named_slots = (
+            slot for slot in self.postings.find_slots_by_plain_name(query.plain) if among is None or slot in among
+        )
         return scores | dict.fromkeys(named_slots, 1.0)
 
     def compute_coverage(self, terms: list[str], slot: int) -> float:
@@ -143,12 +147,12 @@ class TextIndex:
         pairs = zip(terms, self._look_up_terms(terms), strict=True)
         return [word for word, query_word in pairs if all(tier.is_synonym for tier in query_word.tiers)]
 
-    def list_most_common_terms(self) -> list[str]:
+    def list_most_common_name_terms(self) -> list[str]:
         """Return the words of most tool names, the most common first."""
-        return self._most_common_terms
+        return self._most_common_name_terms
 
     @cached_property
-    def _most_common_terms(self) -> list[str]:
+    def _most_common_name_terms(self) -> list[str]:
         counts = Counter(
             word for name in self.postings.iterate_names() for word in set(split_terms(name)) if word.isalpha()
         )
@@ -296,7 +300,7 @@ def describe_weak_match(query: ParsedQuery, index: TextIndex, best: int | None) 
     if best is not None and (
         not content_terms
         or index.compute_coverage(content_terms, best) >= _MIN_COVERED_SHARE
-        or index.postings.find_by_plain_name(query.plain)
+        or index.postings.find_slots_by_plain_name(query.plain)
     ):
         return None
     missing = index.find_missing_terms(content_terms)
@@ -328,6 +332,6 @@ def _format_term_suggestions(missing_terms: list[str], index: TextIndex) -> str:
     if known:
         return f", such as {', '.join(known[:_MAX_SUGGESTED])}"
     common_terms = [
-        word for word in index.list_most_common_terms() if word not in GENERIC_VERBS and word not in STOP_WORDS
+        word for word in index.list_most_common_name_terms() if word not in GENERIC_VERBS and word not in STOP_WORDS
     ]
     return f"; tools here are about {', '.join(common_terms[:_MAX_SUGGESTED])}" if common_terms else ""

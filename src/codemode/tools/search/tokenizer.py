@@ -64,17 +64,17 @@ def split_indexed_terms(text: str) -> list[str]:
     return (
         terms
         if text.isascii()
-        else [part for word in terms for run in split_script_runs(word) for part in split_character_pairs(run)]
+        else [part for word in terms for run in split_script_runs(word) for part in split_into_pairs_if_unspaced(run)]
     )
 
 
-def split_query_terms(query: str) -> list[str]:
+def split_query_and_drop_stop_words(query: str) -> list[str]:
     """Return the distinct words of a query without stop words; all of them if there are no others."""
     parts = (
         part
         for word in split_terms(query[:MAX_QUERY_CHARACTERS])
         for run in split_script_runs(word)
-        for part in split_character_pairs(run)
+        for part in split_into_pairs_if_unspaced(run)
     )
     distinct_terms = list(dict.fromkeys(parts))
     return ([word for word in distinct_terms if word not in STOP_WORDS] or distinct_terms)[:MAX_QUERY_WORDS]
@@ -100,7 +100,7 @@ def is_in_unspaced_script(run: str) -> bool:
     return _UNSPACED.match(run) is not None
 
 
-def split_character_pairs(run: str) -> list[str]:
+def split_into_pairs_if_unspaced(run: str) -> list[str]:
     """Return the part itself, or its character pairs if it is unspaced."""
     if len(run) < 3 or not is_in_unspaced_script(run):
         return [run]

@@ -11,11 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from ...data.narrowing import mapping_or_empty
-from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_in_thread_if_large
+from ...host.threads import LARGE_CHARACTERS, BackgroundThreads, run_in_thread_if_large_or_slow
 from ...signatures.described_tool import DescribedTool
-from .embeddings import Embed, Embeddings, HostFunctionError, Vector, await_with_timeout, find_nearest_vectors, is_async
+from .embeddings import (
+    Embed,
+    Embeddings,
+    HostFunctionError,
+    Vector,
+    await_or_raise_host_function_error,
+    find_nearest_vectors,
+    is_async,
+)
 from .index import ScoredTool, SearchResults, ToolIndex
-from .postings import to_name_and_tool_list
+from .postings import to_named_tool_list
 from .query import parse_query
 from .tokenizer import MAX_QUERY_CHARACTERS, split_terms
 
@@ -91,7 +99,7 @@ class ToolSearch:
         embed: Embed | None = None,
         strategy: SearchStrategy | None = None,
     ) -> None:
-        self._tools = to_name_and_tool_list(tools)
+        self._tools = to_named_tool_list(tools)
         self.index = ToolIndex(self._tools)
         self._embeddings = Embeddings(embed) if embed else None
         self._strategy = strategy
@@ -109,7 +117,7 @@ class ToolSearch:
         return new
 
     @property
-    def has_used_all_vectors(self) -> bool:
+    def has_used_all_vectors_if_any(self) -> bool:
         """True once a search has used the vectors of all tools, or if there are no embeddings."""
         return self._embeddings is None or self._vectors is not None
 
@@ -172,9 +180,9 @@ class ToolSearch:
             search = strategy.search(query, infos, limit)
         else:
             search = BackgroundThreads("codemode-strategy", 1).run(lambda: strategy.search(query, infos, limit))
-        result = await await_with_timeout(search, "the search strategy", STRATEGY_SECONDS)
+        result = await await_or_raise_host_function_error(search, "the search strategy", STRATEGY_SECONDS)
         if inspect.isawaitable(result):
-            result = await await_with_timeout(result, "the search strategy", STRATEGY_SECONDS)
+            result = await await_or_raise_host_function_error(result, "the search strategy", STRATEGY_SECONDS)
         return _parse_strategy_result(result, positions, limit)
 
     def _create_tool_infos(self, among: Collection[int] | None) -> list[dict[str, Any]]:
@@ -198,7 +206,7 @@ class ToolSearch:
 
 
 async def _run_in_thread(work: Callable[[], ResultT]) -> ResultT:
-    return await run_in_thread_if_large(LARGE_CHARACTERS, work)
+    return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, work)
 
 
 def _create_embedding_text(name: str, tool: DescribedTool) -> str:

@@ -11,7 +11,7 @@ from plain_tool import PlainTool
 from suite import each_row
 
 from codemode import ExecutionPolicy, Tool, create_code_mode_tool
-from codemode.signatures.declarations import declare_tools, extract_first_sentence
+from codemode.signatures.declarations import extract_first_sentence, format_tool_declarations
 from codemode.surfaces.code_mode.description import describe_code_mode_tool
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -84,13 +84,13 @@ def test_a_search_is_one_text_whatever_tools_there_are() -> None:
 def test_annotations_and_examples_are_tags() -> None:
     hints = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": True}
     tool = PlainTool("t", "Reads.", QUERY, None, ({"query": "a */ b"},), hints)
-    text = declare_tools([tool])
+    text = format_tool_declarations([tool])
     assert "@annotations read-only, non-destructive, idempotent, open-world" in text
     assert '@example { query: "a *\\/ b" }' in text
-    assert "@annotations destructive */" in declare_tools(
+    assert "@annotations destructive */" in format_tool_declarations(
         [PlainTool("t", "", None, None, (), {"destructiveHint": True})]
     )
-    assert "@annotations" not in declare_tools([PlainTool("t", "", None, None, (), {"readOnlyHint": "yes"})])
+    assert "@annotations" not in format_tool_declarations([PlainTool("t", "", None, None, (), {"readOnlyHint": "yes"})])
 
 
 @each_row(
@@ -112,14 +112,14 @@ def test_annotations_and_examples_are_tags() -> None:
     ],
 )
 def test_one_declaration(tool: PlainTool, expected: str) -> None:
-    assert expected in declare_tools([tool]).split("\n")
+    assert expected in format_tool_declarations([tool]).split("\n")
 
 
 def test_description_falls_back_to_titles() -> None:
-    assert "/** From annotations */" in declare_tools(
+    assert "/** From annotations */" in format_tool_declarations(
         [PlainTool("t", "", QUERY, annotations={"title": "From annotations"})]
     )
-    assert "/** From schema */" in declare_tools([PlainTool("t", " ", {**QUERY, "title": "From schema"})])
+    assert "/** From schema */" in format_tool_declarations([PlainTool("t", " ", {**QUERY, "title": "From schema"})])
 
 
 @each_row(
@@ -143,7 +143,9 @@ def test_no_description_ends_its_comment(description: str) -> None:
         "type": "object",
         "properties": {"a": {"type": "string", "description": description, "pattern": description}},
     }
-    text = declare_tools([PlainTool("t", description, schema, {**schema, "patternProperties": {description: True}})])
+    text = format_tool_declarations(
+        [PlainTool("t", description, schema, {**schema, "patternProperties": {description: True}})]
+    )
     outside = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     assert "*/" not in outside
     assert "code()" not in outside
@@ -162,7 +164,7 @@ def test_the_same_tools_give_the_same_text() -> None:
 
 
 def test_text_grows_with_the_number_of_tools_only() -> None:
-    ten, twenty, thirty = (len(declare_tools(many(count))) for count in (10, 20, 30))
+    ten, twenty, thirty = (len(format_tool_declarations(many(count))) for count in (10, 20, 30))
     assert thirty - twenty == twenty - ten
 
 

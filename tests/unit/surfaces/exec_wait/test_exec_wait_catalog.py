@@ -12,7 +12,7 @@ from codemode import CodeModeToolError, Tool
 from codemode.surfaces.exec_wait.catalog import MAX_ENTRIES_BYTES, ExecCatalog
 from codemode.surfaces.exec_wait.options import ExecWaitOptions, InvalidConfigError
 from codemode.surfaces.exec_wait.program_run import UsageCounts
-from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries, to_identifier
+from codemode.surfaces.exec_wait.sources import ToolSource, collect_non_server_entries, to_identifier
 
 
 def tool(name: str, description: str = "Does something. In detail.", **more: Any) -> Tool:
@@ -20,7 +20,7 @@ def tool(name: str, description: str = "Does something. In detail.", **more: Any
 
 
 def catalog(*sources: Any, **options: Any) -> ExecCatalog:
-    return ExecCatalog(collect_entries(sources), ExecWaitOptions(**options), UsageCounts())
+    return ExecCatalog(collect_non_server_entries(sources), ExecWaitOptions(**options), UsageCounts())
 
 
 def test_ids_are_the_same_for_the_same_tools_in_any_order():
@@ -44,7 +44,7 @@ def test_no_source_has_the_ids_of_namespaces():
 
 def test_two_tools_of_one_id_are_refused():
     with pytest.raises(InvalidConfigError, match="host:core:a"):
-        collect_entries([ToolSource([tool("a")]), ToolSource([tool("a")])])
+        collect_non_server_entries([ToolSource([tool("a")]), ToolSource([tool("a")])])
 
 
 def test_tools_that_look_for_tools_are_left_out_and_one_called_exec_is_not():

@@ -61,7 +61,7 @@ def test_a_wait_for_another_process_goes_on_though_the_clock_is_put_forward(monk
         store = MemoryInterruptStore()
         mine, lease = await held_run(store)
         Clocks(HOUR_MS).run_in(monkeypatch, stored_runs)
-        waits = asyncio.ensure_future(mine.claim_run_or_get_result(to_run_id(lease.record.id), "s", 60_000))
+        waits = asyncio.ensure_future(mine.wait_to_claim_run_or_get_result(to_run_id(lease.record.id), "s", 60_000))
         await until(lambda: store._database._notifier._watches or waits.done())
         await store.release(lease)
         return await waits
@@ -73,7 +73,7 @@ def test_a_wait_for_another_process_ends_though_the_clock_is_put_back(monkeypatc
     async def scenario() -> Any:
         mine, lease = await held_run(MemoryInterruptStore())
         Clocks(-HOUR_MS, passes=1.0).run_in(monkeypatch, stored_runs)
-        return await mine.claim_run_or_get_result(to_run_id(lease.record.id), "s", 2_000)
+        return await mine.wait_to_claim_run_or_get_result(to_run_id(lease.record.id), "s", 2_000)
 
     assert isinstance(within(scenario(), 20), Record)
 
@@ -98,7 +98,7 @@ def test_what_has_ended_is_told_apart_by_the_time_that_has_passed(monkeypatch, j
         Clocks(jumps_ms, passes).run_in(monkeypatch, run_registry)
         all_runs = RunRegistry(ExecWaitOptions(), UsageCounts(), nobody)
         for number in range(3):
-            one = all_runs.create_run("s", f"return {number}")
+            one = all_runs.reserve_run_or_raise("s", f"return {number}")
             one.suspension_count = 1  # somebody was told its id
             all_runs.end(one, program_run.COMPLETED)
         return len(all_runs.list_runs_in_scope("s"))

@@ -13,7 +13,7 @@ from codemode.surfaces.exec_wait.catalog import ExecCatalog
 from codemode.surfaces.exec_wait.description import describe_exec
 from codemode.surfaces.exec_wait.options import ExecWaitOptions
 from codemode.surfaces.exec_wait.program_run import UsageCounts
-from codemode.surfaces.exec_wait.sources import ToolSource, collect_entries
+from codemode.surfaces.exec_wait.sources import ToolSource, collect_non_server_entries
 
 OPTIONS = ExecWaitOptions()
 SAMPLE_FILE = Path(__file__).parents[3] / "data" / "mcp_tools_sample.json"
@@ -34,8 +34,8 @@ def tools(count: int) -> list[Tool]:
 
 
 def test_a_thousand_tools_take_at_most_8000_characters_more_than_one():
-    one = describe_exec(collect_entries(tools(1)), OPTIONS)
-    many = describe_exec(collect_entries(tools(1_002)), OPTIONS)
+    one = describe_exec(collect_non_server_entries(tools(1)), OPTIONS)
+    many = describe_exec(collect_non_server_entries(tools(1_002)), OPTIONS)
     assert len(many) - len(one) <= 8_000
     assert "The catalog has 1002 tools:" in many
     assert "more: find them with `await tools.search(query)`" in many
@@ -44,7 +44,9 @@ def test_a_thousand_tools_take_at_most_8000_characters_more_than_one():
 
 def test_signatures_come_first_and_those_with_outputs_before_those_without():
     lines = [
-        one for one in describe_exec(collect_entries(tools(300)), OPTIONS).split("\n") if one.startswith("- host:")
+        one
+        for one in describe_exec(collect_non_server_entries(tools(300)), OPTIONS).split("\n")
+        if one.startswith("- host:")
     ]
     with_output = ["Promise<string>" in one for one in lines]
     assert with_output == sorted(with_output, reverse=True)
@@ -58,10 +60,10 @@ def test_the_same_tools_in_any_order_give_the_same_bytes():
         shuffled = tools(50)
         random.Random(seed).shuffle(shuffled)
         half = ToolSource(shuffled[:25], owner="left"), ToolSource(shuffled[25:], owner="left")
-        texts.add(describe_exec(collect_entries(half if seed % 2 else half[::-1]), OPTIONS))
+        texts.add(describe_exec(collect_non_server_entries(half if seed % 2 else half[::-1]), OPTIONS))
         shuffled_half = sorted(shuffled[:25], key=lambda one: one.name)
-        assert describe_exec(collect_entries(shuffled_half), OPTIONS) == describe_exec(
-            collect_entries(shuffled[:25]), OPTIONS
+        assert describe_exec(collect_non_server_entries(shuffled_half), OPTIONS) == describe_exec(
+            collect_non_server_entries(shuffled[:25]), OPTIONS
         )
     assert len(texts) == 1
 
@@ -88,10 +90,10 @@ def sampled(count: int) -> list[Tool]:
 
 def test_1002_tools_of_public_servers_are_described_in_8000_characters_and_found_by_search():
     made = sampled(1_002)
-    entries = collect_entries(made)
+    entries = collect_non_server_entries(made)
     text = describe_exec(entries, OPTIONS)
-    assert len(text) - len(describe_exec(collect_entries(made[:1]), OPTIONS)) <= 8_000
-    assert text == describe_exec(collect_entries(made[::-1]), OPTIONS)
+    assert len(text) - len(describe_exec(collect_non_server_entries(made[:1]), OPTIONS)) <= 8_000
+    assert text == describe_exec(collect_non_server_entries(made[::-1]), OPTIONS)
     catalog = ExecCatalog(entries, OPTIONS, UsageCounts())
     for one in made[:40:8]:
         found = catalog.answer_query("search", [f"{one.name} {one.description}", {"limit": 8}])

@@ -10,7 +10,7 @@ from suite import each_row
 
 from codemode import CodeModeError, CodeModeToolError, Tool
 from codemode.errors import CodeModeAuthenticationError, CodeModeSerializationError
-from codemode.surfaces.modules.diagnostics import create_error_formatter
+from codemode.surfaces.modules.diagnostics import create_error_fields_builder
 from codemode.surfaces.modules.module_tools import ModuleTool, QualifiedTool
 from codemode.tools.prepared import create_tool_failed_error
 
@@ -23,7 +23,7 @@ def find(name: str) -> ModuleTool | None:
     return FOUND if name == "github.create-issue" else None
 
 
-WORDS = create_error_formatter(find, ("hunter2-and-more", "hunter2"))
+WORDS = create_error_fields_builder(find, ("hunter2-and-more", "hunter2"))
 
 
 def words(error: CodeModeError, *, raised: bool = False, kind: str = "tool", name: str = "github.create-issue") -> Any:

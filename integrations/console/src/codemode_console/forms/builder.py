@@ -127,7 +127,10 @@ class FormBuilder:
         if shape.kind in ("object", "array") and position.level > MAX_FORM_DEPTH:
             return True
         if marker is not None:
-            return marker[1] == "json" and marker[2] in ("-", self._find_submitted_alternative(position, marker))
+            return marker[1] == "json" and marker[2] in (
+                "-",
+                self._find_submitted_or_displayed_alternative(position, marker),
+            )
         if current is ABSENT or (current is None and is_nullable):
             return False
         return not fits_shape(current, shape) or (
@@ -149,7 +152,7 @@ class FormBuilder:
         self._items_left -= len(declared.alternatives)
         shapes = [find_shape(schema, self._schema.json_schema) for schema in declared.alternatives]
         shapes = [SchemaShape("json", schema.keywords) if schema.kind == "choice" else schema for schema in shapes]
-        selected_key = self._find_submitted_alternative(position, marker)
+        selected_key = self._find_submitted_or_displayed_alternative(position, marker)
         if selected_key is None:
             index = self._find_matching_alternative(declared, shapes, current)
         elif selected_key in map(str, range(len(shapes))):
@@ -166,7 +169,7 @@ class FormBuilder:
         )
         return shapes[index], choices, marker is not None and marker[2] != str(index)
 
-    def _find_submitted_alternative(
+    def _find_submitted_or_displayed_alternative(
         self, position: _FieldPosition, marker: tuple[FieldState, ControlKind, str] | None
     ) -> str | None:
         if self._items is None:

@@ -59,7 +59,7 @@ def find_shape(schema: Any, root: Any) -> SchemaShape:
         shape = _find_simple_shape(keywords)
         if shape is not None:
             return replace(shape, is_nullable=shape.is_nullable or is_nullable)
-        alternatives, has_null = _list_alternatives(keywords, root)
+        alternatives, has_null = _separate_null_from_alternatives(keywords, root)
         is_nullable = is_nullable or has_null
         if len(alternatives) != 1:
             by_type = "anyOf" not in keywords and "oneOf" not in keywords
@@ -132,7 +132,7 @@ def _create_enum_shape(keywords: Mapping[str, Any]) -> SchemaShape:
     return SchemaShape("enum", keywords, has_null, options=values)
 
 
-def _list_alternatives(keywords: Mapping[str, Any], root: Any) -> tuple[tuple[Any, ...], bool]:
+def _separate_null_from_alternatives(keywords: Mapping[str, Any], root: Any) -> tuple[tuple[Any, ...], bool]:
     types = keywords.get("type")
     if "anyOf" in keywords or "oneOf" in keywords:
         union = keywords.get("anyOf", keywords.get("oneOf"))

@@ -50,11 +50,11 @@ def create_form(schema: Any, value: Any = ABSENT) -> Form:
     ``schema`` is a dict, True, or None. The work is bounded; use a thread for large values
     (`codemode.host.threads.run_check`).
     """
-    compiled, notes = _compile_schema(schema)
+    compiled, notes = _repair_and_compile_schema(schema)
     text = _to_editable_json_text(value)
     if text is None:
         return Form(None, "", "json", is_editable=False, notes=(*notes, _VALUE_TOO_LARGE))
-    root, limit_notes = _build_root(FormBuilder(compiled), value)
+    root, limit_notes = _build_root_or_none_with_notes(FormBuilder(compiled), value)
     return _assemble_form(root, text or _format_fields_as_json(root), notes=(*notes, *limit_notes))
 
 
@@ -64,32 +64,32 @@ def read_form(form_items: Iterable[tuple[str, str]], schema: Any, displayed_valu
     Fields without items keep the displayed value, so that API callers send only what they change. Raises
     `MalformedFormError` for items that no form of this schema and value sends. The work is bounded as in `create_form`.
     """
-    compiled, notes = _compile_schema(schema)
+    compiled, notes = _repair_and_compile_schema(schema)
     reader = _FormReader(compiled, SubmittedItems(form_items), displayed_value, notes)
     if _to_editable_json_text(displayed_value) is None and reader.has_submission:
         raise MalformedFormError(_VALUE_TOO_LARGE)
     return reader.read()
 
 
-def _compile_schema(schema: Any) -> _CompiledSchema:
+def _repair_and_compile_schema(schema: Any) -> _CompiledSchema:
     if not isinstance(schema, dict):
         return CompiledJsonSchema(schema if isinstance(schema, bool) else {}), ()
     text = json.dumps(schema)
     return (
-        _compile_schema_text(text)
+        _repair_and_compile_schema_text(text)
         if len(text) <= _MAX_CACHED_SCHEMA_CHARACTERS
-        else _compile_schema_text.__wrapped__(text)
+        else _repair_and_compile_schema_text.__wrapped__(text)
     )
 
 
 @lru_cache(maxsize=_MAX_CACHED_SCHEMAS)
-def _compile_schema_text(text: str) -> _CompiledSchema:
+def _repair_and_compile_schema_text(text: str) -> _CompiledSchema:
     readable, warning = repair_schema(json.loads(text))
     notes = () if warning is None else (f"The schema {to_visible_text(warning, one_line=True)}.",)
     return CompiledJsonSchema(readable), notes
 
 
-def _build_root(builder: FormBuilder, value: Any) -> tuple[Field | None, tuple[str, ...]]:
+def _build_root_or_none_with_notes(builder: FormBuilder, value: Any) -> tuple[Field | None, tuple[str, ...]]:
     try:
         root = builder.build_root(value, "Input")
     except TooManyFieldsError:
@@ -196,7 +196,7 @@ class _FormReader:
         self._restore_missing_fields()
         self._items.apply_array_button(has_array=self._items.has_fields)
         builder = FormBuilder(self._schema, self._items)
-        root, limit_notes = _build_root(builder, self._displayed_value)
+        root, limit_notes = _build_root_or_none_with_notes(builder, self._displayed_value)
         self._notes += limit_notes
         if root is not None:
             self._items.reject_unused_items()
@@ -235,7 +235,7 @@ class _FormReader:
         """Restore the displayed texts of controls that the caller did not send."""
         pointers = self._items.pointers_without_text
         root = (
-            _build_root(FormBuilder(self._schema), self._displayed_value)[0]
+            _build_root_or_none_with_notes(FormBuilder(self._schema), self._displayed_value)[0]
             if pointers and self._displayed_value is not ABSENT
             else None
         )
@@ -283,14 +283,14 @@ class _FormReader:
         read_value = self._parse_json_input()
         text = normalize_line_ends(self._json_input or "")
         if read_value.problems:
-            root, _ = _build_root(FormBuilder(self._schema), self._displayed_value)
+            root, _ = _build_root_or_none_with_notes(FormBuilder(self._schema), self._displayed_value)
             return FormResult(
                 None,
                 read_value.problems,
                 _assemble_form(root, text, mode="json", problems=read_value.problems, notes=self._notes),
             )
         problems = self._find_schema_problems(read_value.value, {})
-        root, _ = _build_root(FormBuilder(self._schema), read_value.value)
+        root, _ = _build_root_or_none_with_notes(FormBuilder(self._schema), read_value.value)
         return self._create_result(
             read_value, problems, _assemble_form(root, text, mode="json", problems=problems, notes=self._notes)
         )

@@ -19,7 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from codemode import CodeModeError
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.stores import ALL_TENANTS, FailedNotice, InterruptStore, Notice, Outbox, Record
 
 from .target import NoticeTarget, format_record_url
@@ -213,9 +213,9 @@ class NoticeSender:
         """Deliver until cancelled. An interrupted delivery is repeated later under the same id."""
         async with asyncio.TaskGroup() as group:
             for target in self._targets:
-                group.create_task(self._deliver_to_target(target))
+                group.create_task(self._deliver_to_target_until_cancelled(target))
 
-    async def _deliver_to_target(self, target: NoticeTarget) -> None:
+    async def _deliver_to_target_until_cancelled(self, target: NoticeTarget) -> None:
         backoff_seconds = 0.0
         while True:
             try:
@@ -277,7 +277,7 @@ class NoticeSender:
         link = format_record_url(self._base_url, notice.record.id)
         try:
             # In a thread, since inputs may be large.
-            message = await run_in_thread_if_large(
+            message = await run_in_thread_if_large_or_slow(
                 LARGE_CHARACTERS, lambda: target.create_request(notice, link, self._clock())
             )
         except Exception as error:  # noqa: BLE001 - untrusted content must not stop other notices

@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from codemode import CodeModeError
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.stores import AuditLine, InterruptStore, StoredRequest, verify_audit
 from codemode.stores.records import Tenants
 
@@ -118,7 +118,7 @@ def audit_line_to_json(line: AuditLine) -> dict[str, Any]:
 
 async def to_json_lines(lines: Sequence[AuditLine]) -> str:
     """Return lines as ASCII JSON Lines; runs off the event loop."""
-    return await run_in_thread_if_large(LARGE_CHARACTERS, lambda: "".join(map(_to_json_line, lines)))
+    return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: "".join(map(_to_json_line, lines)))
 
 
 def _to_json_line(line: AuditLine) -> str:
@@ -154,7 +154,7 @@ async def create_audit_line_views(
 ) -> list[AuditLineView]:
     """Return lines for a page, with the headlines of ``calls`` by record and request; runs off the event loop."""
     known = calls or {}
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS,
         lambda: [
             _create_audit_line_view(line, known.get((_to_text(line.record_id), _to_text(line.interrupt_id))))

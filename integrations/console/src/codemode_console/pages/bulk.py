@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.stores import ALL_TENANTS, AnswerRefusedError, Record, StoredRequest, StoreError, StoreUnavailableError
 
@@ -136,7 +136,7 @@ async def _render_review_page(
     tenants = select_visible_tenants(require_principal(request).user, "")
     ids = list(dict.fromkeys(selected.record_id for selected in selection))
     records = {record.id: record for record in await context.store.records(ids, tenant=tenants)}
-    results = await run_in_thread_if_large(
+    results = await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS, lambda: [_prepare_call_for_review(context, records, selected) for selected in selection]
     )
     if not wants_json(request):  # API callers get whole inputs
@@ -172,7 +172,7 @@ async def _render_review_page(
         not_pending = [result for result in results if result.problem is not None]
         return render_page(request, "bulk_review.html", pending=pending, undecided=not_pending, **values)
 
-    return await run_in_thread_if_large(LARGE_CHARACTERS, render)
+    return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, render)
 
 
 def _call_to_review_json(result: _SelectedCallState) -> dict[str, Any]:
@@ -252,7 +252,7 @@ async def _decide_call(
     answer = {"approved": decision == "approve", **({"reason": reason} if reason else {})}
     if call.actor == principal.user.name and has_same_decision(call, answer):
         return _SelectedCallState(selected, record, call)  # submitted twice
-    displayed = await run_in_thread_if_large(
+    displayed = await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS, lambda: (compute_call_version(record, call), context.store.compute_display_digest(call))
     )
     if call.state == "waiting" and displayed != (selected.version, selected.display_digest):

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import ALL_TENANTS, Page, Record, StoredRequest, UnknownRequestError
@@ -72,7 +72,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         if wants_json(request):
             return JSONResponse(_records_page_to_json(records_page, counts))
         decided_call = await _load_decided_call_values(context, request)
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             LARGE_CHARACTERS,
             lambda: _render_list_page(context, request, query, records_page, counts, tool, decided_call),
         )

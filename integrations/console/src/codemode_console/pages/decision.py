@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.stores import AnswerRefusedError, AuditLine, Record, StoredRequest, StoreError
 
 from ..bodies import FormItems, get_single_value, has_json_body, read_form_items, read_json
@@ -95,7 +95,7 @@ async def _read_submitted_decision(request: Request) -> SubmittedDecision:
     if not has_json_body(request):
         return parse_decision_form(await read_form_items(request))
     body = await read_json(request)
-    return await run_in_thread_if_large(LARGE_CHARACTERS, lambda: parse_decision_json(body))
+    return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: parse_decision_json(body))
 
 
 async def _require_permission_or_audit(
@@ -119,7 +119,7 @@ async def _apply_decision(
     context: ConsoleContext, request: Request, record: Record, call: StoredRequest, submitted: SubmittedDecision
 ) -> Response:
     actor = require_principal(request).user.name
-    evaluation = await run_in_thread_if_large(
+    evaluation = await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS, lambda: _evaluate_decision(context, record, call, submitted, actor)
     )
     # The standing approval is not stored again, since it may have been revoked since.

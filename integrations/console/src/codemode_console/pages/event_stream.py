@@ -196,11 +196,11 @@ async def _stream_events(
         head = await context.store.changes_head()
         sequence = head if after is None else min(after, head)
         yield ServerSentEvent(id=str(sequence), retry=_RETRY_MS, comment="open")
-        while await lifetime.check_alive():
+        while await lifetime.reauthenticate_and_check_alive():
             feed_head = feed.head
             async with aclosing(_iterate_changes_after(context, feed, principal, sequence)) as changes:
                 async for change in changes:
-                    if not await lifetime.check_alive():
+                    if not await lifetime.reauthenticate_and_check_alive():
                         break
                     if principal.user.can_see(change.tenant):
                         yield _to_event(change)
@@ -248,7 +248,7 @@ class _ConnectionLifetime:
         )
         self.is_over = self.is_signed_out = False
 
-    async def check_alive(self) -> bool:
+    async def reauthenticate_and_check_alive(self) -> bool:
         """Return whether the connection may continue, checked every few seconds."""
         now = asyncio.get_running_loop().time()
         if not self.is_over and now >= self._next_check:

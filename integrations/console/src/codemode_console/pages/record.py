@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from codemode import CodeModeProtocolError, Interrupt
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.stores import Record, StoredRequest
@@ -48,9 +48,9 @@ from ..record_view import (
     create_record_view,
     diff_values,
     find_question,
-    find_value,
+    find_value_or_raise,
     needs_continuation,
-    read_pause_view,
+    read_pause_view_with_problem,
     record_view_to_json,
     to_download_text,
 )
@@ -241,7 +241,7 @@ async def create_cards(
         expanded=request.query_params.get("request"),
         is_for_programs=wants_json(request),
     )
-    return await run_in_thread_if_large(LARGE_CHARACTERS, builder.build_cards)
+    return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, builder.build_cards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +446,7 @@ async def render_record_page(
         }
         return render_page(request, "record.html", status=status, **page_values, **values)
 
-    return await run_in_thread_if_large(LARGE_CHARACTERS, render)
+    return await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, render)
 
 
 async def _load_heading_values(context: ConsoleContext, request: Request, record: Record) -> dict[str, Any]:
@@ -501,10 +501,10 @@ def create_record_action_values(request: Request, record: Record) -> dict[str, A
 
 
 async def _load_record_view(context: ConsoleContext, request: Request, record: Record) -> RecordView:
-    interrupt, unreadable = await _load_interrupt(context, record)
+    interrupt, unreadable = await _load_interrupt_with_problem(context, record)
     page_query, reader = _parse_page_query(request), context.create_pause_reader(record)
     # Large checks run one at a time.
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS, lambda: create_record_view(record, interrupt, reader, page_query, unreadable)
     )
 
@@ -517,7 +517,7 @@ async def _load_notice_and_resume_status(context: ConsoleContext, record: Record
     return NoticeAndResumeStatus(failures, resumes_here=False, last_resumed=resumed)
 
 
-async def _load_interrupt(context: ConsoleContext, record: Record) -> tuple[Interrupt | None, str | None]:
+async def _load_interrupt_with_problem(context: ConsoleContext, record: Record) -> tuple[Interrupt | None, str | None]:
     """Return the latest pause of a record, and why it cannot be read if so."""
     pending_call = next((call for call in record.requests if call.state in ("waiting", "decided")), None)
     load_last_interrupt: Any = getattr(context.store, "last_interrupt", None)  # a custom store may lack it
@@ -546,15 +546,15 @@ async def _download_value(context: ConsoleContext, request: Request, record: Rec
     address = request.query_params.get("of", "")
     interrupt = None
     if needs_continuation(address):
-        interrupt, _ = await _load_interrupt(context, record)
+        interrupt, _ = await _load_interrupt_with_problem(context, record)
     reader = context.create_pause_reader(record)
 
     def encode_value() -> bytes:
-        view = None if interrupt is None else read_pause_view(interrupt, reader)[0]
-        return to_download_text(find_value(address, record, view)).encode("utf-8", "backslashreplace")
+        view = None if interrupt is None else read_pause_view_with_problem(interrupt, reader)[0]
+        return to_download_text(find_value_or_raise(address, record, view)).encode("utf-8", "backslashreplace")
 
     try:
-        body = await run_in_thread_if_large(LARGE_CHARACTERS, encode_value)
+        body = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, encode_value)
     except LookupError:
         message = "The URL may be wrong, the program may have continued, or the key is missing here."
         raise Problem(404, "There is no such value", message) from None

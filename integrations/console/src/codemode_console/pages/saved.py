@@ -42,15 +42,15 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
         return render_page(request, "saved.html", programs=programs, path_of=_format_program_path)
 
     async def show_program(request: Request) -> Response:
-        return await _render_program_page(context, request, await _find_program(context, request))
+        return await _render_program_page(context, request, await _find_program_or_raise(context, request))
 
     async def change_program(request: Request) -> Response:
         form = await read_small_form(request)
-        program = await _find_program(context, request)
+        program = await _find_program_or_raise(context, request)
         await _require_permission_or_audit(context, request, program, form)
         await _apply_program_action_and_audit(context, request, program, form.get("action", ""))
         if wants_json(request):
-            return JSONResponse((await _find_program(context, request)).to_dict())
+            return JSONResponse((await _find_program_or_raise(context, request)).to_dict())
         return RedirectResponse(f"{request.scope.get('root_path', '')}/{_format_program_path(program)}", 303)
 
     path = "/saved/{name}"
@@ -67,7 +67,7 @@ async def _list_visible_programs(context: ConsoleContext, request: Request) -> l
     return [program for program in await ProgramLibrary.list_all(context.store) if user.can_see(program.owner)]
 
 
-async def _find_program(context: ConsoleContext, request: Request) -> SavedProgram:
+async def _find_program_or_raise(context: ConsoleContext, request: Request) -> SavedProgram:
     """Return the program of the URL. Raises `Problem` 404, also for other tenants' programs."""
     name, owner = request.path_params["name"], request.query_params.get("owner", "")
     named_program = next(

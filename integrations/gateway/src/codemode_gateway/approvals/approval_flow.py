@@ -17,7 +17,7 @@ from codemode.errors import CodeModeConcurrencyError, CodeModeProtocolError
 from codemode.execution.call_context import CallContext
 from codemode.host.cancellation import shield_until_done
 from codemode.interrupts.interrupt import Interrupt
-from codemode.observe.request_telemetry import count_waiting_approvals, record_requested_approvals
+from codemode.observe.request_telemetry import count_approvals_while_waiting, record_requested_approvals
 from codemode.stores.errors import AnswerRefusedError, StoreError, StoreUnavailableError
 from codemode.stores.interrupt_store import InterruptStore
 from codemode.stores.records import Record
@@ -184,7 +184,7 @@ class ApprovalFlow:
         self, client_call: ClientCall, request_state: str, responses: Mapping[str, Any]
     ) -> ToolReply:
         state = await self._sealed_state.unseal(request_state, client_call.arguments)
-        client_call.restore_state(state)
+        client_call.restore_state_and_count_pause(state)
         # Security: accept only answers to questions of this call, from a client that may be asked.
         responses = {
             key: response
@@ -217,7 +217,7 @@ class ApprovalFlow:
             if channel == "session":
                 outcome = await self._ask_in_session_and_resume(client_call, outcome, questions)
             elif channel == "retry":
-                return await self._ask_by_retry(client_call, outcome, questions)
+                return await self._ask_by_retry_and_save_if_large(client_call, outcome, questions)
             else:
                 return await self._save_pause_and_wait(client_call, outcome, questions)
         if isinstance(outcome, Record):
@@ -229,7 +229,7 @@ class ApprovalFlow:
         self, client_call: ClientCall, interrupt: Interrupt, questions: list[Question]
     ) -> Any:
         try:
-            with count_waiting_approvals("session", len(questions)):
+            with count_approvals_while_waiting("session", len(questions)):
                 responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
         except asyncio.CancelledError:
             if not _is_cancelled_by_client(client_call):  # the client disconnected: people can still decide
@@ -256,7 +256,7 @@ class ApprovalFlow:
             return await self._resume_with_answers_or_save(client_call, interrupt, answers)
         except CodeModeProtocolError as error:
             await self._questions.forget_remembered_answers(answers)
-            if not self._questions.record_refused_edits(client_call, answers, error):
+            if not self._questions.record_refused_edits_and_count_tries(client_call, answers, error):
                 raise
             return interrupt
 
@@ -292,10 +292,12 @@ class ApprovalFlow:
         except StoreError:  # another decision came first and counts
             await self._questions.forget_remembered_answers(answers)
 
-    async def _ask_by_retry(self, client_call: ClientCall, pause: Pause, questions: list[Question]) -> ToolReply:
+    async def _ask_by_retry_and_save_if_large(
+        self, client_call: ClientCall, pause: Pause, questions: list[Question]
+    ) -> ToolReply:
         for question in questions:
             client_call.add_notes(question.interrupt_id, definition=question.definition_digest)
-        client_call.prune_notes(question.interrupt_id for question in questions)
+        client_call.drop_notes_except(question.interrupt_id for question in questions)
         pause_state = {"record": pause.id} if isinstance(pause, Record) else {"interrupt": pause.to_dict()}
         sealed_state = await self._sealed_state.seal(client_call.to_state(pause_state), client_call.arguments)
         if len(sealed_state) > MAX_STATE_CHARACTERS and isinstance(pause, Interrupt):
@@ -334,9 +336,9 @@ class ApprovalFlow:
             ]
             channel = self._choose_channel(client_call, questions) if questions else "store"
             if responses is None and channel == "retry":
-                return await self._ask_by_retry(client_call, record, questions)
+                return await self._ask_by_retry_and_save_if_large(client_call, record, questions)
             if responses is None and channel == "session":
-                with count_waiting_approvals("session", len(questions)):
+                with count_approvals_while_waiting("session", len(questions)):
                     responses = await ask_in_session(client_call, questions, self._ask_timeout_seconds)
                 client_call.pause += 1
                 if len(responses) < len(questions):
@@ -365,7 +367,7 @@ class ApprovalFlow:
                 await self._save_decisions(answers)
             except AnswerRefusedError as error:
                 await self._questions.forget_remembered_answers(answers)
-                self._questions.record_refused_edits(client_call, answers, error)
+                self._questions.record_refused_edits_and_count_tries(client_call, answers, error)
                 answers.resolutions = {}
         return answers
 
@@ -428,7 +430,7 @@ class ApprovalFlow:
             )
         wait_ms = min([self._server_wait_ms.get(server, self._wait_ms) for server in servers], default=self._wait_ms)
         async with show_page_in_session(client_call, page_url, record_id):
-            with count_waiting_approvals("store", 1):
+            with count_approvals_while_waiting("store", 1):
                 outcome = await self._pending_store.wait_for_end_or_new_questions(record_id, wait_ms)
         if not isinstance(outcome, Record):
             return outcome or run_not_found_response()

@@ -22,14 +22,14 @@ from codemode.data.narrowing import is_object, mapping_or_empty, string_or_empty
 from codemode.errors import CodeModeProtocolError, CodeModeToolError
 from codemode.host.cancellation import is_cancelled_from_outside, run_alongside_block
 from codemode.host.clock import now_ms
-from codemode.host.threads import run_in_thread_if_large
+from codemode.host.threads import run_in_thread_if_large_or_slow
 from codemode.interrupts.interrupt import Interrupt, PendingRequest, is_same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
 
 from ..gateway.principals import CallOrigin, Principal, get_disconnect_event
 from ..page_urls import is_safe_page_url, require_safe_page_host
-from ..passthrough.client_requests import add_server_label
+from ..passthrough.client_requests import clip_and_add_server_label
 from .pending_store import PrincipalRunResumer, get_definition_digest, get_waiting_requests
 from .questions import (
     ALWAYS,
@@ -108,7 +108,7 @@ class ClientCall:
         """Return the state that the next request of this call needs."""
         return {"pause": self.pause, "said": self.notes, "page": self.has_page, **pause_state}
 
-    def restore_state(self, state: Mapping[str, Any]) -> None:
+    def restore_state_and_count_pause(self, state: Mapping[str, Any]) -> None:
         """Restore the state of the previous request."""
         pause = state.get("pause")
         self.pause = pause + 1 if type(pause) is int else 1
@@ -119,7 +119,7 @@ class ClientCall:
         """Add notes about a pending request."""
         self.notes.setdefault(interrupt_id, {}).update(details)
 
-    def prune_notes(self, interrupt_ids: Iterable[str]) -> None:
+    def drop_notes_except(self, interrupt_ids: Iterable[str]) -> None:
         """Drop the notes about requests that are no longer pending."""
         open_ids = set(interrupt_ids)
         self.notes = {key: notes for key, notes in self.notes.items() if key in open_ids}
@@ -149,7 +149,7 @@ class StateSealer:
             )
             return _encode_packed_state(packed)
 
-        return await run_in_thread_if_large(estimate_json_length(state, _MAX_WEIGHT), sign_and_encode_state)
+        return await run_in_thread_if_large_or_slow(estimate_json_length(state, _MAX_WEIGHT), sign_and_encode_state)
 
     async def unseal(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the state in a sealed text.
@@ -158,7 +158,7 @@ class StateSealer:
         """
         if len(text) > MAX_STATE_CHARACTERS:
             raise CodeModeProtocolError("the request state is too long")
-        return await run_in_thread_if_large(len(text), lambda: self._verify_and_decode_state(text, arguments))
+        return await run_in_thread_if_large_or_slow(len(text), lambda: self._verify_and_decode_state(text, arguments))
 
     def _verify_and_decode_state(self, text: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -208,7 +208,7 @@ def create_elicitation(question: Question, client_call: ClientCall) -> types.Eli
     url = string_or_empty(question.payload.get("url"))
     if question.payload.get("askedByServer"):
         # Security: the server chose this page. The message says so, and the gateway does not recommend it.
-        message = add_server_label(
+        message = clip_and_add_server_label(
             question.server, f"asks you to open this page before it accepts the call: {require_safe_page_host(url)}"
         )
     else:
@@ -458,7 +458,7 @@ class ApprovalQuestions:
             if response is None:
                 continue
             parse = partial(parse_answer, question, response, partial(self._find_input_problem, question))
-            answer = await run_in_thread_if_large(
+            answer = await run_in_thread_if_large_or_slow(
                 estimate_json_length(getattr(response, "content", None), _MAX_WEIGHT), parse
             )
             if answer is None:
@@ -528,7 +528,7 @@ class ApprovalQuestions:
             return error.message
         return None
 
-    def record_refused_edits(
+    def record_refused_edits_and_count_tries(
         self, client_call: ClientCall, answers: BatchAnswers, error: CodeModeProtocolError
     ) -> bool:
         """Note the refusal for each edited input. Return False without edits, or if the error has another cause."""

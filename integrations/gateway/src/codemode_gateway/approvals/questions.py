@@ -13,7 +13,12 @@ from codemode.interrupts.interrupt import APPROVAL_KIND
 from codemode.protocol.ledger import UNKNOWN_OUTCOME_KIND
 from codemode.surfaces.modules.response import RunResponse, build_refusal_response, create_diagnostic
 from codemode.trace.unseen import has_only_visible_characters
-from codemode.trace.visible_text import clip_text, clip_to_visible_line, format_count, split_program_lines
+from codemode.trace.visible_text import (
+    clip_text,
+    clip_to_visible_line,
+    format_count,
+    split_program_lines_if_unambiguous,
+)
 
 from ..config.locations import GATEWAY_COMMAND, format_login_command
 
@@ -138,7 +143,7 @@ def _create_input_field(question: Question) -> dict[str, Any]:
 def _read_program_line(code: str, line: int | None) -> str | None:
     if line is None:
         return None
-    lines = split_program_lines(code)
+    lines = split_program_lines_if_unambiguous(code)
     return clip_to_visible_line(lines[line - 1].strip(), _MAX_LINE_CHARACTERS) if len(lines) >= line else None
 
 

@@ -24,7 +24,7 @@ from codemode.host.threads import run_in_single_use_thread
 
 from ..config.model import ServerConfig
 from ..config.patterns import needs_approval
-from ..gateway.principals import Principal, get_call_origin
+from ..gateway.principals import Principal, get_call_or_current_origin
 from ..state_files import PrivateDatabase
 from ..upstreams.hooks import NeedsApproval
 
@@ -229,7 +229,7 @@ def create_approval_hook(remembered: RememberedAnswers) -> Callable[[ServerConfi
             if identity is None:  # computed at the first call: few tools are called, and schemas may be large
                 digest = await run_in_single_use_thread(partial(compute_definition_digest, tool, config))
                 identity = ToolIdentity(config.name, tool.name, digest)
-            origin = get_call_origin(context)
+            origin = get_call_or_current_origin(context)
             if origin is not None and await remembered.allows(origin.principal, identity):
                 return False
             remembered.record_displayed_tool(context.tool_call_id, identity)

@@ -22,7 +22,7 @@ from codemode.trace.visible_text import (
     clip_to_visible_line,
     escape_invisible,
     format_count,
-    split_program_lines,
+    split_program_lines_if_unambiguous,
 )
 
 from .command_context import (
@@ -156,7 +156,7 @@ def _to_call_row(record: Record, request: StoredRequest) -> tuple[str, ...]:
 def _format_program_excerpt(source: str | None, line: int | None) -> list[str]:
     if line is None:
         return []
-    lines = [] if source is None else split_program_lines(source)
+    lines = [] if source is None else split_program_lines_if_unambiguous(source)
     if not 0 < line <= len(lines):
         return [f"  line {line} of the program"]
     first = max(line - _CONTEXT_LINES, 1)
@@ -170,7 +170,7 @@ def _format_program_excerpt(source: str | None, line: int | None) -> list[str]:
 def _escape_and_number_lines(source: str) -> str:
     return "\n".join(
         f"  {number:4} {escape_invisible(text)}"
-        for number, text in enumerate(split_program_lines(source) or [source], 1)
+        for number, text in enumerate(split_program_lines_if_unambiguous(source) or [source], 1)
     )
 
 
@@ -282,7 +282,7 @@ def _no_answer_message(all_answers: Sequence[RememberedAnswer], options: argpars
 
 def _format_did_you_mean(all_answers: Sequence[RememberedAnswer], options: argparse.Namespace) -> str:
     """Suggest another user's answer of that name, else a similar name."""
-    from ..config.config_file import suggest_name
+    from ..config.config_file import format_name_suggestion
 
     other_user = next((answer.principal for answer in all_answers if _is_answer_selected(answer, options)), None)
     if other_user is not None:
@@ -294,8 +294,8 @@ def _format_did_you_mean(all_answers: Sequence[RememberedAnswer], options: argpa
         if escape_invisible(answer.server) == escape_invisible(options.server)
     )
     if tools:
-        return suggest_name(escape_invisible(options.tool or ""), tools)
-    return suggest_name(
+        return format_name_suggestion(escape_invisible(options.tool or ""), tools)
+    return format_name_suggestion(
         escape_invisible(options.server),
         dict.fromkeys(_escape_and_shorten_name(answer.server) for answer in user_answers),
     )
@@ -354,7 +354,7 @@ def _print_run(config: GatewayConfig, options: argparse.Namespace) -> int:
         try:
             return await store.record(options.id, tenant=ALL_TENANTS)
         except UnknownRequestError:
-            return (await _find_run_and_calls(store, options))[0]
+            return (await _find_run_and_calls_or_raise(store, options))[0]
 
     record = asyncio.run(run_with_store(config, find_record))
     if options.json:
@@ -369,7 +369,7 @@ def _confirm_and_save_decisions(config: GatewayConfig, options: argparse.Namespa
     edited_input = _parse_json(options.input, "--input") if is_approval and options.input is not None else _NO_INPUT
 
     async def find_calls(store: InterruptStore) -> tuple[Record, list[StoredRequest], dict[str, str]]:
-        record, requests = await _find_run_and_calls(store, options)
+        record, requests = await _find_run_and_calls_or_raise(store, options)
         return record, requests, {request.interrupt_id: store.compute_display_digest(request) for request in requests}
 
     with open_controlling_terminal(f"`approvals {options.action}`") as terminal:
@@ -493,7 +493,9 @@ def _parse_json(text: str, option_name: str) -> Any:
         raise UsageError(f"{option_name} is not JSON: {error}") from error
 
 
-async def _find_run_and_calls(store: InterruptStore, options: argparse.Namespace) -> tuple[Record, list[StoredRequest]]:
+async def _find_run_and_calls_or_raise(
+    store: InterruptStore, options: argparse.Namespace
+) -> tuple[Record, list[StoredRequest]]:
     """Return the run with this id or id prefix and its pending calls, or the run and the call with this id."""
     id_or_prefix = options.id
     records = await _list_waiting_records(store)

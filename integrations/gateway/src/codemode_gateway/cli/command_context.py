@@ -193,10 +193,12 @@ def get_portable_command_prefix(options: argparse.Namespace) -> str:
     """
     config = get_non_default_config_path(options)
     config_option = None if config is None else _quote_if_safe("--config", str(config))
-    return " ".join([_find_program_command() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])])
+    return " ".join(
+        [_find_non_default_program_command() or PROGRAM_NAME, "mcp", *([config_option] if config_option else [])]
+    )
 
 
-def _find_program_command() -> str | None:
+def _find_non_default_program_command() -> str | None:
     program_path = Path(sys.argv[0]).absolute()
     if (program_path.parent.name, program_path.name) == (PROGRAM_NAME, "__main__.py"):
         return _quote_if_safe(sys.executable, "-m", PROGRAM_NAME)

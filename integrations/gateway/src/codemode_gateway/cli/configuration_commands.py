@@ -127,12 +127,14 @@ def _create_configuration(options: argparse.Namespace) -> int:
 
 
 def _add_server_to_configuration(options: argparse.Namespace) -> int:
-    from ..client_configs.text_files import TextFile, add_server, create_gateway_config_text
+    from ..client_configs.text_files import TextFile, create_gateway_config_text, create_text_with_server
     from ..config.loader import load_config
 
     file = TextFile.read(get_config_path(options).absolute())
     entry = build_server_entry(options)
-    file.write(add_server(file.text if file.is_present else create_gateway_config_text(), options.name, entry))
+    file.write(
+        create_text_with_server(file.text if file.is_present else create_gateway_config_text(), options.name, entry)
+    )
     print(f"added {escape_invisible(options.name)} to {escape_invisible(str(file.path))}")
     if "cwd" in entry:
         print(f"  it starts in {escape_invisible(entry['cwd'])}, because its command names a relative path there")
@@ -170,14 +172,14 @@ def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
     entry: dict[str, Any] = {"command": command[0]}
     if command[1:]:
         entry["args"] = command[1:]
-    if any(_is_relative_path(word) for word in command):
+    if any(_is_existing_relative_path(word) for word in command):
         entry["cwd"] = str(Path.cwd())  # clients start the gateway in folders of their own
     if options.env:
         entry["env"] = _parse_pairs(options.env, "=", "--env takes KEY=VALUE")
     return _add_approval_policy(entry, options)
 
 
-def _is_relative_path(word: str) -> bool:
+def _is_existing_relative_path(word: str) -> bool:
     """Return whether a word of a command is the relative path of an existing file or folder."""
     return not word.startswith("-") and not Path(word).is_absolute() and Path(word).exists()
 

@@ -21,7 +21,7 @@ from codemode.trace.visible_text import align_columns, clip_to_visible_line, esc
 
 from ..gateway.gateway import Gateway
 from ..gateway.options import GatewayOptions
-from ..passthrough.client_requests import has_server_label
+from ..passthrough.client_requests import may_have_server_label
 from .command_context import (
     get_typed_command_prefix,
     load_configuration_and_warn,
@@ -57,7 +57,7 @@ async def run_program_as_client(
 
     async def answer_elicitation(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         del context
-        asked_by_server = has_server_label(params.message)
+        asked_by_server = may_have_server_label(params.message)
         if isinstance(params, types.ElicitRequestURLParams):
             shown = f"{params.message}\n{params.url}"
             if not asked_by_server:
@@ -94,7 +94,7 @@ _MAX_LOGGED_TEXTS = 200
 async def open_gateway_and_workspace(config: GatewayConfig, command: str) -> AsyncGenerator[tuple[Gateway, Any]]:
     """Open a gateway and the workspace of its local user, who runs it with ``command``."""
     async with Gateway(config, GatewayOptions(command=command)) as gateway:
-        yield gateway, await gateway.get_workspace()
+        yield gateway, await gateway.get_or_create_workspace()
 
 
 @contextmanager
@@ -328,7 +328,7 @@ def print_types(options: argparse.Namespace) -> int:
     name = None if options.name is None else require_server(config, options.name)
     if name is not None:
         config = replace(config, servers=tuple(server for server in config.servers if server.name == name))
-    text, failures = asyncio.run(_declare_types(config, get_typed_command_prefix(options), name))
+    text, failures = asyncio.run(_fetch_declarations_and_failures(config, get_typed_command_prefix(options), name))
     if text:
         print(escape_invisible(text, keep="\n\t"))
     for failure in failures:
@@ -336,7 +336,9 @@ def print_types(options: argparse.Namespace) -> int:
     return FAILED if failures else SUCCEEDED
 
 
-async def _declare_types(config: GatewayConfig, command: str, name: str | None) -> tuple[str, list[str]]:
+async def _fetch_declarations_and_failures(
+    config: GatewayConfig, command: str, name: str | None
+) -> tuple[str, list[str]]:
     reported: list[str] = []
     with collect_warnings_and_print_once(reported), show_text_if_slow(f"starting {_describe_servers(config)} ..."):
         async with open_gateway_and_workspace(config, command) as (_, workspace):

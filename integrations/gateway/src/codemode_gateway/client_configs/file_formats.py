@@ -187,7 +187,9 @@ class JsonServersFormat:
         node = JsonDocument.parse(text).find((*self.keys[:-1], "inputs"))
         return node.to_python() if node and node.kind == "array" else []
 
-    def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
+    def replace_servers_with_gateway(
+        self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]
+    ) -> str:
         """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
         document = JsonDocument.parse(text)
         node = self._find_servers(document)
@@ -338,7 +340,9 @@ class TomlServersFormat:
         del text
         return []
 
-    def replace_servers(self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
+    def replace_servers_with_gateway(
+        self, text: str, moved: Collection[str], name: str, entry: Mapping[str, Any]
+    ) -> str:
         """Return the text with the gateway's ``entry`` in place of the ``moved`` servers."""
         if self.parse_servers(text).get(name) == entry:
             return self.remove_servers(text, moved)

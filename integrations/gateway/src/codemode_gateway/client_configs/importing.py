@@ -81,7 +81,9 @@ def _list_claude_desktop_files(machine: ClientEnvironment) -> list[ClientFile]:
         # Apps from the Microsoft Store see this folder instead.
         folders += [folder / "LocalCache" / "Roaming" for folder in sorted(Path(local, "Packages").glob("Claude_*"))]
     return [
-        ClientFile("claude-desktop", _choose_first_existing([folder / name for folder in folders]), is_literal=True)
+        ClientFile(
+            "claude-desktop", _choose_first_existing_or_first([folder / name for folder in folders]), is_literal=True
+        )
     ]
 
 
@@ -103,7 +105,7 @@ def _list_vscode_files(machine: ClientEnvironment) -> list[ClientFile]:
     portable = machine.environ.get("VSCODE_PORTABLE")
     roots = [Path(portable, "user-data")] if portable else []
     roots += [machine.get_settings_folder() / name for name in ("Code", "Code - Insiders", "VSCodium")]
-    folder = _choose_first_existing([root / "User" for root in roots])
+    folder = _choose_first_existing_or_first([root / "User" for root in roots])
     files = [ClientFile("vscode", folder / "mcp.json", ("servers",), entry_type=True)]
     files.append(ClientFile("vscode", folder / "settings.json", ("mcp", "servers"), entry_type=True))
     if machine.project is not None:
@@ -121,7 +123,7 @@ def _list_codex_files(machine: ClientEnvironment) -> list[ClientFile]:
     return files
 
 
-def _choose_first_existing(paths: list[Path]) -> Path:
+def _choose_first_existing_or_first(paths: list[Path]) -> Path:
     return next((path for path in paths if path.exists()), paths[0])
 
 
@@ -259,7 +261,7 @@ def get_servers_format(file: ClientFile) -> JsonServersFormat | TomlServersForma
 
 def read_client_file(file: ClientFile) -> str | None:
     """Return the text of a client's file, or None if it does not exist. Raises `ConfigError`."""
-    return config_file.read_text(file.path, MAX_BYTES) if config_file.is_file_present(file.path) else None
+    return config_file.read_text(file.path, MAX_BYTES) if config_file.is_path_present(file.path) else None
 
 
 def parse_servers(file: ClientFile, text: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from .text_files import (
     TextFile,
     create_gateway_config_text,
     merge_client_servers,
-    remove_file,
+    remove_file_or_link_target,
     write_atomically,
 )
 
@@ -50,7 +50,7 @@ _CREATED_SUFFIX = "codemode-created"
 """Marks a file that the installation created."""
 
 
-def create_backup(file: TextFile) -> Path:
+def create_backup_or_created_mark(file: TextFile) -> Path:
     """Copy a file with its mode to a new backup, and return the backup's path."""
     kind = _BACKUP_SUFFIX if file.is_present else _CREATED_SUFFIX
     path = file.path.with_name(f"{file.path.name}.{kind}")
@@ -87,7 +87,7 @@ def read_backup(backup: Path) -> bytes | None:
 def remove_backups(used: Iterable[Path]) -> None:
     """Remove restored backups."""
     for backup in used:
-        remove_file(backup)
+        remove_file_or_link_target(backup)
 
 
 def _get_backup_number(path: Path, candidate: Path, kind: str) -> int:
@@ -133,7 +133,7 @@ def _find_secrets(servers: Iterable[Any]) -> set[str]:
     secrets = set[str]()
     for entry in filter(is_mapping, servers):
         for key in ("headers", "http_headers", "httpHeaders"):
-            secrets |= secret_detection.collect_values_and_credentials(_select_texts(entry.get(key)))
+            secrets |= secret_detection.collect_header_secrets(_select_texts(entry.get(key)))
         for key in ("env", "environment"):
             secrets |= secret_detection.find_env_secrets(_select_texts(entry.get(key)), ())
         for key in ("auth", "oauth"):
@@ -288,7 +288,7 @@ def install_gateway(
         client_text.check_unchanged()
         if config_text != config.text:
             config.write(config_text)
-        backup = create_backup(client_text)
+        backup = create_backup_or_created_mark(client_text)
         client_text.write(new_text)
     return ClientFileChange(client, target.path, new_text != client_text.text, diff, tuple(moved), backup, tuple(notes))
 
@@ -314,7 +314,7 @@ def _create_config_text_with_servers(
 def _create_text_with_gateway(target: ClientFile, text: str, moved: Sequence[str], entry: Mapping[str, Any]) -> str:
     entries = parse_servers(target, text)
     expected = {name: value for name, value in entries.items() if name not in moved}
-    new_text = get_servers_format(target).replace_servers(text, moved, GATEWAY_NAME, entry)
+    new_text = get_servers_format(target).replace_servers_with_gateway(text, moved, GATEWAY_NAME, entry)
     check_only_servers_changed(target, text, new_text, {**expected, GATEWAY_NAME: entry})
     return new_text
 
@@ -351,7 +351,7 @@ def uninstall_gateway(
     )
     if not dry_run:
         client_text.check_unchanged()
-        remove_file(client_text.path) if content is None else write_atomically(client_text.path, content)
+        remove_file_or_link_target(client_text.path) if content is None else write_atomically(client_text.path, content)
         remove_backups(used_backups)
     return ClientFileChange(client, target.path, True, diff, restored_names, notes=_UNDO_NOTES)
 
@@ -394,4 +394,4 @@ def _compute_content_before_install(
 def _is_unchanged_since_install(
     target: ClientFile, old_text: str, moved: Collection[str], entry: Any, current_text: str
 ) -> bool:
-    return get_servers_format(target).replace_servers(old_text, moved, GATEWAY_NAME, entry) == current_text
+    return get_servers_format(target).replace_servers_with_gateway(old_text, moved, GATEWAY_NAME, entry) == current_text

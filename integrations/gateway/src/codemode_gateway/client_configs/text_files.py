@@ -38,7 +38,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
         raise ConfigError(f"{path}: this file cannot be written: {problem.strerror}") from None
 
 
-def remove_file(path: Path) -> None:
+def remove_file_or_link_target(path: Path) -> None:
     """Remove a file, or the target of a link, if it exists. Raises `ConfigError` if that fails."""
     try:
         Path(os.path.realpath(path)).unlink(missing_ok=True)
@@ -79,7 +79,7 @@ class TextFile:
     @classmethod
     def read(cls, path: Path, max_bytes: int = config_file.MAX_BYTES) -> TextFile:
         """Read a file of at most ``max_bytes``. Raises `ConfigError` if it is unreadable or not text."""
-        if not config_file.is_file_present(path):
+        if not config_file.is_path_present(path):
             return cls(path, None)
         file_text = cls(path, config_file.read_bounded_bytes(path, max_bytes))
         _ = file_text.text
@@ -109,7 +109,7 @@ class TextFile:
         """Raise `ConfigError` if the file has changed since it was read."""
         current = (
             config_file.read_bounded_bytes(self.path, len(self.content or b"") + 1)
-            if config_file.is_file_present(self.path)
+            if config_file.is_path_present(self.path)
             else None
         )
         if current != self.content:
@@ -139,11 +139,11 @@ def create_gateway_config_text(servers: Mapping[str, Any] | None = None) -> str:
     """Return the text of a new configuration with these servers."""
     text = _TEMPLATE
     for name, entry in (servers or {}).items():
-        text = add_server(text, name, entry)
+        text = create_text_with_server(text, name, entry)
     return text
 
 
-def add_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
+def create_text_with_server(config_text: str, name: str, entry: Mapping[str, Any]) -> str:
     """Return a configuration's text with the server ``name`` added.
 
     Raises `ConfigError` if the text or the entry is invalid, or if the name exists.
@@ -179,7 +179,7 @@ def merge_client_servers(
         if new_names[name] not in existing or _drop_codemode_section(
             existing[new_names[name]]
         ) != _drop_codemode_section(entry):
-            config_text = add_server(config_text, new_names[name], entry)
+            config_text = create_text_with_server(config_text, new_names[name], entry)
     return config_text, new_names
 
 
@@ -209,7 +209,9 @@ def create_text_without_server(file: TextFile, name: str) -> str:
     containers = list(find_server_containers(expected))
     valid_names = dict.fromkeys(known for _, container in containers for known in _list_server_names(container))
     if name not in valid_names:
-        raise ConfigError(f"{file.path}: there is no server {quote_name(name)}{_suggest_names(name, valid_names)}")
+        raise ConfigError(
+            f"{file.path}: there is no server {quote_name(name)}{_format_name_suggestions(name, valid_names)}"
+        )
     for key, container in containers:
         if name not in _list_server_names(container):
             continue
@@ -233,7 +235,7 @@ def _list_server_names(container: Any) -> list[str]:
     return [name for item in list_or_empty(container) if isinstance(name := mapping_or_empty(item).get("name"), str)]
 
 
-def _suggest_names(name: str, valid_names: Collection[str]) -> str:
+def _format_name_suggestions(name: str, valid_names: Collection[str]) -> str:
     similar_names = [known for known in valid_names if known.lower() == name.lower()]
     similar_names = similar_names or find_nearest_names(name[:100], valid_names)
     if similar_names:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from codemode.options.checked_fields import KEY_COMMAND, is_example_key, is_placeholder_key
 
 from . import secret_detection
-from .config_file import SURROGATE_PATTERN, ConfigFieldError, format_choices, join_field_path, suggest_name
+from .config_file import SURROGATE_PATTERN, ConfigFieldError, format_choices, format_name_suggestion, join_field_path
 from .model import APPROVAL_POLICIES, GatewaySettings
 
 FieldCheck = Callable[[Any, str], Any]
@@ -66,7 +66,7 @@ def create_choice_check(names: tuple[str, ...]) -> FieldCheck:
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str) or value not in names:
             # Security: the value is not quoted; it may be a secret in the wrong place.
-            suggestion = suggest_name(value, names) if isinstance(value, str) else ""
+            suggestion = format_name_suggestion(value, names) if isinstance(value, str) else ""
             raise ConfigFieldError(path, f"this must be {format_choices(names)}{suggestion}")
         return value
 
@@ -115,7 +115,9 @@ def parse_fields(checks: Mapping[str, FieldCheck], value: Any, path: str) -> dic
     fields = require_object(value, path)
     for key in fields:
         if key not in checks:
-            raise ConfigFieldError(join_field_path(path, key), f"there is no such key{suggest_name(key, checks)}")
+            raise ConfigFieldError(
+                join_field_path(path, key), f"there is no such key{format_name_suggestion(key, checks)}"
+            )
     return {key: checks[key](item, join_field_path(path, key)) for key, item in fields.items()}
 
 
@@ -321,10 +323,12 @@ def describe_misplaced_keys(fields: Mapping[str, Any], path: str) -> list[str]:
     ]
     if "codemode" not in fields:
         similar_keys = [
-            key for key, item in fields.items() if isinstance(item, Mapping) and suggest_name(key, ("codemode",))
+            key
+            for key, item in fields.items()
+            if isinstance(item, Mapping) and format_name_suggestion(key, ("codemode",))
         ]
         messages += [
-            f"{join_field_path(path, key)}: there is no such key{suggest_name(key, ('codemode',))}"
+            f"{join_field_path(path, key)}: there is no such key{format_name_suggestion(key, ('codemode',))}"
             for key in similar_keys[:1]
         ]
     return messages

@@ -52,7 +52,7 @@ def quote_name(name: str) -> str:
     )
 
 
-def suggest_name(name: str, valid_names: Iterable[str]) -> str:
+def format_name_suggestion(name: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean ...?" for an unknown ``name``, or nothing if no known name resembles it."""
     valid_names = list(valid_names)
     matches = [candidate for candidate in valid_names if candidate.lower() == name.lower()] or find_nearest_names(
@@ -317,7 +317,7 @@ def _read_bytes(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def is_file_present(path: Path) -> bool:
+def is_path_present(path: Path) -> bool:
     """Return whether a file exists at ``path``, as far as this process can see."""
     with suppress(OSError, ValueError):
         return path.exists()

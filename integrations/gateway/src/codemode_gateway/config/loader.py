@@ -14,7 +14,7 @@ from codemode.data.narrowing import list_or_empty, mapping_or_empty
 
 from . import codemode_section, config_file, locations
 from .codemode_section import create_gateway_settings
-from .config_file import ConfigFieldError, join_field_path, quote_name, read_text, suggest_name
+from .config_file import ConfigFieldError, format_name_suggestion, join_field_path, quote_name, read_text
 from .locations import get_config_argument, is_gateway_command
 from .model import ConfigError, ConfigProblem, GatewayConfig, GatewaySettings, ServerConfig
 from .server_entry import ServerEntry, create_server_config, flatten_command, is_server_disabled
@@ -195,14 +195,14 @@ def _create_no_servers_problem(whole: Mapping[str, Any], result: _LoadResult) ->
         return ConfigProblem(
             None, container_key, "there is no server; add one with `codemode mcp add NAME URL|-- COMMAND...`"
         )
-    similar_key = next((key for key in whole if suggest_name(key, SERVER_CONTAINER_KEYS)), None)
+    similar_key = next((key for key in whole if format_name_suggestion(key, SERVER_CONTAINER_KEYS)), None)
     server_key = next(
         (key for key, item in whole.items() if not _CONNECTION_KEYS.isdisjoint(mapping_or_empty(item))), None
     )
     other_key = next((key for key, item in whole.items() if _has_servers(item)), None)
     hint = "add one with `codemode mcp add`"
     if similar_key:
-        hint = f"the file has {quote_name(similar_key)}{suggest_name(similar_key, SERVER_CONTAINER_KEYS)}"
+        hint = f"the file has {quote_name(similar_key)}{format_name_suggestion(similar_key, SERVER_CONTAINER_KEYS)}"
     elif server_key:
         name = quote_name(server_key)
         hint = f'move {name} and all other servers into it, as in {{"mcpServers": {{{name}: ...}}}}'

@@ -80,7 +80,7 @@ def get_url_password(url: str) -> str | None:
         return None
 
 
-def collect_values_and_credentials(headers: Mapping[str, str]) -> set[str]:
+def collect_header_secrets(headers: Mapping[str, str]) -> set[str]:
     """Return all header values, and the credentials after an authentication scheme."""
     secrets = set[str]()
     for value in headers.values():
@@ -100,7 +100,7 @@ def find_env_secrets(env: Mapping[str, str], secret_names: Iterable[str]) -> set
     for name, value in env.items():
         secrets |= _find_secrets_in_compound_value(value)
         if is_secret_variable(name, value):
-            secrets |= collect_values_and_credentials({name: value})
+            secrets |= collect_header_secrets({name: value})
     return secrets
 
 
@@ -110,7 +110,7 @@ def find_argument_secrets(args: Sequence[str]) -> set[str]:
     for index, argument in enumerate(args):
         flag = _FLAG.fullmatch(args[index - 1]) if index else None
         if flag and not argument.startswith("-") and is_secret_variable(flag[1], argument):
-            secrets |= collect_values_and_credentials({flag[1]: argument})
+            secrets |= collect_header_secrets({flag[1]: argument})
         secrets |= _find_secrets_in_argument(argument)
     return secrets
 
@@ -118,11 +118,11 @@ def find_argument_secrets(args: Sequence[str]) -> set[str]:
 def _find_secrets_in_argument(argument: str) -> set[str]:
     named = _NAMED_VALUE.fullmatch(argument)
     if named and is_secret_variable(named[1], named[2]):
-        return collect_values_and_credentials({named[1]: named[2]})
+        return collect_header_secrets({named[1]: named[2]})
     if "://" in argument:
         return find_url_secrets(argument[argument.find("=") + 1 :] if argument.startswith("-") else argument)
     if is_secret_value(argument):
-        return collect_values_and_credentials({"": argument})
+        return collect_header_secrets({"": argument})
     # The value of a flag for headers or variables has a name itself.
     return (
         _find_secrets_in_compound_value(argument) | _find_secrets_in_argument(named[2])

@@ -39,13 +39,13 @@ class ServerEntry:
     folder: Path
     substitution: Substitution
 
-    def get_first_present(self, *keys: str) -> tuple[Any, str]:
+    def get_first_value_and_path(self, *keys: str) -> tuple[Any, str]:
         """Return the value and path of the first of ``keys`` that is present and not null; else None."""
         present_key = next((key for key in keys if self.fields.get(key) is not None), keys[0])
         return self.fields.get(present_key), join_field_path(self.path, present_key)
 
     def get_substituted_text(self, *keys: str) -> str | None:
-        value, path = self.get_first_present(*keys)
+        value, path = self.get_first_value_and_path(*keys)
         return (
             None
             if value is None
@@ -78,7 +78,7 @@ def read_connection_fields(entry: ServerEntry) -> dict[str, Any]:
 
 
 def _read_transport(entry: ServerEntry) -> Transport:
-    transport_name, path = entry.get_first_present("type", "transport", "transportType", "transport_type")
+    transport_name, path = entry.get_first_value_and_path("type", "transport", "transportType", "transport_type")
     if isinstance(transport_name, Mapping):
         transport_name, path = (
             codemode_section.require_object(transport_name, path).get("type"),
@@ -108,7 +108,7 @@ def _guess_url_transport(entry: ServerEntry) -> Transport:
 
 
 def _read_stdio_fields(entry: ServerEntry) -> dict[str, Any]:
-    command, path = entry.get_first_present("command", "cmd")
+    command, path = entry.get_first_value_and_path("command", "cmd")
     if command is None:
         raise ConfigFieldError(entry.path, "a server of type stdio needs a command")
     command_parts = [(command, path)]
@@ -124,7 +124,7 @@ def _read_stdio_fields(entry: ServerEntry) -> dict[str, Any]:
     ]
     if not program.strip():
         raise ConfigFieldError(command_parts[0][1], "the command is empty")
-    args, args_path = entry.get_first_present("args", "arguments")
+    args, args_path = entry.get_first_value_and_path("args", "arguments")
     further_arguments = () if args is None else entry.substitution.substitute_texts(args, args_path)
     return {
         "command": _expand_home(entry, program),
@@ -153,10 +153,10 @@ def _read_cwd(entry: ServerEntry) -> str | None:
 
 
 def _read_env(entry: ServerEntry) -> dict[str, str]:
-    env = {**_read_forwarded_env(entry), **_read_env_file(entry)}
-    value_map, path = entry.get_first_present("env", "environment")
+    env = {**_read_forwarded_env(entry), **_read_and_record_env_file(entry)}
+    value_map, path = entry.get_first_value_and_path("env", "environment")
     if value_map is not None:
-        env |= entry.substitution.substitute_table(value_map, path)
+        env |= entry.substitution.substitute_object_without_nulls(value_map, path)
     for name, value in env.items():
         if not _VARIABLE_NAME.fullmatch(name) or "\0" in value:
             raise ConfigFieldError(
@@ -167,7 +167,7 @@ def _read_env(entry: ServerEntry) -> dict[str, str]:
 
 def _read_forwarded_env(entry: ServerEntry) -> dict[str, str]:
     """Return the variables that Codex forwards from its environment."""
-    listed, path = entry.get_first_present("env_vars")
+    listed, path = entry.get_first_value_and_path("env_vars")
     if listed is None:
         return {}
     items = [_get_variable_name(item) for item in codemode_section.require_array(listed, path)]
@@ -179,10 +179,10 @@ def _get_variable_name(item: Any) -> Any:
     return cast("Mapping[str, Any]", item).get("name") if isinstance(item, Mapping) else item
 
 
-def _read_env_file(entry: ServerEntry) -> dict[str, str]:
+def _read_and_record_env_file(entry: ServerEntry) -> dict[str, str]:
     written_path, (_, path) = (
         entry.get_substituted_text("envFile", "env_file"),
-        entry.get_first_present("envFile", "env_file"),
+        entry.get_first_value_and_path("envFile", "env_file"),
     )
     if written_path is None:
         return {}
@@ -199,7 +199,10 @@ def _read_env_file(entry: ServerEntry) -> dict[str, str]:
 
 def _read_openapi_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return the fields of an OpenAPI server. Without `baseUrl` it cannot be connected."""
-    document_location, (_, path) = entry.get_substituted_text("openapi") or "", entry.get_first_present("openapi")
+    document_location, (_, path) = (
+        entry.get_substituted_text("openapi") or "",
+        entry.get_first_value_and_path("openapi"),
+    )
     if any(entry.fields.get(key) is not None for key in (*_URL_KEYS, "command")):
         raise ConfigFieldError(path, "an API has openapi and baseUrl; remove url and command")
     is_url = re.match(r"https?://", document_location, re.IGNORECASE)
@@ -211,16 +214,16 @@ def _read_openapi_fields(entry: ServerEntry) -> dict[str, Any]:
     )
     base, (_, base_path) = (
         entry.get_substituted_text("baseUrl", "base_url"),
-        entry.get_first_present("baseUrl", "base_url"),
+        entry.get_first_value_and_path("baseUrl", "base_url"),
     )
-    include, include_path = entry.get_first_present("include")
+    include, include_path = entry.get_first_value_and_path("include")
     patterns = () if include is None else codemode_section.require_non_empty_texts(include, include_path)
     base_url = None if base is None else _require_http_url(base, base_path)
     return {"document": document, "base_url": base_url, "include": tuple(patterns), "headers": _read_headers(entry)}
 
 
 def _read_remote_fields(entry: ServerEntry) -> dict[str, Any]:
-    url, (_, path) = entry.get_substituted_text(*_URL_KEYS), entry.get_first_present(*_URL_KEYS)
+    url, (_, path) = entry.get_substituted_text(*_URL_KEYS), entry.get_first_value_and_path(*_URL_KEYS)
     if url is None:
         raise ConfigFieldError(entry.path, "a server of this type needs a url")
     return {"url": _require_http_url(url, path), "headers": _read_headers(entry)}
@@ -238,15 +241,18 @@ def _require_http_url(url: str, path: str) -> str:
 
 
 def _read_headers(entry: ServerEntry) -> dict[str, str]:
-    headers, (value_map, path) = dict[str, str](), entry.get_first_present("headers", "http_headers", "httpHeaders")
+    headers, (value_map, path) = (
+        dict[str, str](),
+        entry.get_first_value_and_path("headers", "http_headers", "httpHeaders"),
+    )
     if value_map is not None:
-        headers |= entry.substitution.substitute_table(value_map, path)
-    value_map, variables_path = entry.get_first_present("env_http_headers")
+        headers |= entry.substitution.substitute_object_without_nulls(value_map, path)
+    value_map, variables_path = entry.get_first_value_and_path("env_http_headers")
     for name, variable in codemode_section.require_object(
         {} if value_map is None else value_map, variables_path
     ).items():
         headers[name] = _expand_variable(entry, variable, join_field_path(variables_path, name))
-    token, token_path = entry.get_first_present("bearer_token_env_var")
+    token, token_path = entry.get_first_value_and_path("bearer_token_env_var")
     if token is not None:
         headers["Authorization"] = f"Bearer {_expand_variable(entry, token, token_path)}"
     for name, value in headers.items():
@@ -351,10 +357,12 @@ def _read_codemode_section(entry: ServerEntry) -> dict[str, Any]:
 def _read_client_fields(entry: ServerEntry) -> dict[str, Any]:
     """Return limits and tool lists from clients' keys. The gateway's keys override them."""
     client_fields: dict[str, Any] = {
-        field: name_list for field, keys in _CLIENT_LIST_KEYS.items() if (name_list := _read_names(entry, *keys))
+        field: name_list
+        for field, keys in _CLIENT_LIST_KEYS.items()
+        if (name_list := _merge_names_of_keys(entry, *keys))
     }
     for field, keys in (("timeout_ms", ("timeout",)), ("connect_timeout_ms", ("initTimeout",))):
-        value, path = entry.get_first_present(*keys)
+        value, path = entry.get_first_value_and_path(*keys)
         if value is not None:
             client_fields[field] = normalize_client_timeout(codemode_section.require_positive_number(value, path), path)
     client_fields |= _read_codex_timeouts(entry)
@@ -377,16 +385,16 @@ def _read_codex_timeouts(entry: ServerEntry) -> dict[str, int]:
         ("startup_timeout_sec", "connect_timeout_ms", 1_000),
         ("tool_timeout_sec", "timeout_ms", 1_000),
     ):
-        value, path = entry.get_first_present(key)
+        value, path = entry.get_first_value_and_path(key)
         if value is not None:
             timeouts[field] = _to_duration_ms(codemode_section.require_positive_number(value, path) * factor, path)
     return timeouts
 
 
-def _read_names(entry: ServerEntry, *keys: str) -> tuple[str, ...]:
+def _merge_names_of_keys(entry: ServerEntry, *keys: str) -> tuple[str, ...]:
     name_list = list[str]()
     for key in keys:
-        value, path = entry.get_first_present(key)
+        value, path = entry.get_first_value_and_path(key)
         name_list += () if value is None else codemode_section.require_non_empty_texts(value, path)
     return tuple(dict.fromkeys(name_list))
 
@@ -403,7 +411,7 @@ def _to_config_fields(section: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_sign_in_settings(entry: ServerEntry) -> dict[str, Any]:
     """Return clients' sign-in keys under the gateway's names; other client keys are ignored."""
-    auth, path = entry.get_first_present("oauth", "auth")
+    auth, path = entry.get_first_value_and_path("oauth", "auth")
     if not isinstance(auth, Mapping):
         return {}
     sign_in, auth_fields = dict[str, Any](), codemode_section.require_object(auth, path)
@@ -426,7 +434,7 @@ _CLIENT_SIGN_IN_KEYS = {
 
 
 def _find_secrets(connection: Mapping[str, Any], auth: Mapping[str, Any], secret_names: tuple[str, ...]) -> set[str]:
-    secrets = secret_detection.collect_values_and_credentials(connection.get("headers", {}))
+    secrets = secret_detection.collect_header_secrets(connection.get("headers", {}))
     secrets |= secret_detection.find_env_secrets(connection.get("env", {}), secret_names)
     secrets |= secret_detection.find_argument_secrets(connection.get("args", ()))
     for key in ("url", "document", "base_url"):

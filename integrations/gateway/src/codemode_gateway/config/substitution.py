@@ -182,7 +182,7 @@ class Substitution:
         texts = codemode_section.to_texts(value, path)
         return tuple(self.substitute_text(text, f"{path}[{index}]") for index, text in enumerate(texts))
 
-    def substitute_table(self, value: Any, path: str) -> dict[str, str]:
+    def substitute_object_without_nulls(self, value: Any, path: str) -> dict[str, str]:
         """Return an object of strings without null values, which editors ignore too."""
         items = codemode_section.require_object(value, path).items()
         present = [(key, item, join_field_path(path, key)) for key, item in items if item is not None]

@@ -216,7 +216,9 @@ class GatewayContainer:
     def _list_log_recipients(self, scope: SharingScope) -> list[Workspace]:
         """Return the workspaces that may receive a server's log: no user sees the calls of another."""
         return [
-            workspace for workspace in self.workspaces.list_in_scope(scope) if scope.is_private_to(workspace.principal)
+            workspace
+            for workspace in self.workspaces.list_in_scope(scope)
+            if scope.is_unshared_or_principal_local(workspace.principal)
         ]
 
 

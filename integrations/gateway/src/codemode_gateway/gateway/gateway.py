@@ -47,7 +47,7 @@ class Gateway:
 
     def __init__(self, config: GatewayConfig, options: GatewayOptions | None = None) -> None:
         self.options = options or GatewayOptions()
-        self.config = self._apply_custom_servers(config)
+        self.config = self._with_placeholder_for_custom_servers(config)
         self.folder = config.settings.state_folder or state_folder()
         self._store = LazyStore(config.settings, self.folder, self.options.store)
         self._active_calls = ActiveCalls()
@@ -122,7 +122,7 @@ class Gateway:
         passes = self.config.settings.pass_through
         return create_server(self.list_tools, self.call_tool, self._get_passthrough, passes_through=passes)
 
-    async def get_workspace(self, principal: Principal = LOCAL) -> Workspace:
+    async def get_or_create_workspace(self, principal: Principal = LOCAL) -> Workspace:
         """Return the workspace of a principal, created on first use."""
         return await self.workspaces.get_or_create(principal)
 
@@ -146,7 +146,7 @@ class Gateway:
         import mcp_types as types
         from mcp.shared.subscriptions import ToolsListChanged
 
-        workspace = await self.get_workspace(self._get_and_track_caller(ctx))
+        workspace = await self.get_or_create_workspace(self._get_and_track_caller(ctx))
         workspace.passthrough.subscriptions.subscribe_to_list(ToolsListChanged, get_client_connection(ctx.session))
         profile = find_client_profile(getattr(ctx.session.client_params, "client_info", None), self.config.settings)
         tool = await workspace.get_tool_after_listing(profile)
@@ -163,7 +163,7 @@ class Gateway:
     async def replace_config(self, config: GatewayConfig) -> None:
         """Replace the configuration; running programs keep the old one."""
         await run_in_single_use_thread(lambda: self._container.secrets.add_secrets(*config.secrets))
-        self.config = self._apply_custom_servers(config)
+        self.config = self._with_placeholder_for_custom_servers(config)
         await self.workspaces.apply_config(self.config)
 
     async def _warm_up(self, run_tool: RunTool) -> None:
@@ -174,13 +174,13 @@ class Gateway:
         except (CodeModeError, OSError) as error:  # the first program reports it
             _log.debug("no worker is ready yet: %s", error)
 
-    def _apply_custom_servers(self, config: GatewayConfig) -> GatewayConfig:
+    def _with_placeholder_for_custom_servers(self, config: GatewayConfig) -> GatewayConfig:
         if self.options.servers is None:
             return config
         return replace(config, servers=(ServerConfig("given", "stdio"),))
 
     async def _get_passthrough(self, ctx: Any) -> PassthroughProxy:
-        return (await self.get_workspace(self._get_and_track_caller(ctx))).passthrough
+        return (await self.get_or_create_workspace(self._get_and_track_caller(ctx))).passthrough
 
     def _get_and_track_caller(self, ctx: Any) -> Principal:
         """Return the sender of a message; end its session when the connection closes."""

@@ -251,7 +251,7 @@ class HttpApp:
             RequestAuthenticator(settings, self._verifier, requires_token=self.requires_sign_in),
         )
         self._proxies = TrustedProxies(settings.proxies)
-        self._sessions.end_sessions_except(settings.tokens.values(), keep_verified=not is_verifier_replaced)
+        self._sessions.end_sessions_of_users_not_in(settings.tokens.values(), keep_verified=not is_verifier_replaced)
 
     async def _route_request(self, path: str, scope: Scope, receive: BoundedReceive, send: Send) -> None:
         if path == MCP_PATH:
@@ -281,7 +281,7 @@ class HttpApp:
         if scope["method"] not in _HTTP_METHODS:
             raise HttpError(405, "Send messages by POST", {"allow": ", ".join(_HTTP_METHODS)})
         # Count the request before its body arrives: many slow bodies could fill the memory.
-        scope[RESERVATION_KEY].assign_to_user(principal_id)
+        scope[RESERVATION_KEY].assign_to_user_or_raise(principal_id)
         # Do not trust a user set by an outer server.
         scope["user"] = user
         scope[PRINCIPAL_KEY] = principal_id

@@ -128,7 +128,11 @@ class IntrospectionVerifier:
             isinstance(token_type, str) and token_type.lower() in ("bearer", "access_token")
         )
         # The issuer is known from the URL, so servers may omit it.
-        access = to_verified_access_token({"iss": self._check.issuer, **claims}, self._check) if is_bearer else None
+        access = (
+            create_access_token_if_claims_valid({"iss": self._check.issuer, **claims}, self._check)
+            if is_bearer
+            else None
+        )
         if access is not None:
             remaining = _INTROSPECTION_CACHE_SECONDS if access.expires_at is None else access.expires_at - time.time()
             self._cache[digest] = (time.monotonic() + min(remaining, _INTROSPECTION_CACHE_SECONDS), access)
@@ -183,7 +187,7 @@ class JwtVerifier:
                 )
             except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
                 continue
-            return to_verified_access_token(claims, self._check)
+            return create_access_token_if_claims_valid(claims, self._check)
         return None
 
 
@@ -259,7 +263,9 @@ def _parse_public_keys(entries: Any) -> list[tuple[str | None, str | None, str, 
     return keys
 
 
-def to_verified_access_token(claims: Mapping[str, Any], verification: TokenVerificationSettings) -> AccessToken | None:
+def create_access_token_if_claims_valid(
+    claims: Mapping[str, Any], verification: TokenVerificationSettings
+) -> AccessToken | None:
     """Convert token claims; return None for another issuer or audience, or claims without an identity."""
     if str(claims.get("iss", "")).rstrip("/") != verification.issuer:
         _log.warning("a token was refused: its issuer is not codemode.auth.issuer")
@@ -441,7 +447,7 @@ class RequestAuthenticator:
         access = None
         if self._verifier is not None and len(token) <= _MAX_TOKEN_CHARACTERS:
             reservation: RequestReservation | None = scope.get(RESERVATION_KEY)
-            with nullcontext() if reservation is None else reservation.count_token_check():
+            with nullcontext() if reservation is None else reservation.count_and_limit_token_check():
                 verification = self._call_verifier(self._verifier, token)
                 access = await (
                     verification

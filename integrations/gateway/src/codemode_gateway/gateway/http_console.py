@@ -113,7 +113,7 @@ class StandingApprovals:
                 descriptions[scope] = StandingApproval.from_requests(record, [request], scope).description
         return descriptions
 
-    async def save_choice(
+    async def audit_and_save_choice(
         self, record: Record, request: StoredRequest, choice: Any, *, actor: str, address: str | None
     ) -> None:
         """Save this choice for later calls. Raises the errors of `StandingApproval`."""
@@ -143,12 +143,12 @@ class _SignInPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         try:
-            response: Response = await self._respond_with_sign_in(request)
+            response: Response = await self._start_sign_in_and_redirect(request)
         except Problem as problem:
             response = problem_response(request, problem)
         await response(scope, receive, send)
 
-    async def _respond_with_sign_in(self, request: Request) -> Response:
+    async def _start_sign_in_and_redirect(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             raise Problem(405, "Method not allowed", headers={"Allow": "GET, HEAD"})
         path = str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", "")))

@@ -113,7 +113,7 @@ class RequestReservation:
             self._uses -= 1
 
     @contextmanager
-    def count_token_check(self) -> Generator[None]:
+    def count_and_limit_token_check(self) -> Generator[None]:
         """Count a token check while the block runs. Raises `HttpError` over the limit per address."""
         checks, owner = self._limiter.token_checks, self._owner
         if checks[owner] >= _MAX_TOKEN_CHECKS:
@@ -130,7 +130,7 @@ class RequestReservation:
             if not checks[owner]:
                 del checks[owner]
 
-    def assign_to_user(self, user: str) -> None:
+    def assign_to_user_or_raise(self, user: str) -> None:
         """Count the request for a user from now on. Raises `HttpError` over the user's limit."""
         owner, max_requests = ("user", user), self._limiter.limits.requests
         if self._limiter.requests[owner] >= max_requests:
@@ -146,9 +146,9 @@ class RequestReservation:
 
     def reserve_prefetched_bytes(self, declared: int) -> None:
         """Reserve the part of a body that the server may have read already. Raises `HttpError`."""
-        self.reserve_bytes(min(declared, READ_AHEAD_BYTES))
+        self.grow_reservation_to(min(declared, READ_AHEAD_BYTES))
 
-    def reserve_bytes(self, size: int, values: int = 0) -> None:
+    def grow_reservation_to(self, size: int, values: int = 0) -> None:
         """Reserve at least ``size`` bytes plus memory for ``values`` JSON values. Raises `HttpError`."""
         total, max_bytes = size + values * _BYTES_PER_VALUE, self._limiter.limits.held_bytes
         if total > max_bytes:
@@ -251,7 +251,7 @@ class BoundedReceive:
     async def _receive_and_count(self) -> Message:
         message = await self._receive_next()
         self._bytes += len(message.get("body", b""))
-        self._reservation.reserve_bytes(min(self._bytes, self._max_bytes))
+        self._reservation.grow_reservation_to(min(self._bytes, self._max_bytes))
         return message
 
     async def _receive_next(self) -> Message:
@@ -260,7 +260,9 @@ class BoundedReceive:
         return message
 
 
-async def buffer_request_body(scope: Scope, receive: Receive, limits: HttpLimits) -> tuple[Receive, RequestHead]:
+async def buffer_request_body_and_parse_head(
+    scope: Scope, receive: Receive, limits: HttpLimits
+) -> tuple[Receive, RequestHead]:
     """Return a ``receive`` that replays the whole body, and the id and method of its request.
 
     Raises `HttpError` for a body over the limits and for an invalid JSON-RPC id.
@@ -269,13 +271,13 @@ async def buffer_request_body(scope: Scope, receive: Receive, limits: HttpLimits
     declared = parse_content_length(Headers(scope=scope))
     if declared is None or declared > limits.body_bytes:
         raise HttpError(413, f"A message may have at most {limits.body_bytes} bytes")
-    reservation.reserve_bytes(declared)  # admitted callers have room for the whole body
+    reservation.grow_reservation_to(declared)  # admitted callers have room for the whole body
     body = await _read_whole_body(receive, limits.body_bytes)
     # Count before parsing: many small values take far more memory than their bytes.
     values = body.count(b"[") + body.count(b"{") + body.count(b",")
     if values > limits.body_items:
         raise HttpError(413, f"A message may have at most {limits.body_items} values")
-    reservation.reserve_bytes(len(body), values)
+    reservation.grow_reservation_to(len(body), values)
     if len(body) <= _MAX_INLINE_PARSE_BYTES:
         return _create_replaying_receive(body, receive), _parse_head(body)
     return _create_replaying_receive(body, receive), await run_in_single_use_thread(lambda: _parse_head(body))

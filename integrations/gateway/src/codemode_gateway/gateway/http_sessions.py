@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .http_limits import HttpError, buffer_request_body
+from .http_limits import HttpError, buffer_request_body_and_parse_head
 from .http_settings import VERIFIED_PREFIX, HttpLimits
 from .principals import LOCAL, METHOD_KEY, REQUEST_ID_KEY, SESSION_HEADER, signal_disconnect_at_end
 
@@ -145,7 +145,7 @@ class SessionRegistry:
             self._by_principal.clear()
             await asyncio.gather(*(sessions.cancel_and_wait() for sessions in open_sessions))
 
-    def end_sessions_except(self, names: Iterable[str], *, keep_verified: bool = True) -> None:
+    def end_sessions_of_users_not_in(self, names: Iterable[str], *, keep_verified: bool = True) -> None:
         """End the sessions of removed users; keep those of verified users if ``keep_verified``."""
         current = {LOCAL.id, *names}
         removed = [
@@ -163,12 +163,12 @@ class SessionRegistry:
         sessions = self._by_principal.get(principal_id) or await self._get_or_start_sessions(principal_id)
         tracked_send = _TrackedSend(send)
         with sessions.track_request() as cancel_scope:
-            receive, head = await buffer_request_body(scope, receive, self._limits)
+            receive, head = await buffer_request_body_and_parse_head(scope, receive, self._limits)
             scope[REQUEST_ID_KEY], scope[METHOD_KEY] = head.id, head.method
             with sessions.hold_request_id(scope), self._track_call(scope), signal_disconnect_at_end(scope):
                 await sessions.app(scope, receive, tracked_send)
         if cancel_scope.cancelled_caught:
-            await tracked_send.complete_answer()
+            await tracked_send.complete_answer_or_raise()
 
     @contextlib.contextmanager
     def _track_call(self, scope: Scope) -> Generator[None]:
@@ -218,7 +218,7 @@ class _TrackedSend:
         self._has_ended = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
 
-    async def complete_answer(self) -> None:
+    async def complete_answer_or_raise(self) -> None:
         if not self._has_started:
             raise HttpError(503, "The gateway has stopped; the outcome of the call is unknown")
         if not self._has_ended:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping, is_object
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.observe.request_telemetry import record_call_end_and_get_trace_id, record_span_failure, request_span
 from codemode.trace.events import InvocationEvent, NestedToolCallEvent
 from codemode.trace.failures import log_failure
@@ -58,7 +58,7 @@ class MediaBlock:
     mime_type: str
 
 
-def extract_media(result: Any) -> tuple[Any, list[MediaBlock]]:
+def split_result_and_media(result: Any) -> tuple[Any, list[MediaBlock]]:
     """Return a result without its images and audio, and the extracted media.
 
     A media block is an object with ``type`` image or audio, base64 ``data`` and a matching ``mimeType``. It is replaced
@@ -105,7 +105,7 @@ def to_call_tool_result(response: Mapping[str, Any], output: OutputFormat = "bot
 
     A result with media has no structured content, because clients show either one or the other to the model.
     """
-    result, media = extract_media(response.get("result"))
+    result, media = split_result_and_media(response.get("result"))
     body = {**response, "result": result} if media else dict(response)
     structured = None if media or output == "text" else body
     if output == "structured" and structured is not None:
@@ -363,7 +363,7 @@ class ActiveCalls:
             return response
         _log_and_record_call_end(outer_id, workspace, ctx, started_at, "answered", response)
         size = estimate_json_length(response, LARGE_CHARACTERS)
-        return await run_in_thread_if_large(
+        return await run_in_thread_if_large_or_slow(
             size, partial(to_call_tool_result, response, environment.config.settings.output)
         )
 

@@ -62,7 +62,7 @@ class SharingScope:
         """The id for caches and sign-ins of the connection: `LOCAL` if all users share it."""
         return LOCAL.id if self.principal_id is None else self.principal_id
 
-    def is_private_to(self, principal: Principal) -> bool:
+    def is_unshared_or_principal_local(self, principal: Principal) -> bool:
         """Return whether server messages on the connection concern this user alone."""
         return self.principal_id is not None or principal.id == LOCAL.id
 
@@ -107,7 +107,7 @@ CURRENT_ORIGIN: ContextVar[CallOrigin | None] = ContextVar("codemode_mcp_origin"
 """The request that is served in this task and in those that it starts."""
 
 
-def get_call_origin(context: Any) -> CallOrigin | None:
+def get_call_or_current_origin(context: Any) -> CallOrigin | None:
     """Return the origin of a tool call from its `ToolCallContext`, or that of the current request."""
     origin = getattr(context, "context", None)
     return origin if isinstance(origin, CallOrigin) else CURRENT_ORIGIN.get()

@@ -92,12 +92,12 @@ class UpstreamBearerAuth(httpx2.Auth):
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
 
-    async def load_unrejected_token(self) -> str | None:
+    async def load_usable_token(self) -> str | None:
         """Return the stored token unless the server rejected it; another process may have signed in."""
         record = await self._load_record_and_register_secrets()
         return record.access_token if self._is_usable(record, None) else None
 
-    async def delete_tokens(self) -> TokenRecord | None:
+    async def delete_and_return_record(self) -> TokenRecord | None:
         """Delete the stored record and return it."""
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
             record = await self._load_record_and_register_secrets()

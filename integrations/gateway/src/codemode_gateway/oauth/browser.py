@@ -101,7 +101,7 @@ class PendingSignIn:
         attributes = f"Path={path}; Max-Age={_COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
         return f"{self._cookie_name}={self.secret}; {attributes}{'; Secure' if self._is_secure else ''}"
 
-    def matches_browser(self, cookies: Mapping[str, str]) -> bool:
+    def is_browser_allowed(self, cookies: Mapping[str, str]) -> bool:
         """Return whether the cookies belong to the browser that started this sign-in."""
         cookie = cookies.get(self._cookie_name, "")
         return self.secret is None or secrets.compare_digest(cookie.encode(), self.secret.encode())

@@ -90,7 +90,7 @@ class AuthorizationClient:
         await self.check_url(request.url)
         await request.aread()
         grant = _read_grant_type(request)
-        self._check_secret_recipient(request, grant)
+        self._check_secret_and_client_id_recipient(request, grant)
         request.headers["Accept"] = "application/json"
         request.headers["Accept-Encoding"] = "identity"
         request.extensions["timeout"] = httpx2.Timeout(REQUEST_TIMEOUT_SECONDS).as_dict()
@@ -174,7 +174,7 @@ class AuthorizationClient:
                 return _PUBLIC  # a proxy may resolve it; otherwise the request fails
         return min((_classify_address_reachability(address) for address in addresses), default=_PUBLIC)
 
-    def _check_secret_recipient(self, request: httpx2.Request, grant: str | None) -> None:
+    def _check_secret_and_client_id_recipient(self, request: httpx2.Request, grant: str | None) -> None:
         if grant is None and request.method == "POST" and not self.may_register:
             raise AuthorizationRefusedError(
                 f"{self._name!r} names another authorization server than auth.issuer, which must not get clientId"

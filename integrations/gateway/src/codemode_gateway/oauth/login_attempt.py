@@ -35,7 +35,7 @@ from .browser import (
 )
 from .flow import OAuthExchange
 from .settings import AuthorizationRefusedError, SignInError, TokenRecord
-from .token_store import read_private_file, try_lock, write_private_file
+from .token_store import read_private_file, try_lock_and_start_cleanup, write_private_file
 
 # The process that runs a sign-in writes its URL to a file in the shared state folder and reads the answer there.
 
@@ -75,7 +75,7 @@ def deliver_redirect_to_other_process(folder: Path, query: str, cookies: Mapping
     parameters = parse_redirect(query)
     for path, sign_in in () if parameters is None else _iterate_open_sign_ins(folder):
         if parameters is not None and states_equal(parameters["state"], parse_state_parameter(sign_in.url)):
-            if not sign_in.matches_browser(cookies):
+            if not sign_in.is_browser_allowed(cookies):
                 return OTHER_BROWSER
             write_private_file(get_redirect_file(path), query)
             return DECLINED if "error" in parameters else SIGNED_IN
@@ -292,7 +292,7 @@ class SignInAttempt:
         ):
             return None
         sign_in = self._sign_in.result()
-        return self.accept_redirect(query) if sign_in is None or sign_in.matches_browser(cookies) else OTHER_BROWSER
+        return self.accept_redirect(query) if sign_in is None or sign_in.is_browser_allowed(cookies) else OTHER_BROWSER
 
     def get_sign_in_for_ticket(self, ticket: str) -> PendingSignIn | None:
         """Return the sign-in of a start page, or None if it is another one or has ended."""
@@ -318,13 +318,13 @@ class SignInAttempt:
 
     async def _sign_in_or_wait_for_leader(self) -> None:
         try:
-            release_lock = try_lock(self._lock_file)
+            release_lock = try_lock_and_start_cleanup(self._lock_file)
             if release_lock is None:
                 await self._wait_for_leader()
                 return
             try:
                 # Another process may have signed in meanwhile.
-                if self._is_forced or await self._auth.load_unrejected_token() is None:
+                if self._is_forced or await self._auth.load_usable_token() is None:
                     await self._run_sign_in()
             finally:
                 self._url_file.unlink(missing_ok=True)
@@ -347,7 +347,9 @@ class SignInAttempt:
                 )
             except AuthorizationRefusedError:
                 if record is not None and not self._sign_in.done():
-                    await auth.delete_tokens()  # the client may be unknown now: the next attempt registers again
+                    await (
+                        auth.delete_and_return_record()
+                    )  # the client may be unknown now: the next attempt registers again
                 raise
 
     async def _wait_for_redirect(self) -> AuthorizationCodeResult:
@@ -409,12 +411,12 @@ class SignInAttempt:
         while time.monotonic() < deadline:
             if not self._sign_in.done() and (sign_in := self._read_leader_sign_in()):
                 self._sign_in.set_result(sign_in)
-            if await self._auth.load_unrejected_token() is not None:
+            if await self._auth.load_usable_token() is not None:
                 return
-            release_lock = try_lock(self._lock_file)
+            release_lock = try_lock_and_start_cleanup(self._lock_file)
             if release_lock is not None:
                 release_lock()
-                if await self._auth.load_unrejected_token() is not None:
+                if await self._auth.load_usable_token() is not None:
                     return
                 raise SignInError(f"the sign-in to {self._name!r} in another process was cancelled; start again")
             await asyncio.sleep(_POLL_SECONDS)

@@ -81,7 +81,7 @@ class SignInManager:
 
     def create_auth_hook(self, principal: str = "local") -> Callable[[ServerConfig], UpstreamBearerAuth | None]:
         """Return `UpstreamHooks.create_auth` for one principal."""
-        return lambda server: self.get_auth(server, principal)
+        return lambda server: self.get_or_create_auth(server, principal)
 
     def create_signed_out_hook(self, principal: str = "local") -> Callable[[ServerConfig, Any], Awaitable[bool]]:
         """Return `UpstreamHooks.on_signed_out` for a principal: the program pauses until the user has signed in.
@@ -100,7 +100,7 @@ class SignInManager:
                 if answer is not None:
                     await self.wait_until_signed_in(server, principal)
                     return True
-                url = await self._get_url_to_open(server, principal)
+                url = await self._get_or_start_url_to_open(server, principal)
             except SignInError:
                 return False
             if url:
@@ -112,7 +112,7 @@ class SignInManager:
 
         return pause_until_signed_in
 
-    def get_auth(self, server: ServerConfig, principal: str = "local") -> UpstreamBearerAuth | None:
+    def get_or_create_auth(self, server: ServerConfig, principal: str = "local") -> UpstreamBearerAuth | None:
         """Return the sign-in of a principal at a server.
 
         None for a server without a URL, and for one with a configured ``Authorization`` header.
@@ -141,7 +141,7 @@ class SignInManager:
                 lambda: self.get_page_url(server.name, principal),
                 self._command,
             )
-        _move_to_end(self._recent, key, auth)
+        _insert_at_end(self._recent, key, auth)
         while len(self._recent) > MAX_CACHED_SIGN_INS:
             del self._recent[next(iter(self._recent))]
         return auth
@@ -150,7 +150,7 @@ class SignInManager:
         self, server: ServerConfig, principal: str = "local", *, is_forced: bool = False
     ) -> SignInAttempt:
         """Return the sign-in in progress, starting one if needed. Raises `SignInError`."""
-        auth = self.get_auth(server, principal)
+        auth = self.get_or_create_auth(server, principal)
         if auth is None or auth.settings.flow != "browser":
             raise SignInError(f"{server.name!r} has no sign-in by browser: its configuration contains its credentials")
         from .login_attempt import SignInAttempt
@@ -165,7 +165,7 @@ class SignInManager:
                 is_forced=is_forced,
                 binds_browser=self.binds_browsers,
             )
-            _move_to_end(self._attempts, auth.key, attempt)
+            _insert_at_end(self._attempts, auth.key, attempt)
             finished = [key for key, other in self._attempts.items() if other.is_over]
             for key in finished[: max(0, len(self._attempts) - MAX_CACHED_SIGN_INS)]:
                 del self._attempts[key]
@@ -188,7 +188,7 @@ class SignInManager:
         except TimeoutError:
             raise SignInError(f"{server.name!r} did not answer in time how to sign in") from None
 
-    async def _get_url_to_open(self, server: ServerConfig, principal: str) -> str | None:
+    async def _get_or_start_url_to_open(self, server: ServerConfig, principal: str) -> str | None:
         """Return the URL for a client to open: the authorization URL only if any browser may finish the sign-in."""
         sign_in = await self.get_or_start_sign_in(server, principal)
         if sign_in is None or sign_in.secret is None:
@@ -197,11 +197,11 @@ class SignInManager:
 
     async def wait_until_signed_in(self, server: ServerConfig, principal: str = "local") -> None:
         """Wait until the principal has signed in. Raises `SignInError` on timeout or without a sign-in."""
-        auth = self.get_auth(server, principal)
+        auth = self.get_or_create_auth(server, principal)
         attempt = None if auth is None else self._attempts.get(auth.key)
         if attempt is not None:
             await attempt.wait_until_signed_in()
-        elif auth is None or await auth.load_unrejected_token() is None:
+        elif auth is None or await auth.load_usable_token() is None:
             raise SignInError(f"no sign-in to {server.name!r} is in progress")
 
     async def callback_app(self, scope: Any, _receive: Any, send: Any) -> None:
@@ -258,7 +258,7 @@ async def _send_page(send: Any, status: int, text: str, cookie: str | None = Non
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-def _move_to_end(entries: dict[str, EntryT], key: str, entry: EntryT) -> None:
+def _insert_at_end(entries: dict[str, EntryT], key: str, entry: EntryT) -> None:
     entries.pop(key, None)
     entries[key] = entry
 
@@ -298,7 +298,7 @@ async def login(
 
     server, output = _require_server(config, name), sys.stderr if out is None else out
     async with SignInManager(config, open_browser=open_browser) as sign_ins:
-        auth = sign_ins.get_auth(server, principal)
+        auth = sign_ins.get_or_create_auth(server, principal)
         if auth is None:
             reason = "it is a command or an API" if server.url is None else "it sends a configured Authorization header"
             raise ConfigError(f"mcpServers.{name} needs no sign-in: {reason}")
@@ -363,20 +363,20 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
 
     server = _require_server(config, name)
     async with SignInManager(config) as sign_ins:
-        auth = sign_ins.get_auth(server, principal)
+        auth = sign_ins.get_or_create_auth(server, principal)
         if auth is None:
             return False
-        record = await auth.delete_tokens()
+        record = await auth.delete_and_return_record()
         if record is not None:
             try:
                 await OAuthExchange(server, auth.settings, principal, record).revoke()
             except SignInError as error:
                 _print_lines(sys.stderr, f"the tokens are deleted here but not revoked: {error}")
-        others = _delete_tokens_of_other_configurations(sign_ins.folder, name, principal)
+        others = _delete_token_files_of_other_configs(sign_ins.folder, name, principal)
         return record is not None or others
 
 
-def _delete_tokens_of_other_configurations(folder: Path, name: str, principal: str) -> bool:
+def _delete_token_files_of_other_configs(folder: Path, name: str, principal: str) -> bool:
     from .token_store import UnsafeFileError, read_private_file
 
     found = False

@@ -101,7 +101,7 @@ async def hold_lock(path: Path, timeout_s: float) -> AsyncGenerator[None]:
     The system frees the lock of a dead process. The file is removed after long disuse.
     """
     deadline = time.monotonic() + timeout_s
-    while (release := try_lock(path)) is None:
+    while (release := try_lock_and_start_cleanup(path)) is None:
         if time.monotonic() >= deadline:
             raise TimeoutError(f"another process holds {path.name}")
         await asyncio.sleep(_POLL_SECONDS)
@@ -111,7 +111,7 @@ async def hold_lock(path: Path, timeout_s: float) -> AsyncGenerator[None]:
         release()
 
 
-def try_lock(path: Path) -> Callable[[], None] | None:
+def try_lock_and_start_cleanup(path: Path) -> Callable[[], None] | None:
     """Return a function that releases the lock, or None if another process holds it. Raises `OSError`."""
     from filelock import FileLock, Timeout  # imported late: only sign-in needs it
 

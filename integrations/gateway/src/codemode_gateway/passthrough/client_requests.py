@@ -49,14 +49,14 @@ def to_client_request(server: str, method: str, params: Mapping[str, Any]) -> ty
     raise RequestDeclinedError(f"{method} is not a request to a client")
 
 
-def add_server_label(server: str, text: str) -> str:
+def clip_and_add_server_label(server: str, text: str) -> str:
     """Return a server's text with its name at the start of each line, so that no other source can be claimed."""
     lines = escape_invisible(clip_text(text, MAX_MESSAGE_CHARACTERS), keep="\n").split("\n")
     return "\n".join(f"[{escape_invisible(server)}] {line}" for line in lines)
 
 
-def has_server_label(message: str) -> bool:
-    """Return whether a message has a server label, as `add_server_label` writes it."""
+def may_have_server_label(message: str) -> bool:
+    """Return whether a message has a server label, as `clip_and_add_server_label` writes it."""
     return message.startswith("[")
 
 
@@ -80,7 +80,7 @@ def get_unsupported_reason(request: types.InputRequest, capabilities: types.Clie
 
 
 def _to_elicitation_params(server: str, params: Mapping[str, Any]) -> types.ElicitRequestParams:
-    message = add_server_label(server, str(params.get("message") or ""))
+    message = clip_and_add_server_label(server, str(params.get("message") or ""))
     if params.get("mode") == "url":
         url = str(params.get("url"))
         try:
@@ -173,7 +173,7 @@ class PausedRequest:
         if not self._open:
             self.has_question.clear()
 
-    def decline_open_questions(self) -> None:
+    def decline_open_and_later_questions(self) -> None:
         """Decline all open questions."""
         self.rounds = MAX_ROUNDS
         for _, answer in self._open.values():
@@ -208,7 +208,7 @@ class PausedRequests:
             if paused is None:
                 raise MCPError(types.INVALID_PARAMS, _EXPIRED_MESSAGE)
             paused.on_answers(params.input_responses)
-        elif not _supports_rounds(origin.session) or len(self._running) >= MAX_PAUSED_REQUESTS:
+        elif not _is_asked_in_rounds(origin.session) or len(self._running) >= MAX_PAUSED_REQUESTS:
             return await run()
         else:
             paused = PausedRequest(asyncio.ensure_future(_run_with_reservation(run)))
@@ -248,7 +248,7 @@ class PausedRequests:
 
     def _expire(self, paused: PausedRequest) -> None:
         self._waiting.pop(paused.id, None)
-        paused.decline_open_questions()
+        paused.decline_open_and_later_questions()
 
     def _on_end(self, origin: CallOrigin, task: asyncio.Task[Any]) -> None:
         PAUSED_REQUESTS.pop(origin, None)
@@ -267,7 +267,7 @@ async def _run_with_reservation(run: Callable[[], Awaitable[ResultT]]) -> Result
         return await run()
 
 
-def _supports_rounds(session: Any) -> bool:
+def _is_asked_in_rounds(session: Any) -> bool:
     capabilities = getattr(session, "client_capabilities", None)
     if capabilities is None or session.can_send_request or session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return False
@@ -314,7 +314,7 @@ class ClientRequestForwarder:
             raise RequestDeclinedError(f"the client behind this gateway {reason}")
         self._count_or_decline(origin, method)
         self._redact_elicitation_message(request)
-        with self._reserve_characters(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
+        with self._reserve_characters_or_decline(estimate_json_length(params, MAX_OPEN_CHARACTERS)):
             paused = PAUSED_REQUESTS.get(origin)
             if paused is not None:
                 return await paused.ask_in_next_round(self._assign_and_register_local_id(request, server, session))
@@ -355,7 +355,7 @@ class ClientRequestForwarder:
             raise RequestDeclinedError(f"too many {method} requests in one call")
 
     @contextmanager
-    def _reserve_characters(self, characters: int) -> Generator[None]:
+    def _reserve_characters_or_decline(self, characters: int) -> Generator[None]:
         """Limit the size of open questions: one user may have many calls and connections."""
         if self._open_characters + characters > MAX_OPEN_CHARACTERS:
             raise RequestDeclinedError("the open questions to this user are too long already")

@@ -81,7 +81,7 @@ def create_capability_and_log_middleware(get_passthrough: GetPassthrough) -> Any
                 return await call_next(ctx)
         result = await call_next(ctx)
         if ctx.method == "notifications/initialized":
-            (await get_passthrough(ctx)).register_client(ctx.session)
+            (await get_passthrough(ctx)).register_client_for_roots(ctx.session)
         elif ctx.method in ("initialize", "server/discover") and is_object(result):
             gateway_capabilities = {**mapping_or_empty(result.get("capabilities"))}
             result["capabilities"] = {
@@ -129,7 +129,7 @@ class _PassthroughHandlers:
 
     async def get_prompt(self, ctx: Any, params: types.GetPromptRequestParams) -> Any:
         passthrough = await self._get_passthrough(ctx)
-        found = await passthrough.find_or_fetch_prompt_owner(params.name)
+        found = await passthrough.find_or_fetch_prompt_owner_and_name(params.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name[:200]!r}")
         upstream, name = found
@@ -145,7 +145,7 @@ class _PassthroughHandlers:
 
     async def read_resource(self, ctx: Any, params: types.ReadResourceRequestParams) -> Any:
         passthrough = await self._get_passthrough(ctx)
-        upstream, uri = await _require_resource_owner(passthrough, ctx, params.uri)
+        upstream, uri = await _require_resource_owner_and_uri(passthrough, ctx, params.uri)
 
         async def read_resource_from(session: Any, **retry_arguments: Any) -> Any:
             return await session.read_resource(uri, allow_input_required=True, **retry_arguments)
@@ -168,12 +168,12 @@ class _PassthroughHandlers:
         passthrough = await self._get_passthrough(ctx)
         ref = params.ref
         if isinstance(ref, types.PromptReference):
-            found = await passthrough.find_or_fetch_prompt_owner(ref.name)
+            found = await passthrough.find_or_fetch_prompt_owner_and_name(ref.name)
             if found is None:
                 raise MCPError(types.INVALID_PARAMS, f"there is no prompt {ref.name[:200]!r}")
             upstream, upstream_ref = found[0], ref.model_copy(update={"name": found[1]})
         else:
-            upstream, uri = await _require_resource_owner(passthrough, ctx, ref.uri)
+            upstream, uri = await _require_resource_owner_and_uri(passthrough, ctx, ref.uri)
             upstream_ref = ref.model_copy(update={"uri": uri})
         if get_capability(upstream, "completions") is None:
             return types.CompleteResult(completion=types.Completion(values=[]))
@@ -185,7 +185,7 @@ class _PassthroughHandlers:
 
     async def subscribe(self, ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
         passthrough = await self._get_passthrough(ctx)
-        upstream, uri = await _require_resource_owner(passthrough, ctx, params.uri)
+        upstream, uri = await _require_resource_owner_and_uri(passthrough, ctx, params.uri)
         await _subscribe_or_raise(passthrough, upstream, uri, params.uri, get_client_connection(ctx.session))
         return types.EmptyResult()
 
@@ -203,7 +203,7 @@ class _PassthroughHandlers:
             raise MCPError(types.INVALID_PARAMS, str(refusal)) from None
         try:
             for public in uris:
-                found = await passthrough.find_or_fetch_resource_owner(public)
+                found = await passthrough.find_or_fetch_resource_owner_and_uri(public)
                 if found is not None:  # other resources never send notifications
                     await _subscribe_or_raise(passthrough, *found, public, watcher)
             return await passthrough.subscriptions.listening(ctx, params)
@@ -242,7 +242,7 @@ class _ForwardedRequest:
         """Return the server's answer. Raises `MCPError`, also when it is unreachable or too slow."""
         try:
             await self._upstream.session()  # starting has its own timeout
-            async with self._passthrough.track_and_limit_request(self._upstream, self._origin):
+            async with self._passthrough.track_request_with_timeout(self._upstream, self._origin):
                 return await self._upstream.ask(ask)
         except MCPError as error:
             raise self._passthrough.to_client_error(error, self._name) from None
@@ -306,8 +306,8 @@ def _params_to_json(request: Any) -> dict[str, Any]:
     return {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-async def _require_resource_owner(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
-    found = await passthrough.find_or_fetch_resource_owner(uri)
+async def _require_resource_owner_and_uri(passthrough: PassthroughProxy, ctx: Any, uri: str) -> tuple[Any, str]:
+    found = await passthrough.find_or_fetch_resource_owner_and_uri(uri)
     if found is None:
         raise _resource_error(MCPError(RESOURCE_NOT_FOUND, f"no server has the resource {uri[:200]!r}"), ctx, uri)
     return found

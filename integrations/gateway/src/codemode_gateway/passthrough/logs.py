@@ -116,7 +116,7 @@ class LogForwarder:
             subscriber.close()
 
     async def _send_levels_to_servers(self) -> None:
-        updates = [asyncio.ensure_future(upstream.send_log_level()) for upstream in self._upstreams()]
+        updates = [asyncio.ensure_future(upstream.send_log_level_if_running()) for upstream in self._upstreams()]
         if updates:
             await asyncio.wait(updates, timeout=SET_LEVEL_TIMEOUT_SECONDS)
 
@@ -200,7 +200,7 @@ class _LogSubscriber:
                 await self._wait_for_next_window()
                 left_out, self._dropped = self._dropped, Counter()
                 for server, count in left_out.items():
-                    await self._send_one(self._create_dropped_message(server, count))
+                    await self._send_one(self._create_drop_notice(server, count))
 
     async def _wait_for_next_window(self) -> None:
         remaining = self._window_start + WINDOW_SECONDS - asyncio.get_running_loop().time()
@@ -208,7 +208,7 @@ class _LogSubscriber:
             async with asyncio.timeout(max(remaining, 0.0)):
                 await self._is_ending.wait()
 
-    def _create_dropped_message(self, server: str, count: int) -> dict[str, Any]:
+    def _create_drop_notice(self, server: str, count: int) -> dict[str, Any]:
         level = "warning" if self.wants_level("warning") else self.level
         verb = "was" if count == 1 else "were"
         text = f"{format_count(count, 'message')} of this server {verb} dropped: too many at once"

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from codemode.data.json_shape import estimate_json_length
 from codemode.data.narrowing import is_mapping
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.trace.visible_text import clip_text, clip_to_visible_line
 
 from ..config.model import ServerConfig
@@ -185,7 +185,7 @@ async def _fetch_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[Lis
     cursors: set[str] = set()
     for _ in range(MAX_PAGES):
         page = await kind.fetch_page(session, types.PaginatedRequestParams(cursor=cursor))
-        page_items = await run_in_thread_if_large(LARGE_CHARACTERS, partial(_extract_items, kind, page))
+        page_items = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, partial(_extract_items, kind, page))
         for item in page_items[: MAX_ITEMS - len(items)]:
             remaining_characters -= item.characters
             if remaining_characters >= 0:
@@ -245,7 +245,7 @@ class PassthroughProxy:
         await self.subscriptions.aclose()
         await self.logs.aclose()
 
-    def register_client(self, session: Any) -> None:
+    def register_client_for_roots(self, session: Any) -> None:
         """Register a client that may be asked for its roots."""
         connection = get_client_connection(session)
         if connection is None or connection in self._connections:
@@ -312,13 +312,13 @@ class PassthroughProxy:
         merged: dict[str, tuple[str, int, Any]] = {}
         for item_list, items in zip(item_lists, lists, strict=True):
             for item in items:
-                key = self._to_public_name_or_uri(kind, item_list.name, item)
+                key = self._register_and_get_public_name_or_uri(kind, item_list.name, item)
                 merged.setdefault(
                     key, (key, item.characters + len(key), self._with_public_name_or_uri(kind, item, key))
                 )
         return PaginatedList(kind.method, list(merged.values())).get_page(cursor)
 
-    async def find_or_fetch_prompt_owner(self, public: str) -> tuple[Any, str] | None:
+    async def find_or_fetch_prompt_owner_and_name(self, public: str) -> tuple[Any, str] | None:
         """Return the server and its own name of a prompt, or None."""
         item_lists = [item for item in self._get_or_create_lists("prompts") if may_be_prompt_of(public, item.name)]
         for is_known in (True, False):
@@ -326,17 +326,17 @@ class PassthroughProxy:
                 for item in (
                     item_list.get_cached_items(PROMPTS) if is_known else await item_list.get_or_fetch_items(PROMPTS)
                 ):
-                    if self._to_public_name_or_uri(PROMPTS, item_list.name, item) == public:
+                    if self._register_and_get_public_name_or_uri(PROMPTS, item_list.name, item) == public:
                         return item_list.upstream, item.key
         return None
 
-    async def find_or_fetch_resource_owner(self, public: str) -> tuple[Any, str] | None:
+    async def find_or_fetch_resource_owner_and_uri(self, public: str) -> tuple[Any, str] | None:
         """Return the server and its own URI of a resource or template, or None."""
-        owner = self._find_owner_of_uri(public)
+        owner = self._find_owner_and_server_uri(public)
         if owner is None:
             for kind in (RESOURCES, TEMPLATES):
                 await self.get_page_and_subscribe(kind, None, None)
-                owner = owner or self._find_owner_of_uri(public)
+                owner = owner or self._find_owner_and_server_uri(public)
         if owner is not None:
             return owner
         item_lists = self._get_or_create_lists("resources")
@@ -359,12 +359,12 @@ class PassthroughProxy:
 
     def register_and_get_public_uri(self, server: str, uri: str) -> str:
         """Return the public form of a URI in a server's result."""
-        return self._routes.register_linked_uri(uri, server, self._list_server_names())
+        return self._routes.register_linked_and_get_public_uri(uri, server, self._list_server_names())
 
     # --- requests ---
 
     @asynccontextmanager
-    async def track_and_limit_request(self, upstream: Any, origin: CallOrigin) -> AsyncGenerator[None]:
+    async def track_request_with_timeout(self, upstream: Any, origin: CallOrigin) -> AsyncGenerator[None]:
         """Route a server's requests to this client while it handles the client's request, within the call timeout."""
         name = upstream.config.name
         async with asyncio.timeout(upstream.config.timeout_ms / 1000) as limit:
@@ -402,17 +402,17 @@ class PassthroughProxy:
     def _list_server_names(self) -> list[str]:
         return [upstream.config.name for upstream in self._upstreams()]
 
-    def _to_public_name_or_uri(self, kind: ListKind, server: str, item: ListedItem) -> str:
+    def _register_and_get_public_name_or_uri(self, kind: ListKind, server: str, item: ListedItem) -> str:
         if kind is PROMPTS:
             return to_public_prompt_name(server, item.key, self._list_server_names())
-        return self._routes.register_listed_uri(item.key, server, self._list_server_names())
+        return self._routes.register_listed_and_get_public_uri(item.key, server, self._list_server_names())
 
     def _with_public_name_or_uri(self, kind: ListKind, item: ListedItem, public_key: str) -> Any:
         attribute = {PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uri_template"}[kind]
         return item.item if item.key == public_key else item.item.model_copy(update={attribute: public_key})
 
-    def _find_owner_of_uri(self, public_uri: str) -> tuple[Any, str] | None:
-        owner = self._routes.find_owner(public_uri, self._list_server_names())
+    def _find_owner_and_server_uri(self, public_uri: str) -> tuple[Any, str] | None:
+        owner = self._routes.find_owner_and_server_uri(public_uri, self._list_server_names())
         if owner is None:
             return None
         return next((upstream, owner[1]) for upstream in self._upstreams() if upstream.config.name == owner[0])

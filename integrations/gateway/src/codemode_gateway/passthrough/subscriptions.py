@@ -251,7 +251,7 @@ class ClientSubscriptions:
                     del uris[uri]
             if not uris:
                 del self._watched[key]
-                self._update_server(key[0])
+                self._start_subscription_update(key[0])
 
     def notify_list_changed(self, event: ServerEvent) -> None:
         """Notify clients of a changed list."""
@@ -286,7 +286,7 @@ class ClientSubscriptions:
     def _list_wanted_uris(self, server: str) -> frozenset[str]:
         return frozenset(uri for watched_server, uri in self._watched if watched_server == server)
 
-    def _update_server(self, server: str) -> None:
+    def _start_subscription_update(self, server: str) -> None:
         if (subscriptions := self._servers.get(server)) is not None:
             subscriptions.start_update()
 

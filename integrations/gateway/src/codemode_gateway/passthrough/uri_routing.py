@@ -159,7 +159,7 @@ class UriRoutes:
         self._owners: dict[str, str] = {}
         self._linked: dict[str, str] = {}
 
-    def register_listed_uri(self, uri: str, server: str, servers: Collection[str]) -> str:
+    def register_listed_and_get_public_uri(self, uri: str, server: str, servers: Collection[str]) -> str:
         """Return the public form of a URI or template that a server lists."""
         if len(self._owners) > _MAX_OWNED:
             self._owners.clear()
@@ -167,7 +167,7 @@ class UriRoutes:
             self._owners[uri] = server
         return self._to_public_uri(uri, server, self._owners[uri], servers)
 
-    def register_linked_uri(self, uri: str, server: str, servers: Collection[str]) -> str:
+    def register_linked_and_get_public_uri(self, uri: str, server: str, servers: Collection[str]) -> str:
         """Return the public form of a URI that a server names outside its lists."""
         owner = self._owners.get(uri)
         if owner is None or owner not in servers:
@@ -176,7 +176,7 @@ class UriRoutes:
             owner = self._linked.setdefault(uri, server)
         return self._to_public_uri(uri, server, owner, servers)
 
-    def find_owner(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
+    def find_owner_and_server_uri(self, uri: str, servers: Collection[str]) -> tuple[str, str] | None:
         """Return the server of a public URI and its own URI, or None."""
         server_uri, marked_server = split_server_mark(uri, servers)
         server = marked_server or self._owners.get(uri) or self._linked.get(uri)

@@ -139,7 +139,7 @@ def shape_from_json(value: Any, depth: int = 0) -> ValueShape:
     types, names, objects = value.get("types", []), value.get("names", {}), value.get("objects", 0)
     if not is_array(types) or not set(map(str, types)) <= set(_SCALARS) or not is_object(names):
         raise ValueError("no shape")
-    if objects not in (0, 1, 2) or len(names) > MAX_NAMES or not all(map(is_property_name, names)):
+    if objects not in (0, 1, 2) or len(names) > MAX_NAMES or not all(map(looks_like_property_name, names)):
         raise ValueError("no shape")
     return ValueShape(
         scalars=set(map(str, types)),
@@ -151,7 +151,7 @@ def shape_from_json(value: Any, depth: int = 0) -> ValueShape:
     )
 
 
-def is_property_name(key: str) -> bool:
+def looks_like_property_name(key: str) -> bool:
     """Return whether a key looks like a property name rather than a value."""
     return _PROPERTY_NAME.match(key) is not None and not _VALUE_LIKE.search(key)
 
@@ -190,7 +190,7 @@ class _ShapeInference:
         return self._infer_object(cast("Mapping[Any, Any]", value), depth)
 
     def _infer_object(self, value: Mapping[Any, Any], depth: int) -> ValueShape:
-        if len(value) > MAX_NAMES or not all(isinstance(key, str) and is_property_name(key) for key in value):
+        if len(value) > MAX_NAMES or not all(isinstance(key, str) and looks_like_property_name(key) for key in value):
             parts = islice(value.values(), max(self._remaining_parts, 0))
             return ValueShape(
                 record=_join_all(self.infer(element, depth + 1) for element in parts), is_record=True, objects=1

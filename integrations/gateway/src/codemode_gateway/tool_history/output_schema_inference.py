@@ -112,14 +112,14 @@ class InferredOutputSchemas:
             seen = self._observations[key] = _ToolObservations(ValueShape(), ValueShape())
         seen.count += 1
         if seen.count <= _ALWAYS_INSPECTED_CALLS or seen.count % _SAMPLE_INTERVAL == 0:
-            self._update_observation(key, seen, value)
+            self._update_observation_and_start_save(key, seen, value)
 
     def observe_tool_and_get_schema(self, config: ServerConfig, tool: types.Tool) -> Mapping[str, Any] | None:
         """Return the inferred output schema of a tool, or None."""
         key = config.name, tool.name
         self._undeclared_tools.add(key)
         seen = self._observations.get(key)
-        return None if seen is None else _to_declaration(seen)
+        return None if seen is None else _to_observed_output(seen)
 
     def get_learned_revision(self, config: ServerConfig) -> int:
         """Return a number that grows, with a delay, when schemas change."""
@@ -131,7 +131,7 @@ class InferredOutputSchemas:
 
     # --- parts ---
 
-    def _update_observation(self, key: tuple[str, str], seen: _ToolObservations, value: Any) -> None:
+    def _update_observation_and_start_save(self, key: tuple[str, str], seen: _ToolObservations, value: Any) -> None:
         if estimate_json_length(value, _MAX_HASHED_CHARACTERS) < _MAX_HASHED_CHARACTERS:
             same = hash(repr(value))
             if same == seen.last_hash:
@@ -141,7 +141,7 @@ class InferredOutputSchemas:
         if seen.text is not None:
             text_shape = _infer_text_json_shape(value)
             seen.text = None if text_shape is None else limit_shape_size(join_shapes(seen.text, text_shape))
-        declaration = _to_declaration(seen)
+        declaration = _to_observed_output(seen)
         if declaration == seen.declaration:
             return
         seen.declaration = declaration
@@ -196,7 +196,7 @@ def _infer_text_json_shape(value: Any) -> ValueShape | None:
         return None
 
 
-def _to_declaration(observation: _ToolObservations) -> Mapping[str, Any] | None:
+def _to_observed_output(observation: _ToolObservations) -> Mapping[str, Any] | None:
     """Return a schema for declarations, and whether it describes JSON in a text."""
     if observation.text is not None and observation.value == ValueShape(scalars={"string"}):
         return {"schema": shape_to_schema_without_rare_names(observation.text), "isText": True}
@@ -220,7 +220,7 @@ def _parse_observation(value: Any) -> _ToolObservations:
         limit_shape_size(shape_from_json(value[0])),
         None if value[1] is None else limit_shape_size(shape_from_json(value[1])),
     )
-    observation.declaration = _to_declaration(observation)
+    observation.declaration = _to_observed_output(observation)
     return observation
 
 

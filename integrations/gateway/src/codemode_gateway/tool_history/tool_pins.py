@@ -16,7 +16,7 @@ import mcp_types as types
 
 from codemode.data.json_values import encode_canonical_json
 from codemode.data.narrowing import is_object
-from codemode.host.threads import LARGE_CHARACTERS, run_in_single_use_thread, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_single_use_thread, run_in_thread_if_large_or_slow
 from codemode.trace.visible_text import clip_text, escape_invisible
 
 from .. import state_files
@@ -146,11 +146,11 @@ class ToolPins:
         if config.pin == "off":
             self._notes.pop(config.name, None)
             return tools
-        list_digest = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: _compute_list_digest(tools))
+        list_digest = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: _compute_list_digest(tools))
         try:
             different: Mapping[str, bool] = {}
             if not await self._matches_last_list(config.name, list_digest):
-                rows = await run_in_thread_if_large(LARGE_CHARACTERS, lambda: _to_pin_rows(tools))
+                rows = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, lambda: _to_pin_rows(tools))
                 different = await run_in_single_use_thread(
                     lambda: self._pin_or_store_differences(config.name, rows, list_digest)
                 )

@@ -31,14 +31,14 @@ from pydantic import TypeAdapter
 from codemode.data.json_shape import estimate_json_length, run_off_loop_if_large
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeToolError
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.observe.request_telemetry import get_propagation_headers, measure_server_call
 from codemode.tools.tool_result import ToolResult, parse_server_result, to_program_value
 from codemode.trace.visible_text import escape_invisible
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from ..gateway.principals import LOCAL, CallOrigin, get_call_origin
+from ..gateway.principals import LOCAL, CallOrigin, get_call_or_current_origin
 from ..page_urls import is_safe_page_url
 from .connection import Connection, RequestDispatcher, UnansweredRequestMCPError
 from .connection_errors import UnansweredRequestError, UpstreamUnavailableError
@@ -457,7 +457,7 @@ class CallSender:
         self._link.require_same_loop()
         if arguments is not None and not is_mapping(arguments):
             raise CodeModeToolError(f"{name!r} expects an object", details={"tool_name": name})
-        call = ToolCall(name, tool, dict(arguments or {}), context, get_call_origin(context), may_repeat)
+        call = ToolCall(name, tool, dict(arguments or {}), context, get_call_or_current_origin(context), may_repeat)
         async with self._slots.hold_slot(call.caller):
             with measure_server_call(self._config.name):
                 try:
@@ -472,9 +472,11 @@ class CallSender:
         self._last_logged_message = None
         schema = None if tool is None else tool.output_schema
         size = estimate_json_length(raw, LARGE_CHARACTERS)
-        return await run_in_thread_if_large(size, lambda: parse_server_result(self._secrets.redact(raw), schema))
+        return await run_in_thread_if_large_or_slow(
+            size, lambda: parse_server_result(self._secrets.redact(raw), schema)
+        )
 
-    async def unwrap_and_report_result(self, name: str, result: ToolResult) -> Any:
+    async def report_and_unwrap_if_observed(self, name: str, result: ToolResult) -> Any:
         """Return the result for a program, after the ``on_result`` hook."""
         if self._on_result is None or result.is_error:
             return result
@@ -497,7 +499,7 @@ class CallSender:
                 if lost.is_over or (lost.is_late and await self._ping_and_detect_silence(connection)):
                     await self._link.discard(connection, lost)
                 if lost.needs_sign_in:
-                    raise self._link.record_needed_sign_in_and_create_error(
+                    raise self._link.record_and_create_unavailable_error(
                         lost.reason, UpstreamUnavailableError.from_unanswered_request(lost)
                     ) from None
                 is_harmless = lost.never_arrived or call.may_repeat

@@ -88,7 +88,7 @@ HANDSHAKES = ("initialize", "server/discover")
 _NO_NAME = "unnamed"
 
 
-def repair_handshake_answer(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def repair_handshake_answer_with_notes(method: str, answer: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the answer to a handshake with its invalid fields repaired for the SDK, and notes on them.
 
     A capability of a wrong type counts as one without fields. Raises `UnansweredRequestError` for an answer
@@ -261,7 +261,7 @@ class RequestDispatcher(JSONRPCDispatcher):
 
     def _repair_and_log_handshake(self, method: str, answer: dict[str, Any]) -> dict[str, Any]:
         try:
-            result, notes = repair_handshake_answer(method, answer)
+            result, notes = repair_handshake_answer_with_notes(method, answer)
         except UnansweredRequestError as lost:
             raise UnansweredRequestMCPError(lost) from None
         if notes:

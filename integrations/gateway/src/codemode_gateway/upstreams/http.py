@@ -18,7 +18,7 @@ from mcp_types import INTERNAL_ERROR, JSONRPCError
 
 from codemode.data.narrowing import is_mapping
 from codemode.errors import CodeModeAuthenticationError, CodeModeError
-from codemode.host.threads import run_in_thread_if_large
+from codemode.host.threads import run_in_thread_if_large_or_slow
 from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
@@ -38,7 +38,7 @@ from .jsonrpc_lines import (
     BOM,
     MAX_VALUES_ON_THE_LOOP,
     REPAIRED_MESSAGE,
-    parse_answer_body,
+    parse_answer_body_and_set_id,
     parse_event_data,
     strip_space_and_bom,
 )
@@ -118,7 +118,7 @@ class EventStream(httpx2.AsyncByteStream):
         if event_name != b"message" or not any(data):
             return data
         text = strip_space_and_bom(b"\n".join(data))
-        reading = await run_in_thread_if_large(len(text), partial(parse_event_data, text))
+        reading = await run_in_thread_if_large_or_slow(len(text), partial(parse_event_data, text))
         if reading.message is None:
             return []
         if reading.is_repaired:
@@ -167,7 +167,7 @@ def is_session_lost(config: ServerConfig, request: httpx2.Request, response: htt
     return response.status_code == BAD_REQUEST and _LOST_SESSION.search(text) is not None
 
 
-def find_credential_header(config: ServerConfig) -> str | None:
+def find_credential_header_name(config: ServerConfig) -> str | None:
     """Return the name of the credential header in a server's entry, or None."""
     names = sorted(config.headers, key=lambda name: name.lower() != "authorization")
     return next((name for name in names if is_secret_name(name)), None)
@@ -193,7 +193,9 @@ def extract_error_response(response: httpx2.Response, text: bytes, request_id: i
     if b'"jsonrpc"' not in text:
         return None
     try:
-        message = parse_answer_body(strip_space_and_bom(text), 0 if request_id is None else request_id).message
+        message = parse_answer_body_and_set_id(
+            strip_space_and_bom(text), 0 if request_id is None else request_id
+        ).message
     except (ValueError, CodeModeError):
         return None
     if not isinstance(message, JSONRPCError):
@@ -339,7 +341,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
         text = await self._read_body_beginning(response)
         description = describe_refusal(response, text, self._hide)
         if status == UNAUTHORIZED:
-            credential = find_credential_header(self._config) if self.auth is None else None
+            credential = find_credential_header_name(self._config) if self.auth is None else None
             if credential is not None:
                 return rejected_credential_error(credential, description)
             return UnansweredRequestError(
@@ -375,7 +377,9 @@ class UpstreamHttpClient(httpx2.AsyncClient):
         if not text:
             return UnansweredRequestError(f"its answer is empty (status {response.status_code})")
         try:
-            reading = await run_in_thread_if_large(len(text), partial(parse_answer_body, text, request_id))
+            reading = await run_in_thread_if_large_or_slow(
+                len(text), partial(parse_answer_body_and_set_id, text, request_id)
+            )
         except (ValueError, CodeModeError) as error:
             if isinstance(error, CodeModeError):
                 return UnansweredRequestError(
@@ -419,7 +423,7 @@ class UpstreamHttpClient(httpx2.AsyncClient):
         """Return the outcome of a request that failed with an error."""
         if isinstance(error, CodeModeAuthenticationError):
             challenge = getattr(self.auth, "challenge", None)
-            credential = find_credential_header(self._config)
+            credential = find_credential_header_name(self._config)
             if credential is not None and challenge is not None and rejects_static_credential(request, challenge):
                 return rejected_credential_error(credential, describe_refusal(challenge, b"", self._hide))
             return UnansweredRequestError(

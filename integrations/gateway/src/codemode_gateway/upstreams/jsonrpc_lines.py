@@ -70,7 +70,7 @@ def parse_message_line(line: bytes) -> ParsedMessage:
         return ParsedMessage(None)
 
 
-def parse_answer_body(text: bytes, request_id: int | str) -> ParsedMessage:
+def parse_answer_body_and_set_id(text: bytes, request_id: int | str) -> ParsedMessage:
     """Read a response body as the answer to a request; its id is replaced.
 
     Raises `ValueError` or `CodeModeError` for a body that is not an answer.

@@ -109,12 +109,12 @@ class ReconnectingConnection:
         self.require_same_loop()
         while (connection := self.connection_if_open) is None:
             if self._is_closed:
-                raise self.record_needed_sign_in_and_create_error("the gateway is stopping")
+                raise self.record_and_create_unavailable_error("the gateway is stopping")
             if self._starting is None:
                 self._starting = self._start_task(self._try_open_connection())
             await asyncio.wait([self._starting])  # shared with other callers, so it outlives this one
             if self.connection_if_open is None and self.state == "failed":
-                raise self.record_needed_sign_in_and_create_error(
+                raise self.record_and_create_unavailable_error(
                     self.failure or "it was lost right after its start; try again later"
                 )
         return connection
@@ -127,7 +127,7 @@ class ReconnectingConnection:
                 " entered connect(), or connect on this loop"
             )
 
-    def record_needed_sign_in_and_create_error(
+    def record_and_create_unavailable_error(
         self, reason: str, failure: UpstreamUnavailableError | None = None
     ) -> CodeModeToolError:
         """Return the error for a call of an unavailable server."""
@@ -234,7 +234,7 @@ class ReconnectingConnection:
             self.state, self.failure, self.problem, self._sign_in_failure = "ready", None, None, None
             self._report_server_start(is_ready=True)
             self._start_task(self._wait_and_record_end(connection))
-            self._close_if_idle()
+            self._close_if_idle_or_check_later()
             self._on_ready(connection)
         finally:
             if self.state == "starting":
@@ -284,7 +284,7 @@ class ReconnectingConnection:
             self._record_failure(connection.get_failure_error(_LOST_MESSAGE))
             _log.warning("server %r was lost: %s", self._config.name, self.problem)
 
-    def _close_if_idle(self) -> None:
+    def _close_if_idle_or_check_later(self) -> None:
         connection = self.connection_if_open
         if connection is None:
             return
@@ -296,7 +296,7 @@ class ReconnectingConnection:
             self.state = "stopped"
             self._start_task(connection.aclose())
             return
-        self._idle = self._loop.call_later(max(remaining, _MIN_IDLE_CHECK_SECONDS), self._close_if_idle)
+        self._idle = self._loop.call_later(max(remaining, _MIN_IDLE_CHECK_SECONDS), self._close_if_idle_or_check_later)
 
     def _start_task(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = self._loop.create_task(work, context=contextvars.Context())

@@ -69,7 +69,7 @@ class RequestSendState:
                 limit.reschedule(0)
 
 
-def count_unread_bytes(pipe: int) -> int | None:
+def count_unread_bytes_of_abandoned_pipe(pipe: int) -> int | None:
     """Return the number of bytes in a pipe without readers, or None if unknown."""
     if sys.platform != "linux":
         return None
@@ -231,7 +231,7 @@ class MessageOutbox(asyncio.BaseProtocol):
         pipe = None if self._transport is None else self._transport.get_extra_info("pipe")
         if self._max_read_bytes is not None or pipe is None or pipe.closed:
             return
-        unread = count_unread_bytes(pipe.fileno())
+        unread = count_unread_bytes_of_abandoned_pipe(pipe.fileno())
         if unread is not None:
             self._max_read_bytes = self._written - unread
 

@@ -18,7 +18,7 @@ from typing import cast
 from mcp.client.stdio import get_default_environment
 from mcp_types import JSONRPCError
 
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.trace.visible_text import clip_to_visible_line, escape_invisible
 
 from ..config.model import ServerConfig
@@ -320,7 +320,7 @@ class StdoutReader(asyncio.Protocol):
                 line = self._lines.popleft()
                 if len(line) >= _LONG_BYTES:
                     self._put_message_or_log(
-                        line, await run_in_thread_if_large(len(line), partial(parse_message_line, line))
+                        line, await run_in_thread_if_large_or_slow(len(line), partial(parse_message_line, line))
                     )
                     continue
                 if not self._budget.count_and_admit_line(line):

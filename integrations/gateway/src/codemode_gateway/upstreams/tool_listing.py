@@ -21,7 +21,7 @@ from mcp.shared.inbound import find_invalid_x_mcp_header
 
 from codemode.data.json_values import decode_json, encode_canonical_json, encode_json
 from codemode.data.narrowing import is_array, is_mapping, list_or_empty
-from codemode.host.threads import run_in_single_use_thread, run_in_thread_if_large
+from codemode.host.threads import run_in_single_use_thread, run_in_thread_if_large_or_slow
 from codemode.tools.server_lists import (
     CONFLICTING_DUPLICATE_REASON,
     DUPLICATE_REASON,
@@ -135,7 +135,7 @@ async def fetch_listing(
             supports_argument_headers=supports_argument_headers,
             repeats=cursors.is_repeat,
         )
-        result = await run_in_thread_if_large(
+        result = await run_in_thread_if_large_or_slow(
             _INLINE_CHARACTERS if len(page_entries) > _MAX_INLINE_ENTRIES else 0,
             lambda page_entries=page_entries, reader=reader: reader.parse_page(page_entries),
         )
@@ -145,7 +145,9 @@ async def fetch_listing(
         budget, ttl, entries = result.budget, _compute_min_ttl(page, ttl), entries + len(page_entries)
         if budget.is_used_up or not cursors.advance_to(page.get("nextCursor"), has_new=bool(result.tools)):
             break
-    digest = await run_in_thread_if_large(sum(map(len, texts.values())), lambda: _compute_digest([*texts.values()]))
+    digest = await run_in_thread_if_large_or_slow(
+        sum(map(len, texts.values())), lambda: _compute_digest([*texts.values()])
+    )
     return Listing(tuple(tools), tuple(texts.values()), digest, ttl_ms=ttl, left_out=left_out.notes)
 
 
@@ -261,7 +263,7 @@ def _parse_tool(entry: Mapping[str, Any]) -> types.Tool | None:
     if not isinstance(name, str) or not name.strip():
         return None
     try:
-        return types.Tool.model_validate(_repair_entry(entry), by_name=False)
+        return types.Tool.model_validate(_repair_and_strip_entry(entry), by_name=False)
     except ValueError:
         return None
 
@@ -280,7 +282,7 @@ def _has_invalid_argument_header(tool: types.Tool) -> bool:
         return True
 
 
-def _repair_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _repair_and_strip_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool's entry without its invalid optional fields."""
     repaired = dict(entry)
     if not is_mapping(repaired.get("inputSchema")):

@@ -16,7 +16,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from codemode.errors import CodeModeToolError
-from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large
+from codemode.host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from codemode.tools.server_lists import log_omitted_entries
 from codemode.tools.tool import Tool
 from codemode.tools.tool_result import ToolResult
@@ -78,7 +78,7 @@ async def create_program_tools(
         factories.append(_create_tool_factory(config, tool, hooks, call, get_current))
         if count % _TOOLS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return await run_in_thread_if_large(
+    return await run_in_thread_if_large_or_slow(
         LARGE_CHARACTERS if len(tools) > _MAX_INLINE_TOOLS else 0, lambda: [make() for make in factories]
     )
 
@@ -100,7 +100,7 @@ def _create_tool_factory(
             if never_needs_approval is None:  # computed on first use: few of many tools are called
                 never_needs_approval = hooks.get_approval_rule(config, types.Tool(name=name, input_schema={})) is False
             if not never_needs_approval:  # otherwise no definition needs approval
-                await _check_approval_unchanged(config, tool, hooks, get_current)
+                await _require_approval_still_unneeded(config, tool, hooks, get_current)
         return await call(name, input, context)
 
     async def needs_approval(input: Any, context: Any) -> bool:  # noqa: A002 - likewise
@@ -137,7 +137,7 @@ async def _evaluate_approval_rule(rule: Any, arguments: Any, context: Any) -> bo
     return bool(await answer if inspect.isawaitable(answer) else answer)
 
 
-async def _check_approval_unchanged(
+async def _require_approval_still_unneeded(
     config: ServerConfig, tool: types.Tool, hooks: UpstreamHooks, get_current: GetCurrentTool
 ) -> None:
     """Raise if approval was skipped for a tool whose current definition requires it."""
@@ -300,7 +300,7 @@ class Upstream:
         """Send a repeatable request, again if the session was lost. Raises `CodeModeToolError` and `MCPError`."""
         return await self._link.run_with_one_reconnect(lambda connection: request(connection.session))
 
-    async def send_log_level(self) -> None:
+    async def send_log_level_if_running(self) -> None:
         """Request the subscribed log level from a running server."""
         connection = self._link.connection_if_open
         if connection is not None:
@@ -376,9 +376,7 @@ class Upstream:
                 )
             except OSError as error:
                 _log.warning("tools of server %r cannot be called without their pins: %s", self.config.name, error)
-                raise self._link.record_needed_sign_in_and_create_error(
-                    "the pins of its tools cannot be read"
-                ) from None
+                raise self._link.record_and_create_unavailable_error("the pins of its tools cannot be read") from None
             self._permitted = (version, frozenset(tool.name for tool in visible))
         if name not in self._permitted[1]:
             raise tool_changed_error(self.config, name, is_listed=name in self._by_name)
@@ -413,7 +411,7 @@ class Upstream:
     async def _call_for_program(self, name: str, arguments: Any, context: Any) -> Any:
         tool = self._by_name.get(name)
         result = await self._calls.call_tool(name, tool, arguments, context, may_repeat=is_safe_to_repeat(tool))
-        return await self._calls.unwrap_and_report_result(name, result)
+        return await self._calls.report_and_unwrap_if_observed(name, result)
 
     def _create_session(self, requests: Any) -> ClientSession:
         requests.hide, requests.log_level = self._secrets.redact_off_loop, self._log_level.get_level
@@ -477,7 +475,7 @@ class Upstream:
     ) -> CodeModeToolError:
         reason = clip_text(self._link.sanitize_text(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
         self._listing_failure = reason
-        return self._link.record_needed_sign_in_and_create_error(reason, failure)
+        return self._link.record_and_create_unavailable_error(reason, failure)
 
     async def _update_listing(self, connection: Connection) -> None:
         was_stale, self._is_stale = self._is_stale, False
@@ -545,7 +543,7 @@ class Upstream:
             key: tuple(pattern for pattern in patterns if pattern not in common_patterns)
             for key, patterns in get_tool_patterns(self.config).items()
         }
-        notes = await run_in_thread_if_large(
+        notes = await run_in_thread_if_large_or_slow(
             LARGE_CHARACTERS, lambda: tuple(describe_unmatched_patterns(server_patterns, names) if names else ())
         )
         if notes and notes != self.pattern_notes:

@@ -24,7 +24,7 @@ from codemode_gateway.approvals.questions import (
     create_question_message,
 )
 from codemode_gateway.gateway.principals import LOCAL, Principal
-from codemode_gateway.passthrough.client_requests import has_server_label
+from codemode_gateway.passthrough.client_requests import may_have_server_label
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from suite import each_row, rounds
@@ -218,5 +218,5 @@ def test_a_page_that_a_server_wants_opened_is_asked_for_in_its_name() -> None:
     by_server, by_gateway = (create_elicitation(one, cast("ClientCall", None)).params.message for one in asked)
     assert by_server.startswith("[shop] ")
     assert "evil.example" in by_server
-    assert has_server_label(by_server), "`mcp run` accepts it only when a person confirms it"
-    assert not has_server_label(by_gateway)
+    assert may_have_server_label(by_server), "`mcp run` accepts it only when a person confirms it"
+    assert not may_have_server_label(by_gateway)

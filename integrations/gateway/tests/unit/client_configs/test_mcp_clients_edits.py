@@ -55,13 +55,13 @@ def test_servers_of_json_move_and_come_back(given_text: tuple[str, dict[str, Any
     file = JsonServersFormat(("mcpServers",))
     moved = [name for name in servers if data.draw(st.booleans()) and name != "codemode"]
     said = parse_jsonc(text).root.to_python()
-    new = file.replace_servers(text, moved, "codemode", ENTRY)
+    new = file.replace_servers_with_gateway(text, moved, "codemode", ENTRY)
     now = parse_jsonc(new).root.to_python()
     assert now["mcpServers"] == {**{name: one for name, one in servers.items() if name not in moved}, "codemode": ENTRY}
     assert {**now, "mcpServers": 0} == {**said, "mcpServers": 0}
     assert [*now] == [*said]
     assert MARK.findall(new) == [one for one in MARK.findall(text) if one in MARK.findall(new)]
-    assert file.replace_servers(new, [], "codemode", ENTRY) == new
+    assert file.replace_servers_with_gateway(new, [], "codemode", ENTRY) == new
 
     again = [*moved, *(["codemode"] if "codemode" in servers else [])]
     back = file.restore_servers(new, text, "codemode", again)
@@ -79,7 +79,9 @@ def test_comments_between_what_stays_stay(given_text: tuple[str, dict[str, Any]]
     kept = [one[0] for one in MARK.finditer(text) if not any(start <= one.start() < end for start, end in gone)]
     assert [
         one
-        for one in MARK.findall(JsonServersFormat(("mcpServers",)).replace_servers(text, moved, "codemode", ENTRY))
+        for one in MARK.findall(
+            JsonServersFormat(("mcpServers",)).replace_servers_with_gateway(text, moved, "codemode", ENTRY)
+        )
         if one in kept
     ] == kept
 
@@ -133,14 +135,14 @@ def test_servers_of_toml_move_and_come_back(text: str, data: st.DataObject):
     said = tomllib.loads(text)
     servers = said.pop("mcp_servers", {})
     moved = [name for name in servers if data.draw(st.booleans())]
-    new = file.replace_servers(text, moved, "codemode", ENTRY)
+    new = file.replace_servers_with_gateway(text, moved, "codemode", ENTRY)
     now = tomllib.loads(new)
     assert now.pop("mcp_servers") == {
         **{name: one for name, one in servers.items() if name not in moved},
         "codemode": ENTRY,
     }
     assert now == said
-    assert file.replace_servers(new, [], "codemode", ENTRY) == new
+    assert file.replace_servers_with_gateway(new, [], "codemode", ENTRY) == new
     assert [line for line in new.splitlines() if line in ("# one", "# [two]")] == [
         line for line in text.splitlines() if line in ("# one", "# [two]")
     ]
@@ -165,5 +167,5 @@ def test_statements_cover_any_toml_in_order(text: str):
 def test_all_control_characters_of_an_entry_are_toml():
     text = "".join(map(chr, [*range(1, 0x20), 0x7F, 0x2028, 0x1F600]))
     assert TomlServersFormat(("mcp_servers",)).parse_servers(
-        TomlServersFormat(("mcp_servers",)).replace_servers("", [], "codemode", {"command": text})
+        TomlServersFormat(("mcp_servers",)).replace_servers_with_gateway("", [], "codemode", {"command": text})
     ) == {"codemode": {"command": text}}

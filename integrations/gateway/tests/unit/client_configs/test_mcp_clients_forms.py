@@ -12,9 +12,9 @@ from codemode_gateway import ConfigError, load_config
 from codemode_gateway.client_configs.importing import ClientEnvironment, list_client_files
 from codemode_gateway.client_configs.installing import install_gateway, uninstall_gateway
 from codemode_gateway.client_configs.text_files import (
-    add_server,
     add_used_vscode_inputs,
     create_gateway_config_text,
+    create_text_with_server,
     parse_config_servers,
 )
 from codemode_gateway.config.config_file import parse_jsonc
@@ -104,8 +104,8 @@ def test_without_its_backup_nothing_is_guessed(machine: ClientEnvironment, confi
 
 
 def test_a_configuration_to_begin_with_and_servers_added_to_it():
-    text = add_server(
-        add_server(create_gateway_config_text(), "a", {"command": "x"}),
+    text = create_text_with_server(
+        create_text_with_server(create_gateway_config_text(), "a", {"command": "x"}),
         "b",
         {"url": "http://h", "codemode": {"approval": "always"}},
     )
@@ -114,7 +114,7 @@ def test_a_configuration_to_begin_with_and_servers_added_to_it():
         ("a", "stdio", "declared"), ("b", "http", "always"),
     ]  # fmt: skip
     assert all(line in text for line in create_gateway_config_text().splitlines() if "//" in line)
-    assert create_gateway_config_text({"a": {"command": "x"}}) == add_server(
+    assert create_gateway_config_text({"a": {"command": "x"}}) == create_text_with_server(
         create_gateway_config_text(), "a", {"command": "x"}
     )
 
@@ -130,7 +130,7 @@ def test_a_configuration_to_begin_with_and_servers_added_to_it():
     ],
 )
 def test_how_a_server_is_added(text: str, expected: str):
-    assert add_server(text, "n", {"command": "x"}) == expected
+    assert create_text_with_server(text, "n", {"command": "x"}) == expected
 
 
 @each_row(
@@ -147,7 +147,7 @@ def test_how_a_server_is_added(text: str, expected: str):
 )
 def test_what_cannot_be_added(text: str, entry: dict[str, Any], says: str):
     with pytest.raises(ConfigError) as caught:
-        add_server(text, "n", entry)
+        create_text_with_server(text, "n", entry)
     assert says in str(caught.value)
 
 
@@ -196,13 +196,13 @@ def test_a_file_that_changes_under_the_hands_is_left_alone(
     from codemode_gateway.client_configs import installing as backups
 
     path = written("cursor", machine)
-    keep = backups.create_backup
+    keep = backups.create_backup_or_created_mark
 
     def kept(file: Any) -> Path:
         path.write_text('{"mcpServers": {"other": {"command": "y"}}}')
         return keep(file)
 
-    monkeypatch.setattr(backups, "create_backup", kept)
+    monkeypatch.setattr(backups, "create_backup_or_created_mark", kept)
     with pytest.raises(ConfigError, match="another program changed this file just now; try again"):
         install_gateway("cursor", config, machine=machine, command=COMMAND)
     assert path.read_text() == '{"mcpServers": {"other": {"command": "y"}}}'

@@ -203,7 +203,7 @@ def test_a_cancelled_call_ends_the_program_and_what_runs_for_it(tmp_path: Path, 
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await ended.wait()
-        seat = await gateway.get_workspace()
+        seat = await gateway.get_or_create_workspace()
         while seat.active_runs:  # noqa: ASYNC110 - until its worker is gone as well, which nobody tells of
             await asyncio.sleep(0)
 

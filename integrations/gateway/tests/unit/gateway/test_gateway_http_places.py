@@ -312,7 +312,9 @@ def test_no_order_of_uses_holds_more_than_there_is_or_leaves_anything(steps: lis
             uses[number].pop().close()
         elif uses[number]:
             with contextlib.suppress(HttpError):
-                made[number].assign_to_user(user) if step == "belong" else made[number].reserve_bytes(size)
+                made[number].assign_to_user_or_raise(user) if step == "belong" else made[number].grow_reservation_to(
+                    size
+                )
         in_use = [place for place, own in zip(made, uses, strict=True) if own]
         assert sum(places.requests.values()) == len(in_use)
         assert sum(places.bytes.values()) == sum(place._size for place in in_use)

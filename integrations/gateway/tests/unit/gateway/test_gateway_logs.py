@@ -63,10 +63,14 @@ def test_a_user_hears_what_a_server_logs_that_nobody_else_has(tmp_path):
                 gateway._container.create_hooks(SharingScope(one)) for one in (None, "ana", "bob")
             )
             ana, bob, only = Listener(), Listener(), Listener()
-            await (await gateway.get_workspace(Principal("ana"))).passthrough.logs.subscribe_client(ana, "info")
-            await (await gateway.get_workspace(Principal("bob"))).passthrough.logs.subscribe_client(bob, "alert")
+            await (await gateway.get_or_create_workspace(Principal("ana"))).passthrough.logs.subscribe_client(
+                ana, "info"
+            )
+            await (await gateway.get_or_create_workspace(Principal("bob"))).passthrough.logs.subscribe_client(
+                bob, "alert"
+            )
             assert [one.get_log_level(server) for one in (of_all, of_ana, of_bob)] == [None, "info", "alert"]
-            await (await gateway.get_workspace(LOCAL)).passthrough.logs.subscribe_client(only, "error")
+            await (await gateway.get_or_create_workspace(LOCAL)).passthrough.logs.subscribe_client(only, "error")
             assert of_all.get_log_level(server) == "error"
             for hooks in (of_all, of_bob, of_ana):
                 await hooks.on_notification(server, notification)

@@ -105,10 +105,10 @@ def test_no_name_of_a_user_is_that_of_all():
 
 def test_what_a_server_of_all_says_by_itself_is_about_no_user_who_has_signed_in():
     shared = get_sharing_scope(server(sharing="shared"), ANA)
-    assert not shared.is_private_to(ANA)
-    assert shared.is_private_to(LOCAL)
+    assert not shared.is_unshared_or_principal_local(ANA)
+    assert shared.is_unshared_or_principal_local(LOCAL)
     for sharing in (None, "user", "session"):
-        assert get_sharing_scope(server(sharing=sharing), ANA).is_private_to(ANA)
+        assert get_sharing_scope(server(sharing=sharing), ANA).is_unshared_or_principal_local(ANA)
 
 
 def test_a_changed_configuration_leaves_alone_what_it_does_not_change():

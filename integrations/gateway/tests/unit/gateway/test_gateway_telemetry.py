@@ -189,7 +189,7 @@ def test_neither_inputs_nor_what_a_server_says_of_them_is_recorded(tmp_path: Pat
 def test_calls_of_servers_and_their_starts_are_counted(tmp_path: Path, recorded: Recorded, sums: Sums):
     async def use(client: Client, gateway: Gateway) -> None:
         await called(client)
-        await (await gateway.get_workspace()).connected.upstream("sums").stop()
+        await (await gateway.get_or_create_workspace()).connected.upstream("sums").stop()
         await called(client)
 
     run(tmp_path, "auto", use)
@@ -277,11 +277,11 @@ def test_a_parent_is_what_the_message_says_else_what_its_request_brings(recorded
 
 
 def test_nothing_is_recorded_where_opentelemetry_is_not_installed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(request_telemetry, "_get_loaded_module", lambda _name: None)
+    monkeypatch.setattr(request_telemetry, "_get_loaded_opentelemetry_module", lambda _name: None)
     with (
         request_telemetry.request_span("x", {}, request_carrier={"traceparent": PARENT}, transport_carrier={}) as span,
         request_telemetry.measure_server_call("x"),
-        request_telemetry.count_waiting_approvals("store", 1),
+        request_telemetry.count_approvals_while_waiting("store", 1),
         request_telemetry.without_parent_trace(),
     ):
         request_telemetry.record_span_failure(span, "x")

@@ -25,7 +25,7 @@ def test_what_is_known_of_servers_goes_with_the_seats_of_their_users(tmp_path: P
         async with Gateway(config) as gateway:
             gateway.workspaces._max_workspaces = 3
             for number in range(12):
-                await gateway.get_workspace(Principal(f"user {number}"))
+                await gateway.get_or_create_workspace(Principal(f"user {number}"))
             assert len(gateway.workspaces) == len(gateway._container.tool_histories) == 3
         assert len(gateway._container.tool_histories) == 0
 

@@ -99,17 +99,17 @@ def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> 
     assert "Secure" not in cookie
     assert (sign_in.start_url or "").startswith("http://127.0.0.1:9/below/oauth/start/")
     pair = cookie.partition(";")[0]
-    assert sign_in.matches_browser(parse_sign_in_cookies([(b"Cookie", f"a=b; {pair}".encode())]))
+    assert sign_in.is_browser_allowed(parse_sign_in_cookies([(b"Cookie", f"a=b; {pair}".encode())]))
     other = PendingSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
-    assert not other.matches_browser(parse_sign_in_cookies([(b"cookie", pair.encode())]))
+    assert not other.is_browser_allowed(parse_sign_in_cookies([(b"cookie", pair.encode())]))
     secure = PendingSignIn(AUTHORIZE, "notes", "mia", "secret")
     planted = pair.replace("codemode", "__Host-codemode"), (secure.create_cookie_header() or "").partition(";")[0]
-    assert [secure.matches_browser(parse_sign_in_cookies([(b"cookie", one.encode())])) for one in planted] == [
+    assert [secure.is_browser_allowed(parse_sign_in_cookies([(b"cookie", one.encode())])) for one in planted] == [
         True,
         True,
     ]
     without_prefix = planted[1].removeprefix("__Host-")
-    assert not secure.matches_browser(parse_sign_in_cookies([(b"cookie", without_prefix.encode())])), (
+    assert not secure.is_browser_allowed(parse_sign_in_cookies([(b"cookie", without_prefix.encode())])), (
         "another host may set this one"
     )
     assert urlsplit(sign_in.start_url or "").path.endswith(sign_in.ticket)
@@ -117,7 +117,7 @@ def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> 
 
 def test_a_sign_in_with_its_own_listener_is_shown_as_it_is() -> None:
     sign_in = PendingSignIn(AUTHORIZE, "notes", "local", None)
-    assert (sign_in.create_cookie_header(), sign_in.start_url, sign_in.matches_browser({})) == (None, None, True)
+    assert (sign_in.create_cookie_header(), sign_in.start_url, sign_in.is_browser_allowed({})) == (None, None, True)
     assert not sign_in.matches_ticket(sign_in.ticket)
 
 

@@ -83,7 +83,7 @@ def test_what_to_do_has_the_words_by_which_a_terminal_reaches_this_gateway(serve
     own = replace(config.servers[0], name="my notes")
     for sign_ins in (SignInManager(config, command="/e/codemode mcp"), _of_a_gateway(config, "/e/codemode mcp")):
         with pytest.raises(SignInError, match="/e/codemode mcp login 'my notes'"):
-            asyncio.run(status_of(config, sign_ins.get_auth(own)))
+            asyncio.run(status_of(config, sign_ins.get_or_create_auth(own)))
 
 
 def _of_a_gateway(config: GatewayConfig, command: str) -> SignInManager:
@@ -414,7 +414,7 @@ def test_what_cannot_be_signed_in_to_is_said(server: SignInServer, tmp_path: Pat
 def test_wrong_settings_are_named(auth: dict[str, Any], named: str):
     server = ServerConfig("notes", "http", url="https://x.example", auth=auth)
     with pytest.raises(ConfigError, match=named.replace(".", r"\.")):
-        SignInManager(GatewayConfig()).get_auth(server)
+        SignInManager(GatewayConfig()).get_or_create_auth(server)
 
 
 def test_tokens_are_secrets_and_never_logged(server: SignInServer, tmp_path: Path, caplog: pytest.LogCaptureFixture):

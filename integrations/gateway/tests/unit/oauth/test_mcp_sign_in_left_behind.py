@@ -22,7 +22,7 @@ def test_of_users_without_end_the_last_are_kept_and_those_in_use(tmp_path: Path,
 
     async def work() -> None:
         async with SignInManager(GatewayConfig((server,), GatewaySettings(state_folder=tmp_path))) as sign_ins:
-            used = sign_ins.get_auth(server, "in use")
+            used = sign_ins.get_or_create_auth(server, "in use")
             for n in range(USERS):
                 with pytest.raises(SignInError):
                     await sign_ins.get_or_start_sign_in_url(server, f"user {n}")
@@ -31,6 +31,6 @@ def test_of_users_without_end_the_last_are_kept_and_those_in_use(tmp_path: Path,
             gc.collect()
             assert len(sign_ins._attempts) == KEPT
             assert len(sign_ins._auths) <= KEPT + 1
-            assert sign_ins.get_auth(server, "in use") is used
+            assert sign_ins.get_or_create_auth(server, "in use") is used
 
     asyncio.run(work())

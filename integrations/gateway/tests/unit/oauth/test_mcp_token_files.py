@@ -21,7 +21,7 @@ from codemode_gateway.oauth.token_store import (
     ensure_private_folder,
     hold_lock,
     read_private_file,
-    try_lock,
+    try_lock_and_start_cleanup,
     write_private_file,
 )
 
@@ -137,9 +137,9 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
         return most
 
     assert asyncio.run(run()) == 1
-    held = try_lock(path)
+    held = try_lock_and_start_cleanup(path)
     assert held is not None
-    assert try_lock(path) is None
+    assert try_lock_and_start_cleanup(path) is None
 
     async def wait() -> None:
         async with hold_lock(path, 0):
@@ -148,7 +148,7 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
     with pytest.raises(TimeoutError, match=r"a\.lock"):
         asyncio.run(wait())
     held()
-    again = try_lock(path)
+    again = try_lock_and_start_cleanup(path)
     assert again is not None
     again()
 

@@ -61,12 +61,14 @@ def test_whatever_servers_list_or_link_no_uri_leads_to_another_server_or_resourc
     routes = UriRoutes()
     told: dict[str, tuple[str, str]] = {}
     for server, uri, is_linked in said:
-        public = (routes.register_linked_uri if is_linked else routes.register_listed_uri)(uri, server, ABC)
-        owner = routes.find_owner(public, ABC)
+        public = (
+            routes.register_linked_and_get_public_uri if is_linked else routes.register_listed_and_get_public_uri
+        )(uri, server, ABC)
+        owner = routes.find_owner_and_server_uri(public, ABC)
         assert owner is None or owner == (server, uri)
         if not is_linked:
             assert told.setdefault(public, (server, uri)) == (server, uri)
-            assert routes.find_owner(public, ABC) == (server, uri)
+            assert routes.find_owner_and_server_uri(public, ABC) == (server, uri)
 
 
 @each_row(

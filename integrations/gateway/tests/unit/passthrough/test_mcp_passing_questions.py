@@ -382,7 +382,7 @@ async def test_outside_any_call_only_roots_are_answered_and_not_without_end() ->
         assert isinstance(nobody, types.ErrorData)
         async with Client(server, mode=LEGACY, list_roots_callback=own, elicitation_callback=Person()) as client:
             await client.list_prompts()
-            passed.register_client(_session_of(passed))
+            passed.register_client_for_roots(_session_of(passed))
             answers = [
                 await passed.on_request(config, "roots/list", {}, None)
                 for _ in range(client_requests.MAX_ROOTS_PER_MINUTE)

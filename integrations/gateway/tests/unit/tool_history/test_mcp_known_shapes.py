@@ -18,9 +18,9 @@ from codemode_gateway.tool_history import inferred_schema, output_schema_inferen
 from codemode_gateway.tool_history.inferred_schema import (
     drop_rare_names,
     infer_shape,
-    is_property_name,
     join_shapes,
     limit_shape_size,
+    looks_like_property_name,
     shape_from_json,
     shape_to_json,
     shape_to_schema_without_rare_names,
@@ -94,7 +94,7 @@ def test_nothing_of_one_value_is_told_or_written_be_it_text_or_key(value: Any) -
     ],
 )
 def test_a_key_that_is_odd_is_never_kept_however_often_it_is_seen(key: str) -> None:
-    assert not is_property_name(key)
+    assert not looks_like_property_name(key)
     shape = reduce(join_shapes, (infer_shape({key: {"id": number}, "id": 1}) for number in range(9)))
     said = json.dumps(
         [shape_to_schema_without_rare_names(shape), shape_to_json(drop_rare_names(shape))], ensure_ascii=False

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from codemode_gateway.config.model import ServerConfig
-from codemode_gateway.gateway.principals import CallOrigin, Principal, get_call_origin
+from codemode_gateway.gateway.principals import CallOrigin, Principal, get_call_or_current_origin
 from codemode_gateway.upstreams.call_retries import FairCallSlots, ToolCall
 from waiting import within
 
@@ -162,4 +162,4 @@ def test_a_share_is_three_quarters_unless_the_configuration_says():
     ],
 )
 def test_a_call_is_counted_for_its_user_and_program(context, expected):
-    assert ToolCall("t", None, {}, context, get_call_origin(context)).caller == expected
+    assert ToolCall("t", None, {}, context, get_call_or_current_origin(context)).caller == expected

@@ -164,7 +164,7 @@ def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFix
         nothing: Any = lambda *_: None  # noqa: E731
         link = ReconnectingConnection(ServerConfig("evil", "stdio"), SecretRedactor(), nothing, nothing, nothing)
         link._record_failure(UpstreamUnavailableError("it said \x1b[2J"))
-        return link.failure, link.record_needed_sign_in_and_create_error("it said \x1b[2J").message
+        return link.failure, link.record_and_create_unavailable_error("it said \x1b[2J").message
 
     told = asyncio.run(work())
     assert all("it said \\u001b[2J" in (one or "") for one in told)

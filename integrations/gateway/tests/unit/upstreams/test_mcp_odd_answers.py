@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.upstreams.connection import repair_handshake_answer
-from codemode_gateway.upstreams.jsonrpc_lines import parse_answer_body, parse_event_data, parse_message_line
+from codemode_gateway.upstreams.connection import repair_handshake_answer_with_notes
+from codemode_gateway.upstreams.jsonrpc_lines import parse_answer_body_and_set_id, parse_event_data, parse_message_line
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import jsonrpc_message_adapter
@@ -30,16 +30,16 @@ def test_a_handshake_with_a_revision_is_accepted_whatever_else_it_holds(
     capabilities: Any, info: Any, instructions: Any, meta: Any
 ):
     more = {"capabilities": capabilities, "serverInfo": info, "instructions": instructions, "_meta": meta}
-    result, _ = repair_handshake_answer("initialize", {"protocolVersion": "2025-11-25", **more})
+    result, _ = repair_handshake_answer_with_notes("initialize", {"protocolVersion": "2025-11-25", **more})
     types.InitializeResult.model_validate(result, by_name=False)
-    result, _ = repair_handshake_answer("server/discover", {"supportedVersions": ["2026-07-28"], **more})
+    result, _ = repair_handshake_answer_with_notes("server/discover", {"supportedVersions": ["2026-07-28"], **more})
     types.DiscoverResult.model_validate(result)
 
 
 @given(JSON)
 def test_any_json_is_a_message_or_none(value: Any):
     text = json.dumps(value).encode()
-    for read in (parse_message_line, parse_event_data, lambda text: parse_answer_body(text, 3)):
+    for read in (parse_message_line, parse_event_data, lambda text: parse_answer_body_and_set_id(text, 3)):
         with suppress(ValueError):  # from a body that is no answer
             reading = read(text)
             if reading.message is not None:

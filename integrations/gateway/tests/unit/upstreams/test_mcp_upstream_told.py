@@ -178,12 +178,12 @@ def test_a_server_is_asked_for_its_log_in_the_words_of_its_revision(monkeypatch,
         notes.upstream._link.era = era
         notes.wants_page = False
         try:
-            await notes.upstream.send_log_level()
+            await notes.upstream.send_log_level_if_running()
             assert notes.upstream.state == "stopped", "nobody starts a server for its log"
             await notes.upstream.call("write", {})
             for level in ("info", "info", "debug"):
                 is_new, notes.log_level = notes.log_level != level, level
-                await notes.upstream.send_log_level()
+                await notes.upstream.send_log_level_if_running()
                 if is_new:
                     await notes.upstream.call("write", {})
             assert notes.asked == asked
