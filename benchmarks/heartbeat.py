@@ -123,7 +123,7 @@ class _Search:
         return await tool.execute({"js": "return (await tools.$search('orders')).length"})
 
 
-_search = _Search()
+_search_and_count_event = _Search()
 
 
 class _Response:
@@ -170,7 +170,7 @@ HOSTILE = (
     Hostile("headers", _program(_FETCHES, options=_FETCHING)),
     Hostile("large ledger", _paused_and_resumed),
     Hostile("large shown input", _large_shown_input),
-    Hostile("first search", _search),
+    Hostile("first search", _search_and_count_event),
     Hostile("look-ahead", _look_ahead),
 )
 
@@ -178,7 +178,7 @@ HOSTILE = (
 async def late(hostile: tuple[Hostile, ...], seconds: float) -> Heartbeat:
     """Return the heartbeat while each of them runs, over and over for so long, and as they are cancelled."""
     beat, pool = Heartbeat(), WorkerPool()
-    _search.make(pool, _SEARCHES)
+    _search_and_count_event.make(pool, _SEARCHES)
     # Hosts with thousands of tools do well to: a full collection goes through all of them, and holds the loop as long.
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ from tests.support import invocation_settings
 from tests.support.invocation_settings import NOW_MS
 
 from codemode.continuations.sealing import encode_and_sign_continuation
-from codemode.interrupts.interrupt import Interrupt, list_pending_requests
+from codemode.interrupts.interrupt import Interrupt, convert_to_pending_requests
 from codemode.options.parts import CodeModeOptions
 from codemode.protocol.continuation import Continuation, continuation_to_texts
 from codemode.protocol.framing import encode_frame
@@ -51,7 +51,7 @@ def continuation_body() -> dict[str, Any]:
 
 def signed_interrupt() -> dict[str, Any]:
     body = continuation_body()
-    requests = list_pending_requests(Continuation.from_dict(body).ledger.waiting_entries)
+    requests = convert_to_pending_requests(Continuation.from_dict(body).ledger.waiting_entries)
     made = Interrupt(
         requests=requests,
         outer_tool_call_id="outer",

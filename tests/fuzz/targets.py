@@ -22,7 +22,7 @@ from codemode.errors import CodeModeError, CodeModeProtocolError, CodeModeWorker
 from codemode.execution.resume import open_unexpired_interrupt
 from codemode.guest import syntax_check
 from codemode.guest.analysis import analyse
-from codemode.interrupts.interrupt import list_pending_requests
+from codemode.interrupts.interrupt import convert_to_pending_requests
 from codemode.interrupts.resolutions import read_answers
 from codemode.protocol import events
 from codemode.protocol.continuation import Continuation
@@ -138,7 +138,7 @@ def _keep(machine: Invocation) -> None:
     assert read.to_dict() == kept.to_dict()
     # An input that is no JSON is refused before a call is made of it, and so before it waits.
     with contextlib.suppress(CodeModeProtocolError):
-        list_pending_requests(read.ledger.waiting_entries)
+        convert_to_pending_requests(read.ledger.waiting_entries)
 
 
 def continuation(data: bytes) -> None:
@@ -152,7 +152,7 @@ def continuation(data: bytes) -> None:
     assert Continuation.from_dict(read.to_dict()) == read
     Invocation(read.restore_settings(seeds.SETTINGS), recorded=read.ledger)
     try:
-        list_pending_requests(read.ledger.waiting_entries)
+        convert_to_pending_requests(read.ledger.waiting_entries)
         read_answers(read.ledger.entries, answers if isinstance(answers, dict) else {})
     except CodeModeProtocolError:
         return

@@ -14,7 +14,7 @@ from waiting import within
 from codemode import ContinuationOptions, Interrupt, Tool, continue_interrupt, request_interrupt, run_code_mode
 from codemode.continuations.sealing import encode_and_sign_continuation
 from codemode.host.clock import now_ms as current_ms
-from codemode.interrupts.interrupt import APPROVAL_KIND, list_pending_requests
+from codemode.interrupts.interrupt import APPROVAL_KIND, convert_to_pending_requests
 from codemode.protocol.continuation import Continuation, continuation_to_texts
 from codemode.protocol.ledger import Fulfilled, Ledger, LedgerEntry, Rejected, Waiting
 
@@ -101,7 +101,7 @@ def made_interrupt(
     ledger = Ledger(list(entries), settled)
     continuation = Continuation.from_ledger("return 1", "engine", SETTINGS, ledger)
     return Interrupt(
-        requests=list_pending_requests(ledger.waiting_entries),
+        requests=convert_to_pending_requests(ledger.waiting_entries),
         outer_tool_call_id="outer",
         continuation=packed(change(continuation.to_dict()), options, now_ms or current_ms()),
     )

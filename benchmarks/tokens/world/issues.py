@@ -42,7 +42,7 @@ class Issues:
     def functions(self) -> dict[str, Any]:
         return {
             "github_list_issues": self._list,
-            "github_search_issues": self._search,
+            "github_search_issues": self._search_and_count_event,
             "github_get_issue": self._get_argument,
             "github_add_issue_comment": self._comment,
         }
@@ -58,7 +58,7 @@ class Issues:
         ]
         return _page(fits, given)
 
-    async def _search(self, given: dict[str, Any]) -> dict[str, Any]:
+    async def _search_and_count_event(self, given: dict[str, Any]) -> dict[str, Any]:
         fits = [one for one in self._newest_first() if _is_meant(one, given["q"])]
         return {"total_count": len(fits), "incomplete_results": False, "items": _page(fits, given)}
 

@@ -21,12 +21,12 @@ class Knowledge:
 
     def functions(self) -> dict[str, Any]:
         return {
-            "memory_search_nodes": self._search,
+            "memory_search_nodes": self._search_and_count_event,
             "memory_open_nodes": self._open,
             "memory_read_graph": self._read_file,
         }
 
-    async def _search(self, given: dict[str, Any]) -> dict[str, Any]:
+    async def _search_and_count_event(self, given: dict[str, Any]) -> dict[str, Any]:
         wanted = given["query"].lower()
         texts = {
             one["name"]: " ".join([one["name"], one["entityType"], *one["observations"]]) for one in self._entities

@@ -57,13 +57,13 @@ def test_a_budget_counts_what_is_in_flight() -> None:
         deps=None, model=TestModel(), usage=usage, usage_limits=UsageLimits(tool_calls_limit=3)
     )
     budget = CallBudget()
-    first = budget.reserve(ctx)
-    budget.reserve(ctx)
+    first = budget.reserve_or_raise(ctx)
+    budget.reserve_or_raise(ctx)
     with pytest.raises(UsageLimitExceeded):
-        budget.reserve(ctx)
+        budget.reserve_or_raise(ctx)
     first.release()
     first.release()
-    budget.reserve(ctx)
+    budget.reserve_or_raise(ctx)
     assert budget.in_flight == 2
 
 

@@ -95,18 +95,18 @@ class _Tagger:
         return value if fields is None else self._tag_members(fields, depth)
 
     def _tag_items(self, items: Any, depth: int) -> list[Any]:
-        self._count_values(len(items))
+        self._count_values_against_limit(len(items))
         return [item if type(item) in _SCALARS else self.tag_value(item, depth + 1) for item in items]
 
     def _tag_members(self, members: dict[Any, Any], depth: int) -> dict[Any, Any]:
-        self._count_values(len(members))
+        self._count_values_against_limit(len(members))
         is_escaped = self._escapes and is_tag_or_escaped_object(members)
         return {
             "$" + key if is_escaped else key: item if type(item) in _SCALARS else self.tag_value(item, depth + 1)
             for key, item in members.items()
         }
 
-    def _count_values(self, values: int) -> None:
+    def _count_values_against_limit(self, values: int) -> None:
         self._values_left -= values
         if self._values_left < 0:
             raise create_too_many_values_error(self._max_values, self._what)

@@ -408,7 +408,9 @@ class Execution:
         try:
             return await journaling.run_and_record_outcome(work, lambda: self.is_suspended, self._reset_machine)
         except ProgramAlreadyRan as before:
-            await self._reporter.report_end(error=before.outcome.error, interrupted_by=before.outcome.interrupt)
+            await self._reporter.report_end_and_create_trace(
+                error=before.outcome.error, interrupted_by=before.outcome.interrupt
+            )
             return before.outcome
         except CodeModeAbortedError as error:  # the program has ended, and its outcome could not be written
             return self.make_failed_outcome(await self._add_calls_and_recovery(error))
@@ -511,7 +513,7 @@ class Execution:
         self._reporter.notes = (*warnings, *output_warnings)
         trace: Any = None
         if self._reporter.is_watched:
-            trace = await self._reporter.report_end(result_bytes=result_bytes)
+            trace = await self._reporter.report_end_and_create_trace(result_bytes=result_bytes)
         elif self._outer.is_traced:
             trace = self._reporter.close_calls_and_create_lazy_trace(result_bytes)
         more: dict[str, Any] = {"output_warnings": output_warnings, "abandoned": ending.abandoned}
@@ -536,13 +538,13 @@ class Execution:
         for entry in machine.ledger.waiting_entries:
             self._reporter.report_still_waiting_call(entry)
         self._reporter.report_interrupt(interrupt)
-        trace = await self._reporter.report_end(interrupted_by=interrupt)
+        trace = await self._reporter.report_end_and_create_trace(interrupted_by=interrupt)
         summaries = self._summarize_calls(machine.ledger)
         return RunOutcome("interrupted", *self._outcome_fields, interrupt=interrupt, trace=trace, summaries=summaries)
 
     async def _complete_and_report_error(self, error: CodeModeError) -> CodeModeError:
         self._reporter.notes = (*self._warnings, *self._output_warnings)
-        error.trace = await self._reporter.report_end(error=await self._add_calls_and_recovery(error))
+        error.trace = await self._reporter.report_end_and_create_trace(error=await self._add_calls_and_recovery(error))
         return error
 
     async def _add_calls_and_recovery(self, error: CodeModeError) -> CodeModeError:

@@ -270,7 +270,7 @@ class _ToolCall:
         calls = self._calls
         displayed_input_json = checked.displayed_input_json
         if displayed_input_json is not None and must_save_executed_input(
-            displayed_input_json, varies=tool.input_varies
+            displayed_input_json, varies=tool.is_input_nondeterministic
         ):
             calls.saved_inputs[entry.id] = displayed_input_json
         if isinstance(self._answer, ApprovalAnswer):
@@ -347,7 +347,12 @@ class _ToolCall:
             return checked
         characters = len(entry.input_json or "")
         # A large input gets a text too: encoding it may take longer than the check itself.
-        is_displayed = is_displayed or tool.input_varies or self._pipeline is not None or characters >= LARGE_CHARACTERS
+        is_displayed = (
+            is_displayed
+            or tool.is_input_nondeterministic
+            or self._pipeline is not None
+            or characters >= LARGE_CHARACTERS
+        )
         if entry.sidecar is not None:  # a recovery reads the displayed input from these
             characters = max(characters, LARGE_CHARACTERS)
         check = run_in_thread_if_large_or_slow(
@@ -507,7 +512,7 @@ class JournaledCallProgressReporter:
         """See `CallProgressListener.on_starting`."""
         request_id, text = self._entry.id, executed_input_json
         tool = self._calls.catalog.get(self._entry.name) if text is None and self._entry.kind == "tool" else None
-        if tool is not None and tool.input_varies:  # which cannot be computed again
+        if tool is not None and tool.is_input_nondeterministic:  # which cannot be computed again
             text = self._calls.saved_inputs.get(request_id)
 
         def report_start() -> None:

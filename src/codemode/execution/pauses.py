@@ -15,9 +15,9 @@ from ..interrupts.interrupt import (
     APPROVAL_KIND,
     Interrupt,
     PendingRequest,
+    convert_to_pending_requests,
     get_agent_framework,
     is_same_json,
-    list_pending_requests,
     to_location_fields,
 )
 from ..options.checked_fields import require_nonempty_string_or_none
@@ -59,7 +59,7 @@ def open_signed_interrupt(
     continuation = Continuation.from_dict(continuation_from_texts(texts))
     if paused.outer_tool_call_id != continuation.replay_settings["outer_tool_call_id"]:
         raise CodeModeProtocolError("the interrupt's outerToolCallId is not that of its continuation")
-    recorded = list_pending_requests(continuation.ledger.waiting_entries)
+    recorded = convert_to_pending_requests(continuation.ledger.waiting_entries)
     shown = [request.comparison_fields() for request in paused.requests]
     if not is_same_json(shown, [request.comparison_fields() for request in recorded]) or _have_locations_changed(
         paused.requests, recorded

@@ -170,7 +170,7 @@ class ProgramState:
 
     async def _write(self, key: str, value: str | None) -> None:
         size = 0 if value is None else count_utf8_bytes(key) + count_utf8_bytes(value)
-        while not self._quota.reserve(key, size):
+        while not self._quota.reserve_or_raise_if_full(key, size):
             changes_before = self._quota.changes
             self._quota.set_sizes_if_unchanged(await self._read_sizes(), changes_before)
         is_sure = False
@@ -215,7 +215,7 @@ class _StateQuota:
             self.changes += 1
             self._sizes = None
 
-    def reserve(self, key: str, size: int) -> bool:
+    def reserve_or_raise_if_full(self, key: str, size: int) -> bool:
         """Reserve space for a write, 0 for a deletion. Returns False if the sizes are unknown.
 
         Raises `CodeModeToolError` if there is no space.

@@ -15,7 +15,7 @@ from ..host.cancellation import shield_until_done
 from ..host.clock import now_ms
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large_or_slow
 from ..interrupts.approval import ApprovalRequest, make_denial_error
-from ..interrupts.interrupt import Interrupt, list_pending_requests
+from ..interrupts.interrupt import Interrupt, convert_to_pending_requests
 from ..interrupts.resolutions import Answer, ApprovalAnswer, KnownOutcomeAnswer, is_denial
 from ..options.parts import ApprovalPolicy, ContinuationOptions
 from ..profile import HostErrorRules
@@ -141,7 +141,11 @@ class RecoveryLedgerBuilder:
     def _get_repeat_input(self, entry: LedgerEntry) -> str | None:
         """Return the input of a repeated call if its schema would change it."""
         tool = self.catalog.get(entry.name) if entry.kind == "tool" and entry.is_started else None
-        return self._get_executed_input(entry) if tool is not None and tool.input_varies else entry.executed_input_json
+        return (
+            self._get_executed_input(entry)
+            if tool is not None and tool.is_input_nondeterministic
+            else entry.executed_input_json
+        )
 
     def _get_executed_input(self, entry: LedgerEntry) -> str | None:
         """Return the validated input of a started call."""
@@ -224,7 +228,7 @@ def make_signed_interrupt(continuation: Continuation, options: ContinuationOptio
     """Return the signed interrupt of a continuation."""
     warn_once_if_keyed_guard_unshared(options)
     return Interrupt(
-        requests=list_pending_requests(continuation.ledger.waiting_entries),
+        requests=convert_to_pending_requests(continuation.ledger.waiting_entries),
         outer_tool_call_id=continuation.replay_settings["outer_tool_call_id"],
         continuation=encode_and_sign_continuation(
             continuation_to_texts(continuation.to_dict()), options, now_ms(), binding

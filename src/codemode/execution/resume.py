@@ -18,7 +18,7 @@ from ..errors import CodeModeProtocolError, Resumable
 from ..host.clock import now_ms
 from ..host.sync import require_outside_temporal_workflow
 from ..host.threads import LARGE_CHARACTERS, InvocationThreads, InvocationThreadsScope, run_in_thread_if_large_or_slow
-from ..interrupts.interrupt import Interrupt, list_pending_requests
+from ..interrupts.interrupt import Interrupt, convert_to_pending_requests
 from ..interrupts.resolutions import Answer, read_answers
 from ..options.parts import CodeModeOptions, ContinuationOptions
 from ..profile import LargeStringRules, SurfaceSettings
@@ -377,7 +377,7 @@ def _open_continuation(
         lambda binding: verify_and_decode_continuation(continuation, continuation_options, now_ms(), binding),
     )
     opened = Continuation.from_dict(continuation_from_texts(texts))
-    requests = list_pending_requests(opened.ledger.waiting_entries)
+    requests = convert_to_pending_requests(opened.ledger.waiting_entries)
     outer_tool_call_id = opened.replay_settings["outer_tool_call_id"]
     interrupt = Interrupt(requests=requests, outer_tool_call_id=outer_tool_call_id, continuation=continuation)
     source = opened.js if opened.source is None else opened.source

@@ -219,13 +219,13 @@ class Fetcher:
     async def _open_response(self, request: FetchRequest) -> AsyncGenerator[Any]:
         """Send a request and give its response, which is closed at the end of the block."""
         with _sanitizing_errors(request):
-            response = await self._send_request(request)
+            response = await self._check_and_send_request(request)
             try:
                 yield response
             finally:
                 await _close_quietly(response)
 
-    async def _send_request(self, request: FetchRequest) -> Any:
+    async def _check_and_send_request(self, request: FetchRequest) -> Any:
         self._check_request(request)
         addresses = await self._resolve_and_check_addresses(request.url)
         arguments: dict[str, Any] = {"method": request.method, "headers": dict(request.headers), "body": request.body}

@@ -253,7 +253,7 @@ def find_interrupt_request(error: BaseException) -> InterruptRequested | None:
     return next((request for inner in get_group_members(error) if (request := find_interrupt_request(inner))), None)
 
 
-def list_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
+def convert_to_pending_requests(entries: Iterable[LedgerEntry]) -> tuple[PendingRequest, ...]:
     """Return the pending requests in issue order. Raises `CodeModeProtocolError` for texts that are not JSON."""
     return tuple(PendingRequest.from_ledger_entry(entry) for entry in entries)
 

@@ -170,7 +170,7 @@ async def report_failed_start_and_set_trace(
         len(script or ""), partial(measure_and_hash_source, script or "", hashes=script is not None)
     )
     reporter.report_start(size, source="invoke" if script is None else "script")
-    error.trace = await reporter.report_end(error=error)
+    error.trace = await reporter.report_end_and_create_trace(error=error)
 
 
 async def _report_event(options: CodeModeOptions, event: InvocationEvent) -> None:

@@ -353,7 +353,7 @@ class InvocationReporter:
         """Tell that the invocation paused."""
         self._emit_event(InterruptEvent(**self._ids, interrupt=interrupt))
 
-    async def report_end(
+    async def report_end_and_create_trace(
         self, *, error: BaseException | None = None, interrupted_by: Any = None, result_bytes: int | None = None
     ) -> Trace:
         """Tell that the invocation has ended, wait for the async hooks, and return its trace."""

@@ -21,7 +21,7 @@ from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
 from ..host.threads import run_in_thread_if_large_or_slow
 from ..trace.visible_text import clip_text, clip_to_visible_line
 from .operations import Operation, OperationParameter, RequestBody, classify_media_type
-from .spec import NoUsableResponseError, get_origin, send_following_redirects
+from .spec import NoUsableResponseError, get_origin, send_following_same_origin_redirects
 
 if TYPE_CHECKING:
     import httpx
@@ -435,7 +435,7 @@ class OperationCaller:
             return self._build_request(plain_request, url)
 
         try:
-            return await send_following_redirects(
+            return await send_following_same_origin_redirects(
                 self._client, self._base_url + plain_request.target, build_request, self._max_bytes
             )
         except NoUsableResponseError as error:

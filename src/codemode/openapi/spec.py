@@ -74,7 +74,7 @@ class _YamlReader:
     def read_value(self, depth: int) -> Any:
         """Return the next value; `_END_OF_CONTAINER` where there is no more in this container."""
         event, kind = (event_found := next(self._events)), type(event_found).__name__
-        self._count_values(1)
+        self._count_values_or_raise(1)
         if kind.endswith("EndEvent"):
             return _END_OF_CONTAINER
         if kind == "AliasEvent":
@@ -100,12 +100,12 @@ class _YamlReader:
                 result[_to_key(key)] = value
                 continue
             for merged in filter(is_object, value if is_array(value) else [value]):
-                self._count_values(len(merged))
+                self._count_values_or_raise(len(merged))
                 for name, member in merged.items():
                     result.setdefault(name, member)
         return result
 
-    def _count_values(self, values: int) -> None:
+    def _count_values_or_raise(self, values: int) -> None:
         self._count += values
         if self._count > self._max_values:
             raise _create_too_many_values_error(self._max_values)
@@ -311,7 +311,9 @@ async def _download_document(url: str, client: httpx.AsyncClient | None, max_byt
             async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as plain_client:  # credentials stay with their API
                 return await _download_document(url, plain_client, max_bytes)
         build_request = partial(client.build_request, "GET", headers={"accept-encoding": "gzip"})
-        response, body = await send_following_redirects(client, url, lambda url, _status: build_request(url), max_bytes)
+        response, body = await send_following_same_origin_redirects(
+            client, url, lambda url, _status: build_request(url), max_bytes
+        )
     except (NoUsableResponseError, httpx.InvalidURL) as error:
         raise SpecError(f"{url_without_query} could not be loaded: {error}") from None
     if response.status_code != 200:
@@ -327,7 +329,7 @@ class NoUsableResponseError(Exception):
         self.is_lost = is_lost
 
 
-async def send_following_redirects(
+async def send_following_same_origin_redirects(
     client: httpx.AsyncClient, url: str, build_request: Callable[[str, int | None], httpx.Request], max_bytes: int
 ) -> tuple[httpx.Response, bytes]:
     """Send a request, follow its redirects within the origin, and return the last response with its body.

@@ -43,7 +43,7 @@ class SchemaMismatchError(Exception):
         self.problems = problems
 
     @staticmethod
-    def describe(failures: Iterable[tuple[Iterable[str | int], str]]) -> str:
+    def format_first_failures(failures: Iterable[tuple[Iterable[str | int], str]]) -> str:
         """Write the first problems, each a path and a message, as one text."""
         return "; ".join(
             f"{format_path(path) or 'value'}: {clip_message(text)}" for path, text in islice(failures, MAX_PROBLEMS)

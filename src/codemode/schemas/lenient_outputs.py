@@ -184,7 +184,7 @@ class LenientOutputReader:
         return {
             key: self._read_part(fields[key]["schema"], member, path.with_step(key)) if key in fields else member
             for key, member in value.items()
-            if key not in excluded and not _is_excluded(fields.get(key), member)
+            if key not in excluded and not _is_excluded_by_condition(fields.get(key), member)
         }
 
     def _read_items(self, schema: Mapping[str, Any], items: list[Any], path: _ReadContext) -> list[Any]:
@@ -238,7 +238,7 @@ def _read_members(value: Any) -> Mapping[Any, Any] | None:
     return None
 
 
-def _is_excluded(field: Mapping[str, Any] | None, value: Any) -> bool:
+def _is_excluded_by_condition(field: Mapping[str, Any] | None, value: Any) -> bool:
     """Return True if the field's ``exclude_if`` excludes this value, or fails."""
     from ..host.cancellation import FAILURES
 

@@ -314,7 +314,7 @@ def _claim_journal_or_mark_awaited(
         return None
     journal_id, number, head, until_ms, outcome, is_final, changed_at_ms, line_groups = row
     if outcome is not None and (is_final or not again):
-        lines = () if is_final else _read_lines(session, journal_id, line_groups)
+        lines = () if is_final else _read_lines_or_raise_if_missing(session, journal_id, line_groups)
         return _OpenedSqlJournal(journal_key[2], 0, json.loads(head), lines, json.loads(outcome), False, journal_id)
     if until_ms is not None:
         until_ms = get_repaired_journal_lease_end(session, journal_id, until_ms, changed_at_ms)
@@ -326,7 +326,7 @@ def _claim_journal_or_mark_awaited(
         " WHERE id = ?",
         *(number + 1, session.now_ms + lease_ms, session.now_ms, journal_id),
     )
-    is_takeover, lines = until_ms is not None, _read_lines(session, journal_id, line_groups)
+    is_takeover, lines = until_ms is not None, _read_lines_or_raise_if_missing(session, journal_id, line_groups)
     return _OpenedSqlJournal(journal_key[2], number + 1, json.loads(head), lines, None, is_takeover, journal_id)
 
 
@@ -357,7 +357,7 @@ def _get_ownership_values(opened: OpenedJournal) -> Row:
     return (opened.id, opened.number) if isinstance(opened, _OpenedSqlJournal) else ("", 0)  # opened by another journal
 
 
-def _read_lines(session: Session, journal_id: str, line_groups: int) -> tuple[str, ...]:
+def _read_lines_or_raise_if_missing(session: Session, journal_id: str, line_groups: int) -> tuple[str, ...]:
     """Return the lines of a journal. Raises `CodeModeProtocolError` if lines were deleted.
 
     Without them finished calls would run again. A final outcome deletes the lines and keeps their count, so that a

@@ -148,7 +148,7 @@ class PreparedTool:
         return None if self._output is None else self._output.json_schema
 
     @cached_property
-    def input_varies(self) -> bool:
+    def is_input_nondeterministic(self) -> bool:
         """True if equal inputs may validate to different values."""
         return self._input is not None and self._input.is_nondeterministic
 

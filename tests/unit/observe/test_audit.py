@@ -139,7 +139,7 @@ async def _invoked(events: InvocationReporter, source: Any) -> None:
     events.report_start("return await callTool('pay', 1)", source=source)
     call = events.report_call_start(LedgerEntry(1, "tool", "pay", "1", tool_call_id="outer:tool-1"))
     events.report_call_end(call, Fulfilled("2"), None)
-    await events.report_end()
+    await events.report_end_and_create_trace()
 
 
 def reported(scenario: Any) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ def test_a_refused_call_is_told_of_once(reason: Any):
             "Error", SECRET, "C", json.dumps({"code": "ACCESS_DENIED", "message": "", "toolName": "pay"})
         )
         events.report_call_end(call, outcome, error)
-        await events.report_end(error=error)
+        await events.report_end_and_create_trace(error=error)
 
     records = reported(scenario)
     assert names(records) == ["execution_started", "call_started", "call_failed", reason, "execution_failed"]
@@ -189,7 +189,7 @@ def test_what_was_refused_before_it_ran_is_told_of():
 
         async def scenario(events: InvocationReporter, error: CodeModeError = error) -> None:
             events.report_start("x")
-            await events.report_end(error=error)
+            await events.report_end_and_create_trace(error=error)
 
         records = reported(scenario)
         assert len(records) == 3

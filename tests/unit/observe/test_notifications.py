@@ -33,7 +33,7 @@ def told(scenario: Any, notify: Any = None, **reporter: Any) -> list[dict[str, A
 
 async def one_call(events: InvocationReporter, outcome: Any = None, error: Any = None, entry: Any = CALL) -> None:
     events.report_call_end(events.report_call_start(entry), outcome or Fulfilled("1"), error)
-    await events.report_end()
+    await events.report_end_and_create_trace()
 
 
 def test_a_call_is_told_of_twice():
@@ -58,7 +58,7 @@ def test_an_error_is_told_as_the_program_reads_it():
 def test_a_call_that_the_run_did_not_wait_for_has_failed():
     async def scenario(events: InvocationReporter) -> None:
         events.report_call_start(CALL)
-        await events.report_end(error=CodeModeAbortedError("stop"))
+        await events.report_end_and_create_trace(error=CodeModeAbortedError("stop"))
 
     _, end = told(scenario)
     assert end["error"]["code"] == "CODE_MODE_ABORTED"
@@ -78,7 +78,7 @@ def test_nothing_is_told_again():
     async def scenario(events: InvocationReporter) -> None:
         events.report_call_end(events.report_call_start(CALL, replayed=True), Fulfilled("1"), None)
         events.report_still_waiting_call(CALL._replace(id=2, outcome=Waiting("i", '{"kind":"approval"}', "{}", 1)))
-        await events.report_end()
+        await events.report_end_and_create_trace()
 
     assert told(scenario) == []
 
@@ -91,7 +91,7 @@ def test_other_requests_are_not_told_of():
         ):
             events.report_call_end(events.report_call_start(entry), Fulfilled("1"), None)
         events.report_console_line("log", "x")
-        await events.report_end()
+        await events.report_end_and_create_trace()
 
     assert told(scenario) == []
 
@@ -147,7 +147,7 @@ def test_async_messages_arrive_one_after_another():
     async def scenario(events: InvocationReporter) -> None:
         for number in range(5):
             events.report_guest_message("notify", json.dumps({"event": str(number)}))
-        await events.report_end()
+        await events.report_end_and_create_trace()
 
     told(scenario, notify)
     assert log == [f"{what} {number}" for number in range(5) for what in ("begin", "end")]

@@ -233,7 +233,7 @@ def test_an_operation_whose_definition_has_changed_is_not_called_under_a_pin(api
     async def run() -> Any:
         pins = ToolPins(tmp_path)
         hooks = UpstreamHooks(
-            filter_tools=pins.filter_tools, get_notes=pins.get_notes, get_filter_revision=pins.get_revision
+            filter_tools=pins.filter_tools, get_notes=pins.get_notes, get_filter_revision=pins.get_filter_revision
         )
         async with connect(GatewayConfig((server(document=str(file), pin="block"),)), hooks=hooks) as connected:
             tools = await connected.tools()

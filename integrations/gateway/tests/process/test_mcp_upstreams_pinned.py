@@ -75,7 +75,7 @@ def connected(folder: Path, config: ServerConfig) -> Any:
     hooks = UpstreamHooks(
         filter_tools=pins.filter_tools,
         get_notes=pins.get_notes,
-        get_filter_revision=pins.get_revision,
+        get_filter_revision=pins.get_filter_revision,
         get_approval_rule=create_approval_hook(RememberedAnswers(folder)),
     )
     return connect(GatewayConfig((config,)), hooks=hooks, cache_folder=folder / "lists")

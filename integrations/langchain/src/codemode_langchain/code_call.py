@@ -223,14 +223,14 @@ def create_empty_code_call_toolset(
     library: ProgramLibrary | None = None,
 ) -> CodeCallToolset:
     """Create CodeCall without tools, with an agent's defaults. Raises `ValueError` for an invalid option."""
-    call_options = CodeCallOptions.of(_replace_embedder(options) if isinstance(options, Mapping) else options)
+    call_options = CodeCallOptions.of(_convert_embeddings_option(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
     call_options = call_options.with_defaults(names="underscore")
     settings = make_agent_options(call_options.settings, pool=pool, store=store)
     return codemode.create_code_call_tools([], call_options.with_changes(settings=settings), pool=pool, library=library)
 
 
-def _replace_embedder(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _convert_embeddings_option(options: Mapping[str, Any]) -> Mapping[str, Any]:
     from langchain_core.embeddings import Embeddings
 
     search: Any = options.get("search")

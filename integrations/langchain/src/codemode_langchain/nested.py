@@ -237,7 +237,7 @@ class NestedCalls:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
             self._ask_or_refuse_unless_first_start(is_first=self.start_marker.claim_start())
-        self._count_against_limits(tool, context)
+        self._count_call_or_stop(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
@@ -253,7 +253,7 @@ class NestedCalls:
             return self.responses[context.tool_call_id]
         if self.start_marker is not None:
             self._ask_or_refuse_unless_first_start(is_first=await self.start_marker.aclaim_start())
-        self._count_against_limits(tool, context)
+        self._count_call_or_stop(tool, context)
         answers = self.answers.get(context.tool_call_id, ())
         attempt = _CallAttempt(self, tool, arguments, context, answers, context.tool_call_id in self.newly_answered)
         try:
@@ -322,7 +322,7 @@ class NestedCalls:
             attempt = attempt.without_latest_answers()
             return attempt.record_and_convert_result(await self._acall_tool(attempt))
 
-    def _count_against_limits(self, tool: BaseTool, context: ToolCallContext) -> None:
+    def _count_call_or_stop(self, tool: BaseTool, context: ToolCallContext) -> None:
         if self.caller.limits is not None:
             self.caller.limits.count_call_or_stop(tool.name, context.tool_call_id)
 
@@ -337,7 +337,7 @@ class NestedCalls:
             try:
                 return variables.run(self.caller.call, attempt.capture.tool, attempt.call, attempt.config)
             except Exception as error:  # noqa: BLE001 - interrupts become pauses, most errors are raised again
-                return attempt.on_error(error)
+                return attempt.convert_error_to_pause_or_raise(error)
 
     async def _acall_tool(self, attempt: _CallAttempt) -> Any:
         with set_config_context(attempt.config) as variables:
@@ -345,7 +345,7 @@ class NestedCalls:
             try:
                 return await asyncio.create_task(cast("Coroutine[Any, Any, Any]", work), context=variables)
             except Exception as error:  # noqa: BLE001 - as above
-                return attempt.on_error(error)
+                return attempt.convert_error_to_pause_or_raise(error)
 
     def add_output(self, call_id: str, output: CallSideOutput) -> None:
         """Store the output of a call, for later calls and for the graph."""
@@ -425,7 +425,7 @@ class _CallAttempt:
         self._calls.add_output(self._id, output)
         return None if message is None else to_program_value(message, self.capture)
 
-    def on_error(self, error: Exception) -> Any:
+    def convert_error_to_pause_or_raise(self, error: Exception) -> Any:
         """Convert an error: an interrupt to a pause, an invalid answer to `InvalidAnswerError`; raise others.
 
         Returns the command if a graph inside the tool hands over to this one.

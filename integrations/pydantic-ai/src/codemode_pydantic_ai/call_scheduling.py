@@ -19,7 +19,7 @@ class CallBudget:
 
     in_flight: int = 0
 
-    def reserve(self, ctx: RunContext[Any]) -> CallReservation:
+    def reserve_or_raise(self, ctx: RunContext[Any]) -> CallReservation:
         """Count a call that is about to run. Raises `UsageLimitExceeded` at the limit."""
         if ctx.usage_limits is not None:
             projected = copy.copy(ctx.usage)

@@ -70,14 +70,16 @@ def make_code_call_options(
     store: StoreLike | None = None,
 ) -> CodeCallOptions:
     """Return the options with an agent's defaults. Raises `ValueError` with the path of an invalid option."""
-    base = CodeCallOptions.of(_replace_embedder(options) if isinstance(options, Mapping) else options)
+    base = CodeCallOptions.of(_convert_embedder_option(options) if isinstance(options, Mapping) else options)
     # Neither OpenAI nor Anthropic accepts a dot or a colon in the name of a tool.
-    call_options = CodeCallOptions.of(_replace_embedder(fields)).with_fallback(base).with_defaults(names="underscore")
+    call_options = (
+        CodeCallOptions.of(_convert_embedder_option(fields)).with_fallback(base).with_defaults(names="underscore")
+    )
     reject_approval_callback(call_options.settings)
     return call_options.with_changes(settings=make_agent_options(call_options.settings, pool, store=store))
 
 
-def _replace_embedder(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _convert_embedder_option(options: Mapping[str, Any]) -> Mapping[str, Any]:
     search: Any = options.get("search")
     if not isinstance(search, Mapping):
         return options

@@ -113,7 +113,7 @@ class ResultAttachments:
         )
         metadata: Any = tool_return.metadata
         if self.call_metadata:
-            metadata = {**_as_mapping(metadata), "nested_metadata": self.call_metadata}
+            metadata = {**_mapping_or_empty(metadata), "nested_metadata": self.call_metadata}
         return ToolReturn(tool_return.return_value, content=self.content or None, metadata=metadata)
 
 
@@ -135,15 +135,15 @@ def replace_media_schemas(schema: Any) -> Any:
 
 
 def _is_media_schema(schema: Mapping[str, Any]) -> bool:
-    properties = _as_mapping(schema.get("properties"))
-    return _as_mapping(properties.get("kind")).get("const") in _MEDIA_KINDS
+    properties = _mapping_or_empty(schema.get("properties"))
+    return _mapping_or_empty(properties.get("kind")).get("const") in _MEDIA_KINDS
 
 
 def _refers_to_media(schema: Mapping[str, Any]) -> bool:
-    return not _MEDIA_KINDS.isdisjoint(_as_mapping(_as_mapping(schema.get("discriminator")).get("mapping")))
+    return not _MEDIA_KINDS.isdisjoint(_mapping_or_empty(_mapping_or_empty(schema.get("discriminator")).get("mapping")))
 
 
-def _as_mapping(value: Any) -> dict[str, Any]:
+def _mapping_or_empty(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -179,20 +179,20 @@ def to_displayed_arguments(validated: Mapping[str, Any], flattened_name: str | N
 
 def to_plain_arguments_with_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as plain values, including excluded and secret fields."""
-    return {name: _to_plain_value(value) for name, value in arguments.items()}
+    return {name: _to_plain_value_with_secrets(value) for name, value in arguments.items()}
 
 
-def _to_plain_value(value: Any) -> Any:
+def _to_plain_value_with_secrets(value: Any) -> Any:
     if isinstance(value, Enum):
-        return _to_plain_value(value.value)
+        return _to_plain_value_with_secrets(value.value)
     if isinstance(value, _JSON_TYPES):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, SecretStr | SecretBytes | Secret):
-        return _to_plain_value(cast("Any", value).get_secret_value())
+        return _to_plain_value_with_secrets(cast("Any", value).get_secret_value())
     if isinstance(value, RootModel):
-        return _to_plain_value(cast("Any", value).root)
+        return _to_plain_value_with_secrets(cast("Any", value).root)
     if isinstance(value, BaseModel):
         return _model_to_plain_object(value)
     if (placeholder := to_media_placeholder(value)) is not None:
@@ -209,7 +209,7 @@ def _to_plain_object(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     displayed: dict[str, Any] = {}
     for name, value in items:
         key = next(key for key in _iter_candidate_keys(name) if key not in displayed)
-        displayed[key] = _to_plain_value(value)
+        displayed[key] = _to_plain_value_with_secrets(value)
     return displayed
 
 
@@ -234,11 +234,11 @@ def _get_schema_key(name: str, field: FieldInfo | None) -> str:
 def _to_plain_container(value: Any) -> Any:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
-        return _to_plain_object((str(_to_plain_value(key)), item) for key, item in items)
+        return _to_plain_object((str(_to_plain_value_with_secrets(key)), item) for key, item in items)
     if isinstance(value, AbstractSet):
-        return sorted((_to_plain_value(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
+        return sorted((_to_plain_value_with_secrets(item) for item in cast("AbstractSet[Any]", value)), key=_sort_key)
     if (items := list_items(value)) is not None:
-        return [_to_plain_value(item) for item in items]
+        return [_to_plain_value_with_secrets(item) for item in items]
     try:
         return value.decode() if isinstance(value, bytes) else tool_return_ta.dump_python(value, mode="json")
     except UnicodeDecodeError:

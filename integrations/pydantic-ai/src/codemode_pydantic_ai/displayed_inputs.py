@@ -133,7 +133,7 @@ class NestedToolManager(ToolManager[Any]):
             return call_input.validated
         if call.args is call_input.arguments:
             return await self._validate_displayed_input(call, call_input, settings)
-        return await self._validate_edited_input(call, call_input, settings)
+        return await self._validate_and_set_edited_input(call, call_input, settings)
 
     async def execute_tool_call(self, validated: ValidatedToolCall[Any], *, wrap_validation_errors: bool = True) -> Any:
         """Run a validated call."""
@@ -208,7 +208,7 @@ class NestedToolManager(ToolManager[Any]):
                 return validated
         raise _make_not_run_error(call, "validated again, its input differs from the displayed one")
 
-    async def _validate_edited_input(
+    async def _validate_and_set_edited_input(
         self, call: ToolCallPart, call_input: CallInput, settings: dict[str, Any]
     ) -> ValidatedToolCall[Any]:
         try:

@@ -77,4 +77,5 @@ def _format_validation_error(error: ValidationError) -> str:
         # A program can cause half a million errors, and pydantic cannot list only the first ones.
         return f"Invalid input: {count} validation errors."
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return f"Invalid input: {SchemaMismatchError.describe((problem['loc'], problem['msg']) for problem in problems)}"
+    first_failures = SchemaMismatchError.format_first_failures((problem["loc"], problem["msg"]) for problem in problems)
+    return f"Invalid input: {first_failures}"

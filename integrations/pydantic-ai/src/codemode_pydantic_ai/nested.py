@@ -433,7 +433,7 @@ class NestedCalls:
         approved: bool = False,
         metadata: Any = None,
     ) -> Any:
-        reservation = self.shared_state.budget.reserve(_require_context(self._manager))
+        reservation = self.shared_state.budget.reserve_or_raise(_require_context(self._manager))
         self._toolset.reservations[call.tool_call_id] = reservation
         self._manager.call_inputs[call.tool_call_id] = call_input
         call_input.require_allowed = context.require_allowed

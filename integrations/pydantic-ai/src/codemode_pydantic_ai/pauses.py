@@ -442,7 +442,7 @@ def _find_continuations(
     call_ids = {*present_ids, *outer_id_by_waiting_id.values()}
     # A client may have merged the metadata of several responses: match by ids.
     stored = [
-        _as_mapping((stored.metadata or {}).get(METADATA_KEY))
+        _mapping_or_empty((stored.metadata or {}).get(METADATA_KEY))
         for stored in messages
         if isinstance(stored, ModelResponse)
     ]
@@ -465,7 +465,7 @@ def _find_outer_call_id(stored: Mapping[str, Any], program_id: str) -> str:
     return stored["call"]["id"] if "call" in stored else program_id
 
 
-def _as_mapping(value: object) -> dict[str, Any]:
+def _mapping_or_empty(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

@@ -255,7 +255,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
             async with run.scheduler.acquire(is_sequential=tool.tool_def.sequential):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
         # Waiting programs may have calls in flight that the framework has not counted.
-        reservation = run.budget.reserve(ctx)
+        reservation = run.budget.reserve_or_raise(ctx)
         try:
             return await OuterCall(
                 surface, tool.surface_tool, (self._program_toolset, tool.program_tools), ctx, run

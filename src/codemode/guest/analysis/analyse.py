@@ -78,8 +78,9 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
     Where the value of the last statement is the result of a program that returns nothing, ``"ends"`` names its use
     (`program_ending`), and ``"repairs"`` lists the repairs of the text and those at its end.
     Attributes of the analyser: ``repair_program(text, deadline_ms, analysis)`` returns the intended program, where
-    ``analysis`` finds that the text is no program (`program_repair`). ``restore_locations_and_add_repairs(analysis, repair,
-    text)`` returns the places in the unrepaired text. ``chain_repairs(first, second)`` makes one repair of two.
+    ``analysis`` finds that the text is no program (`program_repair`). ``restore_locations_and_add_repairs(analysis,
+    repair, text)`` returns the places in the unrepaired text. ``chain_repairs(first, second)`` makes one repair of
+    two.
     ``correct_error_location(line, text, deadline_ms, rows)`` corrects the place of an error (`read_places`).
     Lines and columns are 1-based; columns count UTF-16 units. Raises ImportError when the parser is missing.
     """

@@ -178,9 +178,9 @@ class FactCollector:
         if first.type == "assignment_expression" and (left := first.child_by_field_name("left")) is not None:
             # `f(name="x")` of Python: JavaScript would assign to a variable.
             return {"type": "keyword", "name": (left.text or b"").decode()[:MAX_NAME_BYTES]}
-        return self._describe_literal(first, 0)
+        return self._describe_literal_and_count_limit(first, 0)
 
-    def _describe_literal(self, node: Node, depth: int) -> dict[str, Any]:
+    def _describe_literal_and_count_limit(self, node: Node, depth: int) -> dict[str, Any]:
         self._literals_left -= 1
         node = unwrap_parentheses_and_types(node)
         if self._literals_left < 0 or depth > MAX_LITERAL_DEPTH:
@@ -201,7 +201,10 @@ class FactCollector:
         elements = [child for child in node.children if child.is_named and child.type != "comment"]
         if not elements or len(elements) > MAX_KEYS or any(child.type == "spread_element" for child in elements):
             return {"type": "array"}
-        return {"type": "array", "items": [self._describe_literal(child, depth + 1) for child in elements]}
+        return {
+            "type": "array",
+            "items": [self._describe_literal_and_count_limit(child, depth + 1) for child in elements],
+        }
 
     def _describe_object(self, node: Node, depth: int) -> dict[str, Any]:
         keys: dict[str, Any] = {}
@@ -215,7 +218,9 @@ class FactCollector:
             if name is None or name == "__proto__" or len(keys) >= MAX_KEYS:
                 is_open = True
             else:
-                keys[name] = {"type": "unknown"} if value is None else self._describe_literal(value, depth + 1)
+                keys[name] = (
+                    {"type": "unknown"} if value is None else self._describe_literal_and_count_limit(value, depth + 1)
+                )
         return {"type": "object", "keys": keys, "open": is_open}
 
 

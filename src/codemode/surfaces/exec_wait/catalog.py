@@ -304,9 +304,9 @@ class ExecCatalog:
         """Return the result of ``tools.search``, ``tools.describe`` or a lookup. Raises `CodeModeToolError`."""
         arguments = argument if is_array(argument) else []
         if name == "search":
-            return self._search(*_get_first_two_arguments(arguments))
+            return self._search_and_count_event(*_get_first_two_arguments(arguments))
         if name == "describe":
-            return self._describe(arguments[0] if arguments else None)
+            return self._describe_and_count_event(arguments[0] if arguments else None)
         if name == "api.list":
             return list_declaration_files(self.servers, arguments[0] if arguments else None)
         if name == "api.read":
@@ -315,7 +315,7 @@ class ExecCatalog:
             return self._describe_server_api(*[*arguments, None, None, None][:3])
         raise CodeModeToolError(f"the catalog has no {name[:_MAX_QUOTED_CHARACTERS]!r}")
 
-    def _search(self, query: Any, options: Any) -> list[dict[str, str]]:
+    def _search_and_count_event(self, query: Any, options: Any) -> list[dict[str, str]]:
         if not isinstance(query, str):
             raise CodeModeToolError("tools.search(query, {limit}): the query must be a string")
         if options is not None and not is_mapping(options):
@@ -334,7 +334,7 @@ class ExecCatalog:
         self._counts.count_event("search")  # last: a slow search starts again in a thread
         return found
 
-    def _describe(self, tool_id: Any) -> dict[str, Any]:
+    def _describe_and_count_event(self, tool_id: Any) -> dict[str, Any]:
         if not isinstance(tool_id, str):
             raise CodeModeToolError("tools.describe(id): the id must be a string")
         found = self._entries.get(tool_id)

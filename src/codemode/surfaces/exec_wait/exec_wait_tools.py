@@ -236,7 +236,7 @@ class ExecWaitTools:
         if not isinstance(cast("Any", namespaces), NamespaceRegistry | None):
             raise InvalidConfigError(f"namespaces must be a NamespaceRegistry or None, got {namespaces!r}")
         self.options = ExecWaitOptions.of(options)
-        self.settings = storage.apply_to_settings(_parse_settings(settings))
+        self.settings = storage.apply_to_settings(_parse_settings_and_reset_limits(settings))
         require_open_pool(pool)
         if self.options.approvals == "park" and storage.store is None:
             raise InvalidConfigError(f"{CONFIG_PATH}.approvals 'park' needs a store, which keeps the pending approvals")
@@ -430,7 +430,7 @@ def _open_store(store: StoreLike | None) -> InterruptStore | None:
         raise InvalidConfigError(str(error)) from error
 
 
-def _parse_settings(options: Any) -> CodeModeOptions:
+def _parse_settings_and_reset_limits(options: Any) -> CodeModeOptions:
     try:
         settings = CodeModeOptions.of(options)
     except ValueError as error:

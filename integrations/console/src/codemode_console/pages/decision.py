@@ -57,7 +57,7 @@ def routes(context: ConsoleContext) -> list[BaseRoute]:
     async def decide_call(request: Request) -> Response:
         submitted = await _read_submitted_decision(request)
         record = await context.load_visible_record(request)
-        call = _find_call(record, request.path_params["interrupt_id"])
+        call = _find_call_by_id_or_number_or_raise(record, request.path_params["interrupt_id"])
         await _require_permission_or_audit(context, request, record, submitted, call.interrupt_id)
         require_valid_decision(call, submitted, is_for_programs=wants_json(request) or has_json_body(request))
         return await _apply_decision(context, request, record, call, submitted)
@@ -82,7 +82,7 @@ class _EvaluatedDecision:
     is_repeated: bool
 
 
-def _find_call(record: Record, name: str) -> StoredRequest:
+def _find_call_by_id_or_number_or_raise(record: Record, name: str) -> StoredRequest:
     """Return a call by id or number. Raises `Problem` 404."""
     calls_by_number = {str(number): call for number, call in enumerate(record.requests, 1)}
     call = {**calls_by_number, **{call.interrupt_id: call for call in record.requests}}.get(name)

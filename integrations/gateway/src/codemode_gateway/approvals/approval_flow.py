@@ -281,10 +281,10 @@ class ApprovalFlow:
         record_id = await self._save_pause_and_start_resuming(
             client_call, interrupt, self._questions.build_questions(interrupt, client_call.notes)
         )
-        await self._save_decisions(answers)
+        await self._save_decisions_or_forget_answers(answers)
         return await self._pending_store.find_record(record_id) or interrupt
 
-    async def _save_decisions(self, answers: BatchAnswers) -> None:
+    async def _save_decisions_or_forget_answers(self, answers: BatchAnswers) -> None:
         try:
             await self._pending_store.save_decisions(answers.resolutions)
         except (StoreUnavailableError, AnswerRefusedError):
@@ -364,7 +364,7 @@ class ApprovalFlow:
             client_call.client = replace(client_call.client, is_asked_in_console=True)
         if answers.resolutions:
             try:
-                await self._save_decisions(answers)
+                await self._save_decisions_or_forget_answers(answers)
             except AnswerRefusedError as error:
                 await self._questions.forget_remembered_answers(answers)
                 self._questions.record_refused_edits_and_count_tries(client_call, answers, error)

@@ -120,7 +120,9 @@ class Gateway:
         from .mcp_server import create_server
 
         passes = self.config.settings.pass_through
-        return create_server(self.list_tools, self.call_tool, self._get_passthrough, passes_through=passes)
+        return create_server(
+            self.list_tools, self.call_tool, self._track_caller_and_get_passthrough, passes_through=passes
+        )
 
     async def get_or_create_workspace(self, principal: Principal = LOCAL) -> Workspace:
         """Return the workspace of a principal, created on first use."""
@@ -179,7 +181,7 @@ class Gateway:
             return config
         return replace(config, servers=(ServerConfig("given", "stdio"),))
 
-    async def _get_passthrough(self, ctx: Any) -> PassthroughProxy:
+    async def _track_caller_and_get_passthrough(self, ctx: Any) -> PassthroughProxy:
         return (await self.get_or_create_workspace(self._get_and_track_caller(ctx))).passthrough
 
     def _get_and_track_caller(self, ctx: Any) -> Principal:

@@ -290,7 +290,7 @@ class HttpApp:
     async def _authenticate_and_reload_settings(self, scope: Scope, receive: BoundedReceive) -> tuple[str, Any]:
         while True:
             authenticator = self._authenticator
-            caller = await authenticator.authenticate(scope, receive.wait_for_disconnect)
+            caller = await authenticator.authenticate(scope, receive.buffer_and_wait_for_disconnect)
             self._reload_settings()
             if authenticator is self._authenticator:  # otherwise the users changed during verification
                 return caller

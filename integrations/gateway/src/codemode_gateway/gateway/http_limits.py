@@ -224,7 +224,7 @@ class BoundedReceive:
             raise
         return message
 
-    async def wait_for_disconnect(self) -> None:
+    async def buffer_and_wait_for_disconnect(self) -> None:
         """Return when the caller disconnects; buffer the body meanwhile.
 
         After an error or a long body it stops reading and never returns.

@@ -335,9 +335,9 @@ class SignInAttempt:
 
     async def _run_sign_in(self) -> None:
         async with asyncio.timeout(self._seconds + _START_TIMEOUT_SECONDS):
-            await self._auth.sign_in_and_save(self._authorize)
+            await self._auth.sign_in_and_save(self._authorize_or_delete_record)
 
-    async def _authorize(self, record: TokenRecord | None) -> TokenRecord:
+    async def _authorize_or_delete_record(self, record: TokenRecord | None) -> TokenRecord:
         auth = self._auth
         async with self._serve_redirect_uri(record) as redirect_uri:
             exchange = OAuthExchange(auth.server, auth.settings, auth.principal, record)

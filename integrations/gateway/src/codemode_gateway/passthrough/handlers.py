@@ -99,7 +99,7 @@ def create_capability_and_log_middleware(get_passthrough: GetPassthrough) -> Any
 def _compute_passthrough_capabilities(
     passthrough: PassthroughProxy, gateway_capabilities: dict[str, Any]
 ) -> dict[str, Any]:
-    available = {name: passthrough.has_capability(name) for name in _PASSTHROUGH_CAPABILITIES}
+    available = {name: passthrough.may_have_capability(name) for name in _PASSTHROUGH_CAPABILITIES}
     resources = {"subscribe": passthrough.can_subscribe, "listChanged": True}
     return {
         "prompts": {"listChanged": True} if available["prompts"] and "prompts" in gateway_capabilities else None,

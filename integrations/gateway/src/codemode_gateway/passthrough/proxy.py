@@ -254,7 +254,7 @@ class PassthroughProxy:
             self._connections.add(connection)
             connection.exit_stack.callback(self._connections.discard, connection)
 
-    def has_capability(self, capability: str) -> bool:
+    def may_have_capability(self, capability: str) -> bool:
         """Return whether a server has, or may have, a capability."""
         return any(get_capability(upstream, capability) is not None for upstream in self._upstreams())
 

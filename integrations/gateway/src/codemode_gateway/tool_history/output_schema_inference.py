@@ -237,7 +237,7 @@ class LearnedToolData:
         self.hooks: dict[str, Any] = {
             "filter_tools": pins.filter_tools,
             "get_notes": pins.get_notes,
-            "get_filter_revision": pins.get_revision,
+            "get_filter_revision": pins.get_filter_revision,
         }
         """The hooks of `UpstreamHooks`."""
         self._shapes = InferredOutputSchemas(cache_folder or folder, principal) if learns else None

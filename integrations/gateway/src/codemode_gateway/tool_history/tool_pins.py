@@ -168,7 +168,7 @@ class ToolPins:
         """Return notes on changed tools for programs that import the server."""
         return self._notes.get(config.name, ())
 
-    def get_revision(self, config: ServerConfig) -> int:
+    def get_filter_revision(self, config: ServerConfig) -> int:
         """Return a number that grows when an approval may change the result of `filter_tools`."""
         count = self._changes.get(config.name, 0)
         if config.name in self._notes and self._stamps.get(config.name) != self._tables.change_stamp:

@@ -497,7 +497,7 @@ class CallSender:
             except UnansweredRequestError as lost:
                 max_attempts = _MAX_SESSIONS if lost.is_over and lost.sent_bytes is None else _MAX_ATTEMPTS
                 if lost.is_over or (lost.is_late and await self._ping_and_detect_silence(connection)):
-                    await self._link.discard(connection, lost)
+                    await self._link.discard_and_update_loss(connection, lost)
                 if lost.needs_sign_in:
                     raise self._link.record_and_create_unavailable_error(
                         lost.reason, UpstreamUnavailableError.from_unanswered_request(lost)

@@ -155,7 +155,7 @@ class ReconnectingConnection:
         finally:
             self._holds -= 1
 
-    async def discard(self, connection: Connection, lost: UnansweredRequestError) -> None:
+    async def discard_and_update_loss(self, connection: Connection, lost: UnansweredRequestError) -> None:
         """Discard an unusable connection; the next use opens another.
 
         After a lost process, ``lost`` gets the reason and whether the request was read. Other requests on a lost
@@ -181,7 +181,7 @@ class ReconnectingConnection:
             except UnansweredRequestMCPError as error:
                 lost = error.lost
                 if lost.is_over:
-                    await self.discard(connection, lost)
+                    await self.discard_and_update_loss(connection, lost)
                 if is_last or not lost.is_over:
                     raise UnansweredRequestMCPError(lost) from None  # the connection may know a better reason by now
         raise AssertionError
@@ -254,7 +254,7 @@ class ReconnectingConnection:
             error = UpstreamUnavailableError(
                 f"{kind}: {str(error)[:300]}", program_message=f"it cannot be started ({kind})"
             )
-        self._record_failure(error)
+        self._record_failure_and_set_backoff(error)
         self.state = "failed"
         self._report_server_start(is_ready=False)
         _log.warning("server %r cannot be used: %s", self._config.name, self.problem)
@@ -263,7 +263,7 @@ class ReconnectingConnection:
         record_server_start(self._config.name, is_ready=is_ready, is_restart=self._has_started)
         self._has_started = True
 
-    def _record_failure(self, failure: UpstreamUnavailableError) -> None:
+    def _record_failure_and_set_backoff(self, failure: UpstreamUnavailableError) -> None:
         # Both texts are printed on terminals.
         self.failure = self.sanitize_text(failure.program_message)
         self.problem = self.sanitize_text(str(failure))
@@ -281,7 +281,7 @@ class ReconnectingConnection:
         if self._connection is connection:
             self._connection = None
             self.state = "stopped"
-            self._record_failure(connection.get_failure_error(_LOST_MESSAGE))
+            self._record_failure_and_set_backoff(connection.get_failure_error(_LOST_MESSAGE))
             _log.warning("server %r was lost: %s", self._config.name, self.problem)
 
     def _close_if_idle_or_check_later(self) -> None:

@@ -148,7 +148,7 @@ class StdioServer:
             child.exited.add_done_callback(lambda _: self._output.stop())
             yield self._output.inbox, self._input
         finally:
-            task = asyncio.get_running_loop().create_task(self._end_process(pipes))
+            task = asyncio.get_running_loop().create_task(self._end_process_and_release_supervisor(pipes))
             await _wait_despite_cancellation(task)
 
     async def _spawn(self, pipes: list[asyncio.BaseTransport]) -> ServerProcess:
@@ -186,7 +186,7 @@ class StdioServer:
         if self._child is not None:
             self._supervisor.send_signal(self._child.id, number)
 
-    async def _end_process(self, pipes: list[asyncio.BaseTransport]) -> None:
+    async def _end_process_and_release_supervisor(self, pipes: list[asyncio.BaseTransport]) -> None:
         try:
             self._is_stopped = not self._output.is_over
             self._output.discard_further_output()

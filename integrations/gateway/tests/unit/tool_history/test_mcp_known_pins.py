@@ -57,7 +57,7 @@ async def test_what_was_approved_is_the_same_from_then_on_also_in_gateways_that_
     await running.filter_tools(config, [tool("a")])
     then = [tool("a", description="Other.")]
     assert not await running.filter_tools(config, then)
-    assert running.get_revision(config) == running.get_revision(config) == 0
+    assert running.get_filter_revision(config) == running.get_filter_revision(config) == 0
     (found,) = desk.list_server_pins()
     assert (found.server, found.pinned) == ("s", 1)
     (difference,) = found.differences
@@ -69,10 +69,10 @@ async def test_what_was_approved_is_the_same_from_then_on_also_in_gateways_that_
     ]
     assert desk.approve_current_tools("s", found.token) == 1
     assert desk.list_server_pins()[0].differences == ()
-    assert running.get_revision(config) == 1
+    assert running.get_filter_revision(config) == 1
     assert await running.filter_tools(config, then) == then
     assert running.get_notes(config) == ()
-    assert running.get_revision(config) == 1
+    assert running.get_filter_revision(config) == 1
 
 
 @in_loop

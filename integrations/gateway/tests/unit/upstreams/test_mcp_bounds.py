@@ -163,7 +163,7 @@ def test_what_a_server_complains_of_moves_no_cursor(caplog: pytest.LogCaptureFix
             stdio.StderrReader("evil", SecretRedactor()).data_received(b"\x1b]0;title\x07\xe2\x80\xae\n")
         nothing: Any = lambda *_: None  # noqa: E731
         link = ReconnectingConnection(ServerConfig("evil", "stdio"), SecretRedactor(), nothing, nothing, nothing)
-        link._record_failure(UpstreamUnavailableError("it said \x1b[2J"))
+        link._record_failure_and_set_backoff(UpstreamUnavailableError("it said \x1b[2J"))
         return link.failure, link.record_and_create_unavailable_error("it said \x1b[2J").message
 
     told = asyncio.run(work())
