@@ -35,7 +35,7 @@ def told(scenario, *, listeners=(), **hooks):
 async def one_call(events):
     call = events.report_call_start(CALL)
     events.report_call_end(call, Fulfilled('{"ok":true}'), None)
-    return await events.report_end(result_bytes=4)
+    return await events.report_end_and_create_trace(result_bytes=4)
 
 
 def test_a_call_is_told_of_twice_and_stands_in_the_trace():
@@ -57,7 +57,7 @@ def test_dictionaries_have_the_ai_sdks_keys_and_are_json():
         events.report_start("return 1")
         events.report_call_end(events.report_call_start(CALL), Rejected("E", "m", "C"), CodeModeAbortedError("gone"))
         events.report_console_line("warn", "careful")
-        return await events.report_end(error=CodeModeAbortedError("all gone"))
+        return await events.report_end_and_create_trace(error=CodeModeAbortedError("all gone"))
 
     plain = told(scenario).to_dict()
     assert json.loads(json.dumps(plain)) == plain
@@ -77,7 +77,7 @@ def test_fetch_events_have_no_bodies():
     async def scenario(events):
         call = events.report_call_start(FETCH)
         events.report_call_end(call, Fulfilled('{"status":200,"body":"hidden"}'), None)
-        await events.report_end()
+        await events.report_end_and_create_trace()
 
     told(scenario, on_fetch_request=heard.append, on_fetch_result=heard.append)
     request, result = heard
@@ -93,7 +93,7 @@ def test_a_call_that_the_invocation_did_not_wait_for_ends_as_aborted():
 
     async def scenario(events):
         call = events.report_call_start(CALL)
-        trace = await events.report_end(error=CodeModeAbortedError("stop"))
+        trace = await events.report_end_and_create_trace(error=CodeModeAbortedError("stop"))
         events.report_call_end(call, Fulfilled("1"), None)  # too late: it has been told already
         return trace
 
@@ -109,7 +109,7 @@ def test_what_still_waits_is_told_once():
     async def scenario(events):
         events.report_still_waiting_call(waiting)
         events.report_still_waiting_call(waiting)
-        return await events.report_end(interrupted_by="interrupt")
+        return await events.report_end_and_create_trace(interrupted_by="interrupt")
 
     (request,) = told(scenario).bridge_requests
     assert (request.status, request.replayed, request.interrupt) == ("interrupted", True, {"kind": "k"})
@@ -186,7 +186,7 @@ def test_async_hooks_begin_in_order_and_hold_up_nothing_but_the_end():
         events.report_call_end(call, Fulfilled("1"), None)
         assert not ended
         asyncio.get_running_loop().call_soon(gate[0].set)
-        await events.report_end()
+        await events.report_end_and_create_trace()
 
     told(scenario, on_nested_tool_call=hook, on_nested_tool_result=hook, on_trace=hook)
     assert begun == ["NestedToolCallEvent", "NestedToolResultEvent", "Trace"]
