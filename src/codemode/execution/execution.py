@@ -381,8 +381,8 @@ class Execution:
             if refusal is not None:  # a refused program is reported as failed
                 return self.make_failed_outcome(await self._complete_and_report_error(refusal))
             if self._journaling is not None:
-                return await self._run_with_journal(lambda: self._run_to_end(source), self._journaling)
-            return await self._run_to_end(source)
+                return await self._run_with_journal(lambda: self._run_until_stop(source), self._journaling)
+            return await self._run_until_stop(source)
         except asyncio.CancelledError as cancelled:
             if cancelled.__cause__ is not None:
                 raise
@@ -418,7 +418,7 @@ class Execution:
     def _reset_machine(self) -> None:
         self._machine, _ = self._make_machine()
 
-    async def _run_to_end(self, source: str) -> RunOutcome:
+    async def _run_until_stop(self, source: str) -> RunOutcome:
         try:
             ending = await self._run_on_worker(source)
         except asyncio.CancelledError as cancelled:

@@ -265,7 +265,7 @@ class SuspendableExecution(Execution):
         self._runner = None
         self._progress = self._machine.ledger.progress
 
-    async def _run_to_end(self, source: str) -> RunOutcome:
+    async def _run_until_stop(self, source: str) -> RunOutcome:
         try:
             try:
                 stop = await self._start_on_worker_and_wait(source)

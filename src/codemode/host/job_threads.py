@@ -206,14 +206,14 @@ class _ReusableThread:
 
     def __init__(self) -> None:
         self._work_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._thread = threading.Thread(target=self._perform_work, daemon=True)
+        self._thread = threading.Thread(target=self._work_until_retired, daemon=True)
         self._thread.start()
 
     def assign_work(self, work: Callable[[], None], name: str) -> None:
         self._thread.name = name
         self._work_queue.put(work)
 
-    def _perform_work(self) -> None:
+    def _work_until_retired(self) -> None:
         work: Callable[[], None] | None = self._work_queue.get()
         while work is not None:
             work()

@@ -304,7 +304,7 @@ class JournalConnections:
             self._checkpoint_lock.release()
 
 
-def _create_wait_counter() -> Callable[[], float]:
+def _create_thread_wait_counter() -> Callable[[], float]:
     """Return a function that counts how often this thread has waited for I/O or a lock."""
     try:
         resource = import_module("resource")
@@ -314,7 +314,7 @@ def _create_wait_counter() -> Callable[[], float]:
     return lambda: getrusage(thread).ru_nvcsw
 
 
-count_thread_waits = _create_wait_counter()
+count_thread_waits = _create_thread_wait_counter()
 
 
 def _try_write(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT | None:

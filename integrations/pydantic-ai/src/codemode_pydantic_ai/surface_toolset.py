@@ -69,7 +69,7 @@ _FRAMEWORK_PACKAGES = ("pydantic_ai", "codemode_pydantic_ai")
 _HOOKS_MODULE = "pydantic_ai.capabilities.hooks"
 
 
-def drop_callables_if_results_may_change(
+def hide_functions_if_results_may_change(
     tools: Mapping[str, ToolsetTool[Any]], toolset: AbstractToolset[Any], capability: AbstractCapability[Any] | None
 ) -> Mapping[str, ToolsetTool[Any]]:
     """Return the tools, without their functions if a custom toolset or a hook may change their results."""
@@ -107,7 +107,7 @@ def _has_custom_wrapper(toolset: AbstractToolset[Any]) -> bool:
 def _has_result_hooks(capability: AbstractCapability[Any] | None) -> bool:
     results: list[bool] = []
 
-    def collect_result_hooks(current: AbstractCapability[Any]) -> None:
+    def record_if_hooked(current: AbstractCapability[Any]) -> None:
         methods = [cast("Any", getattr(type(current), name, None)) for name in _RESULT_HOOKS]
         existing_methods = [method for method in methods if method is not None]
         results.append(
@@ -119,7 +119,7 @@ def _has_result_hooks(capability: AbstractCapability[Any] | None) -> bool:
         )
 
     if capability is not None:
-        capability.apply(collect_result_hooks)
+        capability.apply(record_if_hooked)
     return any(results)
 
 
@@ -182,7 +182,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
             return tools
         require_outside_workflow()
         model_tools = await surface.build_tools(
-            drop_callables_if_results_may_change(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
+            hide_functions_if_results_may_change(program_tools, self.wrapped, getattr(ctx, "root_capability", None))
         )
         reserved_name = next((name for name in direct_names if surface.is_reserved_name(name)), None)
         if reserved_name is not None:

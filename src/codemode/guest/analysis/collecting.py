@@ -34,7 +34,7 @@ class WalkListeners:
         text = code()
         places = names.find_name_offsets(text, self.stripper.skipped_nodes)
         uses: dict[str, list[int]] = {} if places is None else places
-        collector.add_tools_and_require_uses(uses.get("tools", ()), uses.get("require", ()))
+        collector.add_identifier_offsets(uses.get("tools", ()), uses.get("require", ()))
         return {
             **collector.build_facts(),
             "names": None if places is None else names.limit_offsets_per_name(places),

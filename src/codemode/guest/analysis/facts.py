@@ -51,7 +51,7 @@ class FactCollector:
     """Collects one program's facts from its nodes; places are byte offsets under ``"at"``.
 
     ``on_named_call`` gets each call of a plain name and that name. With it the caller collects identifiers, and passes
-    the places of `tools` and `require` (`add_tools_and_require_uses`). ``result_reads`` gets each call of a tool.
+    the places of `tools` and `require` (`add_identifier_offsets`). ``result_reads`` gets each call of a tool.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class FactCollector:
             found["reads"] = reads
         return {**found, "lists": True} if self._lists_tools else found
 
-    def add_tools_and_require_uses(self, tools: Iterable[int], requires: Iterable[int]) -> None:
+    def add_identifier_offsets(self, tools: Iterable[int], requires: Iterable[int]) -> None:
         """Tell where the names `tools` and `require` stand."""
         for start in tools:
-            self._record_tools_use(start)
+            self._classify_tools_use(start)
         self._require_uses.update(requires)
 
-    def _record_tools_use(self, start: int) -> None:
+    def _classify_tools_use(self, start: int) -> None:
         following = self.data[start + 5 : start + 69].lstrip()
         if following.startswith(MEMBER_ACCESS):
             return
@@ -123,7 +123,7 @@ class FactCollector:
     def _on_identifier(self, node: Node) -> bool:
         start, end = node.start_byte, node.end_byte
         if end - start == 5 and self.data[start:end] == b"tools":
-            self._record_tools_use(start)
+            self._classify_tools_use(start)
         elif end - start == 7 and self.data[start:end] == b"require":
             self._require_uses.add(start)
         return True

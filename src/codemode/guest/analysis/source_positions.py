@@ -57,8 +57,7 @@ def normalize_line_breaks(data: bytes) -> bytes:
 
 def normalize_whitespace(data: bytes) -> bytes:
     """As `normalize_line_breaks`, with the usual blanks beyond ASCII as spaces."""
-    if data.isascii():
-        return data
-    for wide in WIDE_BLANKS:
-        data = data.replace(wide, b" " * len(wide))
+    if not data.isascii():
+        for wide in WIDE_BLANKS:
+            data = data.replace(wide, b" " * len(wide))
     return normalize_line_breaks(data)

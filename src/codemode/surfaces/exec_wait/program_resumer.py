@@ -63,16 +63,14 @@ class StoredRunResumer:
         run.lease = lease
         run.lease_renewal = asyncio.ensure_future(stored.keep_lease_renewed_or_abort_run(run))
 
-    async def abort_release_and_forget_or_park_run(
-        self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None
-    ) -> None:
+    async def give_back_run(self, stored: StoredRuns, run: ProgramRun, lease: Lease, reason: str | None = None) -> None:
         """Release the lease of a run that could not be resumed here."""
         if run.execution is not None:
             await run.execution.abort("the run was released")
         await stored.release_lease(run, reason)
-        self.forget_or_park_run(run, lease.record)
+        self.forget_run_but_list_if_waiting(run, lease.record)
 
-    def forget_or_park_run(self, run: ProgramRun, record: Record) -> None:
+    def forget_run_but_list_if_waiting(self, run: ProgramRun, record: Record) -> None:
         """Forget a run that is not resumed here; if it waits for a person, it stays visible as parked."""
         self._runs.forget(run)
         if record.state == "resuming":
@@ -183,7 +181,7 @@ class ProgramResumer:
                 outer = self._context.create_outer_call_and_bind_state(replace(call, tool_call_id=None), run)
                 outcome = await self._stored_programs.resume_paused(paused, answers, outer)
                 if self._stored is not None and lease is not None and failed_for_lack_of_worker(outcome):
-                    await self._stored_programs.abort_release_and_forget_or_park_run(self._stored, run, lease)
+                    await self._stored_programs.give_back_run(self._stored, run, lease)
                     return self._result_factory.build_failure_and_count_limit(
                         describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
                     )
@@ -230,7 +228,7 @@ class ProgramResumer:
         if isinstance(error, Exception):
             await self._stored.release_lease(run, refusals=refusals)
         run.lease = None  # of a cancelled one: when it expires, another process can resume from the journal
-        self._stored_programs.forget_or_park_run(run, lease.record)
+        self._stored_programs.forget_run_but_list_if_waiting(run, lease.record)
 
     async def _resume_record(self, record: Record, answers: Mapping[str, Any], call: CallContext) -> Any:
         from .stored_runs import get_scope, to_run_id
@@ -255,13 +253,13 @@ class ProgramResumer:
             if run.is_released or _failed_for_host_reasons(outcome):
                 raise outcome.error or CodeModeConcurrencyError("the pair was closed")
         except RunAbortedBeforeStartError:
-            self._stored_programs.forget_or_park_run(run, record)
+            self._stored_programs.forget_run_but_list_if_waiting(run, record)
             if run.is_released:
                 raise CodeModeConcurrencyError("the pair was closed") from None
             return self._result_factory.build_abort_result(run)
         except BaseException:
             self._runs.abort_suspended_program(run, run.execution)
-            self._stored_programs.forget_or_park_run(run, record)
+            self._stored_programs.forget_run_but_list_if_waiting(run, record)
             raise
         if outcome.interrupt is not None:
             self._runs.park_with_interrupt(run, run.run_id, outcome.interrupt)
@@ -355,12 +353,12 @@ class RemoteRunWaiter:
             self._runs.forget(run)
             raise
         except CodeModeProtocolError as error:
-            await self._stored_programs.abort_release_and_forget_or_park_run(stored, run, lease, error.message)
+            await self._stored_programs.give_back_run(stored, run, lease, error.message)
             return self._result_factory.build_failure_and_count_limit(
                 failure_text(error, None), SNAPSHOT_RESTORE_FAILED
             )
         except Exception as error:  # noqa: BLE001 - the model always gets an answer
-            await self._stored_programs.abort_release_and_forget_or_park_run(stored, run, lease)
+            await self._stored_programs.give_back_run(stored, run, lease)
             return self._result_factory.build_host_failure_and_count_limit(error)
         finally:
             if run.lease is None:
@@ -372,7 +370,7 @@ class RemoteRunWaiter:
             lease.interrupt, {"resolutions": dict(lease.resolutions)}, outer
         )
         if failed_for_lack_of_worker(outcome):
-            await self._stored_programs.abort_release_and_forget_or_park_run(stored, run, lease)
+            await self._stored_programs.give_back_run(stored, run, lease)
             return self._result_factory.build_failure_and_count_limit(
                 describe_waiting_run(outcome.error), RUNTIME_UNAVAILABLE
             )
