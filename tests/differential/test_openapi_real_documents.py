@@ -119,7 +119,7 @@ def _without_security(document: dict[str, Any]) -> dict[str, Any]:
 def _callable(spec: Spec) -> Iterator[tuple[PreparedTool, Any]]:
     """Yield operations whose inputs can be made up by their schemas, those with the most to send first."""
     tools = tools_of(spec)
-    tools.sort(key=lambda one: -len(one.metadata["openapi"].outline["properties"]))
+    tools.sort(key=lambda one: -len(one.metadata["openapi"].search_input_schema["properties"]))
     for tool in tools[:60]:
         operation: Operation = tool.metadata["openapi"]
         body = operation.request_definition.body

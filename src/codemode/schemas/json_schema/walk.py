@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from ...data.json_shape import SCALARS
-from ...data.narrowing import is_array, is_mapping, is_sequence
+from ...data.narrowing import is_array, is_mapping, is_sequence, list_or_empty
 
 SchemaPath: TypeAlias = "tuple[SchemaPath, str | int] | None"
 """The way to a part of a schema, its last step last."""
@@ -57,7 +57,7 @@ def copy_relaxed_schema(schema: Any, strip: Callable[[dict[str, Any]], None], lo
     """Copy a schema, each schema in it after ``strip``. The copy accepts all values that the schema accepts.
 
     A rule that would accept less because of a removed part (``loses_rule``) is left out: `not`, the condition of an
-    `if`, the ban on further properties.
+    `if`, the ban on further properties. Of such a `oneOf`, more than one alternative may accept a value.
     """
     if is_array(schema):
         return [copy_relaxed_schema(item, strip, loses_rule) for item in schema]
@@ -71,6 +71,9 @@ def copy_relaxed_schema(schema: Any, strip: Callable[[dict[str, Any]], None], lo
         if keyword in rules and any(loses_rule(inside) for inside in iterate_subschemas(rules[keyword])):
             for name in (keyword, *dependents):
                 rules.pop(name, None)
+    if "oneOf" in rules and any(loses_rule(inside) for inside in iterate_subschemas(rules["oneOf"])):
+        alternatives = {"anyOf": rules.pop("oneOf")}
+        rules |= alternatives if "anyOf" not in rules else {"allOf": [*list_or_empty(rules.get("allOf")), alternatives]}
     return {keyword: _copy_relaxed_rule(keyword, rule, strip, loses_rule) for keyword, rule in rules.items()}
 
 
