@@ -25,7 +25,7 @@ def serve_for_ever(kind: str, where: str, port: int, people: list[str]) -> None:
     """Serve a console until killed. A person's token is their name."""
     hurry()
     auth = TokenAuth({token_hash(name): User(name, ALL_TENANTS) for name in people})
-    serve(store_of(kind, where), auth=auth, options={"secret": SECRET}, port=port, say=lambda _: None)
+    serve(store_of(kind, where), auth=auth, options={"secret": SECRET}, port=port, echo=lambda _: None)
 
 
 def click_for_ever(*arguments: Any) -> None:
