@@ -79,9 +79,9 @@ def test_loop_whoever_makes_the_index_may_give_its_turn_to_another_search():
 
 
 def test_loop_a_query_that_would_find_everything_by_every_word_is_cut():
-    asked = tokenizer.split_query_and_drop_stop_words(" ".join(f"w{number} a{number:03}" for number in range(100)))
+    asked = tokenizer.split_query_and_drop_stopwords(" ".join(f"w{number} a{number:03}" for number in range(100)))
     assert len(asked) == tokenizer.MAX_QUERY_WORDS
-    assert tokenizer.split_query_and_drop_stop_words("a order of order") == ["order"]
+    assert tokenizer.split_query_and_drop_stopwords("a order of order") == ["order"]
 
 
 def test_loop_a_large_declaration_is_written_elsewhere(monkeypatch):

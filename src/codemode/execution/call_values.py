@@ -23,7 +23,7 @@ from ..errors import CodeModeError, CodeModeProtocolError, CodeModeSerialization
 from ..host.cancellation import FAILURES
 from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..interrupts.interrupt import Interrupt
-from ..interrupts.resolutions import Answer, ApprovalAnswer, lets_tool_run
+from ..interrupts.resolutions import Answer, ApprovalAnswer, allows_tool_to_run
 from ..options.parts import ExecutionPolicy
 from ..protocol.continuation import Continuation
 from ..protocol.ledger import Fulfilled, LedgerEntry, get_displayed_input_json
@@ -160,7 +160,7 @@ def validate_answered_call_inputs(
     inputs: dict[int, CheckedInput] = {}
     for entry in entries:
         answer, tool = answers.get(entry.id), catalog.get(entry.name)
-        if entry.kind != "tool" or answer is None or tool is None or not lets_tool_run(answer):
+        if entry.kind != "tool" or answer is None or tool is None or not allows_tool_to_run(answer):
             continue
         try:
             validated = choose_and_validate_input(
@@ -204,7 +204,7 @@ class AnsweredPause:
             break  # a library has all of them or none
         for request_id, answer in self.answers.items():
             entry = self.continuation.ledger[request_id]
-            if entry.kind != "tool" or not lets_tool_run(answer):
+            if entry.kind != "tool" or not allows_tool_to_run(answer):
                 continue
             tool = catalog.get(entry.name)
             if tool is None or tool.execute is None:

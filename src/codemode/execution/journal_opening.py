@@ -130,7 +130,7 @@ class LedgerRestorer:
         return replace(recovered, entries=entries, sidecar=ledger.sidecar)
 
 
-def make_unknown_outcome_steps(previous: Ledger, current: Ledger) -> list[JournalStep]:
+def make_steps_if_outcome_unknown(previous: Ledger, current: Ledger) -> list[JournalStep]:
     """Return the steps for calls whose outcome is unknown."""
     pairs = zip(previous.entries, current.entries, strict=True)
     return [
@@ -238,7 +238,7 @@ class RunJournaling:
             machine.ledger.sidecar,
             has_rich_values=settings.has_rich_values,
         )
-        journal.queue_steps(*make_unknown_outcome_steps(recorded.continuation.ledger, ledger))
+        journal.queue_steps(*make_steps_if_outcome_unknown(recorded.continuation.ledger, ledger))
         return _add_settings_to_acceptance(event, settings, ledger)
 
     def _restore_settings(self, begun: Continuation, fresh: InvocationSettings) -> InvocationSettings:

@@ -22,8 +22,8 @@ from ..interrupts.resolutions import (
     ApprovalAnswer,
     KnownOutcomeAnswer,
     ToolInterruptAnswer,
+    allows_tool_to_run,
     is_denial,
-    lets_tool_run,
 )
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import CodeModeOptions
@@ -145,7 +145,7 @@ class NestedCalls:
         is_rich.set(self.machine.settings.limits.values == "rich")
         try:
             if answer is not None:
-                if not lets_tool_run(answer):
+                if not allows_tool_to_run(answer):
                     progress.on_input_displayed(get_displayed_input_json(entry))
                 if isinstance(answer, KnownOutcomeAnswer):
                     outcome = to_surface_outcome(entry, answer, self.host_errors)

@@ -44,7 +44,7 @@ from .call_values import AnsweredPause
 from .execution import Execution
 from .identity import get_journal_wait_seconds, is_journal_error, make_journal_busy_error, tracking_run
 from .journal import InvocationJournal, JournalAccess, RecordedOutcome
-from .journal_opening import RunJournaling, make_unknown_outcome_steps
+from .journal_opening import RunJournaling, make_steps_if_outcome_unknown
 from .outcome import OutcomeCodec, RunOutcome, is_repeatable_error
 from .recovery import build_ledger_with_started_calls
 
@@ -285,7 +285,7 @@ class JournaledResume:
         ledger = await self.journaling.calls.restore_ledger(
             recorded, settings.salt, has_rich_values=settings.has_rich_values
         )
-        return ledger, make_unknown_outcome_steps(recorded, ledger), journal_run.ended_ids
+        return ledger, make_steps_if_outcome_unknown(recorded, ledger), journal_run.ended_ids
 
     async def _resume_from_ledger(
         self, journal: InvocationJournal, ledger: Ledger, new_steps: list[JournalStep], ended: frozenset[int]

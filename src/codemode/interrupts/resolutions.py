@@ -163,7 +163,7 @@ def get_waiting_kind(entry: LedgerEntry) -> str:
     return str(payload.get("kind")) if is_object(payload) else ""
 
 
-def lets_tool_run(answer: Answer) -> bool:
+def allows_tool_to_run(answer: Answer) -> bool:
     """Return True when an answer lets the tool run."""
     return not isinstance(answer, KnownOutcomeAnswer) and not is_denial(answer)
 

@@ -17,7 +17,7 @@ from codemode.tools.search.tokenizer import (
     MAX_QUERY_WORDS,
     get_stem,
     split_indexed_terms,
-    split_query_and_drop_stop_words,
+    split_query_and_drop_stopwords,
     split_terms,
 )
 
@@ -62,12 +62,12 @@ def test_words_without_spaces_are_indexed_in_pairs():
     ],
 )
 def test_asked_words(query, words):
-    assert split_query_and_drop_stop_words(query) == words
+    assert split_query_and_drop_stopwords(query) == words
 
 
 @given(st.text() | st.text("a文件を创建一 "))
 def test_any_query_has_few_words_that_are_told_apart_by_nothing_else(query):
-    words = split_query_and_drop_stop_words(query)
+    words = split_query_and_drop_stopwords(query)
     assert len(words) == len(set(words)) <= MAX_QUERY_WORDS
     assert all(word and not set(word) & set('" *():^{}-+') for word in words)
 

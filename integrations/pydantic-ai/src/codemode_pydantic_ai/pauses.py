@@ -220,7 +220,7 @@ def collect_answers(pause: Pause, results: DeferredToolResults) -> dict[str, Any
 
 def _answer_to_json(waiting_id: str, result: Any, kind: str) -> dict[str, Any]:
     if kind == PendingRequest.UNKNOWN_OUTCOME:
-        return _unknown_outcome_answer_to_json(waiting_id, result)
+        return _outcome_answer_to_json(waiting_id, result)
     if kind == PendingRequest.APPROVAL:
         return _decision_to_json(result)
     if isinstance(result, ToolApproved):
@@ -253,7 +253,7 @@ def _decision_to_json(result: Any) -> dict[str, Any]:
     return {"approved": False, "reason": message if isinstance(message, str) else ToolDenied().message}
 
 
-def _unknown_outcome_answer_to_json(waiting_id: str, result: Any) -> dict[str, Any]:
+def _outcome_answer_to_json(waiting_id: str, result: Any) -> dict[str, Any]:
     """Return the resolution of a call of unknown outcome: approved runs it again, denied makes it fail."""
     if isinstance(result, ToolApproved):
         if result.override_args is not None:

@@ -204,7 +204,7 @@ class SurfaceToolset(WrapperToolset[AgentDepsT]):
         """Return the names of direct tools, and the program tools; a tool may be both."""
         selection, run = AgentToolSelection(self.tools, self.keep), self._get_or_create_run_state(ctx)
         if not run.are_names_checked:
-            selection.require_known_names_unless_dynamic(self.wrapped, tools)
+            selection.require_existing_names_unless_dynamic(self.wrapped, tools)
             run.are_names_checked = True
         direct_names, program_tools = set[str](), dict[str, ToolsetTool[AgentDepsT]]()
         for name, tool in tools.items():

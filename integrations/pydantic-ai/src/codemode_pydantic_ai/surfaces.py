@@ -38,7 +38,7 @@ ProgramToolSelector: TypeAlias = ToolSelector | Literal["all"]
 class AgentToolSelection(ToolSelection):
     """Which tools programs and the model call. Raises `ValueError` for an invalid selector."""
 
-    def require_known_names_unless_dynamic(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
+    def require_existing_names_unless_dynamic(self, toolset: AbstractToolset[Any], there: Collection[str]) -> None:
         """Raise `UserError` for a name that matches no tool of a toolset; ``there`` are those of this step."""
         try:
             self.require_names_among({*there, *_iter_tool_names(toolset)})

@@ -83,7 +83,7 @@ class ImportCallCollector:
         ranges = (node.byte_range for node in self.identifiers)
         return next((start for start, end in ranges if self.data[start:end] == word), None)
 
-    def collect_words_of_skipped_nodes(self, code: bytes, unread: list[Node]) -> set[str]:
+    def collect_names_in_skipped_nodes(self, code: bytes, unread: list[Node]) -> set[str]:
         """The words of nodes that the walk was kept out of, as far as they are not blank."""
         return {word.decode() for node in unread for word in WORD.findall(code, node.start_byte, node.end_byte)}
 

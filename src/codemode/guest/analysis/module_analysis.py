@@ -242,7 +242,7 @@ class _WalkedModule:
         text_with_plain_breaks = self._modules["source_positions"].normalize_line_breaks(self._data)
         placed = partial(self._modules["source_positions"].replace_offsets_with_locations, text_with_plain_breaks)
         stripper, calls = self._listeners.stripper, self._listeners.import_calls
-        excluded_names = self._listeners.module_collector.exported_names | calls.collect_words_of_skipped_nodes(
+        excluded_names = self._listeners.module_collector.exported_names | calls.collect_names_in_skipped_nodes(
             self._blanked_code, stripper.skipped_nodes
         )
         facts: dict[str, Any] = {

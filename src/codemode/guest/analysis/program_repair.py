@@ -149,11 +149,13 @@ def is_json_container(text: str) -> bool:
 def _find_language_line(text: str) -> re.Match[str] | None:
     """A first line that is the name of a language alone, as a fence leaves it, where the program has no such name."""
     match = LANGUAGE_LINE.match(text)
-    is_used = match is None or not text[match.end() :].strip() or f"{match[1]}" in _find_words(text[match.end() :])
+    is_used = (
+        match is None or not text[match.end() :].strip() or f"{match[1]}" in _find_identifiers(text[match.end() :])
+    )
     return None if is_used else match
 
 
-def _find_words(text: str) -> set[str]:
+def _find_identifiers(text: str) -> set[str]:
     return set(re.findall(r"[\w$]+", text))
 
 

@@ -65,7 +65,9 @@ def parse_exec_input(
     """
     if not (is_mapping(tool_input) and "command" in tool_input):
         tool_input = rename_program_field(tool_input, "code")
-    checked_fields = _require_known_fields(tool_input, ("code", "command", "language"), "exec takes {code, language?}")
+    checked_fields = _require_expected_fields(
+        tool_input, ("code", "command", "language"), "exec takes {code, language?}"
+    )
     code, command = checked_fields.get("code"), checked_fields.get("command")
     for name, value in (("code", code), ("command", command)):
         if value is not None and not isinstance(value, str):
@@ -94,7 +96,7 @@ def parse_exec_input(
 
 def parse_wait_input(value: Any) -> str:
     """Return the id of the run to continue. Raises `InvalidInputError`."""
-    checked_fields = _require_known_fields(value, ("runId", "run_id"), "wait takes {runId}")
+    checked_fields = _require_expected_fields(value, ("runId", "run_id"), "wait takes {runId}")
     run_id, other = checked_fields.get("runId"), checked_fields.get("run_id")
     if not all(run_id_value is None or isinstance(run_id_value, str) for run_id_value in (run_id, other)) or not (
         run_id or other
@@ -116,7 +118,7 @@ def create_run_not_found_error(run_id: str) -> InvalidInputError:
     return InvalidInputError(f"wait: there is no waiting run {shown!r}. Start one with exec")
 
 
-def _require_known_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
+def _require_expected_fields(value: Any, allowed_fields: tuple[str, ...], usage: str) -> Mapping[str, Any]:
     if not is_mapping(value):
         raise InvalidInputError(f"{usage}, an object")
     unknown: list[Any] = [

@@ -82,7 +82,7 @@ class KnownWords:
             else:
                 self._counts[word] -= 1
 
-    def find_longer_words_by_prefix(self, prefix: str) -> list[str]:
+    def find_longer_terms_by_prefix(self, prefix: str) -> list[str]:
         """Return the first longer words with this prefix, in alphabetical order."""
         ordered = self._sorted_terms
         start = bisect_right(ordered, prefix)

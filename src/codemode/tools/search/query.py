@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .tokenizer import MAX_QUERY_CHARACTERS, split_query_and_drop_stop_words, split_terms
+from .tokenizer import MAX_QUERY_CHARACTERS, split_query_and_drop_stopwords, split_terms
 
 _FORM_PREFIX = "="  # no word contains it, so words never match forms
 _SCHEMA_FORMATS = {
@@ -97,8 +97,8 @@ def parse_query(query: str) -> ParsedQuery:
     query = query[:MAX_QUERY_CHARACTERS]
     rest, forms, values = split_off_values(query)
     value_terms = (
-        [word for word in split_query_and_drop_stop_words(values) if len(word) > 2 and word not in _URL_WORDS]
+        [word for word in split_query_and_drop_stopwords(values) if len(word) > 2 and word not in _URL_WORDS]
         if forms
         else []
     )
-    return ParsedQuery(split_query_and_drop_stop_words(rest), forms, value_terms, "".join(split_terms(query)))
+    return ParsedQuery(split_query_and_drop_stopwords(rest), forms, value_terms, "".join(split_terms(query)))

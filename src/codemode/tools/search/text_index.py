@@ -45,7 +45,7 @@ def iterate_readings(word: str, compounds: Sequence[str], known: KnownWords) -> 
         yield WordReading([_extract_stems(other) for other in alternatives], SPELLING_WEIGHT)
     if len(word) >= _MIN_PREFIX_CHARACTERS and not is_in_unspaced_script(word):
         word_stem = get_stem(word)
-        longer_stems = dict.fromkeys(get_stem(other) for other in known.find_longer_words_by_prefix(word))
+        longer_stems = dict.fromkeys(get_stem(other) for other in known.find_longer_terms_by_prefix(word))
         if other_stems := [(stem,) for stem in longer_stems if stem != word_stem]:
             yield WordReading(other_stems, PREFIX_WEIGHT)
     synonyms_found = dict.fromkeys(

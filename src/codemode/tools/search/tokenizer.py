@@ -68,7 +68,7 @@ def split_indexed_terms(text: str) -> list[str]:
     )
 
 
-def split_query_and_drop_stop_words(query: str) -> list[str]:
+def split_query_and_drop_stopwords(query: str) -> list[str]:
     """Return the distinct words of a query without stop words; all of them if there are no others."""
     parts = (
         part
