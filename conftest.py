@@ -100,7 +100,7 @@ def programs_per_worker() -> Iterator[None]:
 
     def make_keeping(pool: WorkerPool, options: Any = None, *, source: Any = None) -> None:
         options = PoolOptions.of(options)
-        if source is None and not options.is_set("programs_per_worker"):
+        if source is None and not options.is_set_explicitly("programs_per_worker"):
             options = options.with_defaults(programs_per_worker=PROGRAMS_PER_WORKER, allow_kept_workers=True)
         make(pool, options, source=source)
 
