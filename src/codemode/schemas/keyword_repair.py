@@ -181,6 +181,8 @@ def _certainly_needs_no_repair(schema: Any, sided_keyword: str, depth: int = 0) 
     if type(schema) is not dict or depth > _MAX_QUICK_DEPTH:
         return isinstance(schema, bool)
     for keyword, rule in cast("dict[str, Any]", schema).items():
+        if type(rule) is str and (rule in _TYPES if keyword == "type" else keyword == "description" and _is_text(rule)):
+            continue  # most rules
         inner: Iterable[Any]
         if keyword in ("properties", "$defs"):
             inner = rule.values() if is_object(rule) else [None]
