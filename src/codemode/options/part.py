@@ -41,7 +41,8 @@ class OptionGroup:
                 raise TypeError(f"{type(self).__name__}() needs the option {option.name!r}")
             object.__setattr__(self, option.name, value)
         for name in options:
-            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}")
+            hint = self._suggest_option(name)
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {name!r}{hint}")
         self.__post_init__()
 
     def __setattr__(self, name: str, _value: object) -> NoReturn:
@@ -131,13 +132,18 @@ class OptionGroup:
         for key, value in mapping.items():
             name = _to_snake_case(key)
             if name not in known:
-                other_path = cls._suggest_option_path(name)
-                hint = _format_path_suggestion(other_path) if other_path else _format_option_suggestion(name, known)
-                raise ValueError(f"{cls._get_option_path(str(key))} is not an option{hint}")
+                raise ValueError(f"{cls._get_option_path(str(key))} is not an option{cls._suggest_option(name)}")
             if name in keywords:
                 raise ValueError(f"{cls._get_option_path(name)} is set twice")
             keywords[name] = value
         return keywords
+
+    @classmethod
+    def _suggest_option(cls, name: str) -> str:
+        """Return the end of an error message about a name that is not an option."""
+        other_path = cls._suggest_option_path(name)
+        known = {option.name for option in fields(cls)}
+        return _format_path_suggestion(other_path) if other_path else _format_option_suggestion(name, known)
 
     @classmethod
     def _suggest_option_path(cls, name: str, /) -> str | None:

@@ -215,6 +215,8 @@ def test_options_are_taken_as_they_are():
 def test_an_option_that_does_not_exist_is_refused():
     with pytest.raises(TypeError, match=r"ExecutionPolicy\(\) got an unexpected keyword argument 'timeout'"):
         ExecutionPolicy(timeout=1)
+    with pytest.raises(TypeError, match=r"'timeout_m'; did you mean 'timeout_ms'\?"):
+        ExecutionPolicy(timeout_m=1)
     with pytest.raises(TypeError, match=r"UsageExample\(\) needs the option"):
         UsageExample()
 

@@ -20,6 +20,6 @@ class _LazyPattern:
 
 
 def compile_lazily(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[AnyStr]:
-    """Return what `re.compile` returns, but for the time that it takes."""
+    """Return a pattern that is compiled on first use. An invalid one raises `re.error` only then."""
     lazy: Any = _LazyPattern(pattern, flags)
     return lazy
