@@ -36,10 +36,12 @@ def begun(worker: FakeWorker) -> None:
         pass
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _analysed() -> None:
-    """Let the host know the script, so that no worker has to analyse it."""
-    assert LargeTexts().code_call().execute_sync({"script": "return 1"})["result"] == 1
+    """Let the host know the script, so that no worker has to analyse it. Only a worker's first analysis is kept."""
+    with WorkerPool({"programs_per_worker": 1}) as pool:
+        code_call = create_code_call_tools(LargeTexts().tools(), pool=pool)
+        assert code_call.execute_sync({"script": "return 1"})["result"] == 1
 
 
 UNKNOWN = ["0E99", "[0E0,0E999999999]", '{"text":0E4}']
