@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
     """Leave the thousands of tests out of every full collection of garbage: a third of the time went into those."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(100_000, 20, 10)
     gc.enable()
 
 

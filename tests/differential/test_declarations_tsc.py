@@ -20,7 +20,7 @@ from typescript_compiler import TypeScriptCompiler, problems_of
 from codemode.signatures.declarations import format_tool_declarations
 from codemode.signatures.examples import create_sample_value
 
-PER_SCHEMA = rounds(8, 40)
+PER_SCHEMA = rounds(4, 40)
 # Keywords that bind one type only say nothing of other types; the declaration shows the type that was meant.
 MEANT = {
     "pattern_only": {str},

@@ -92,13 +92,13 @@ def test_each_mistake_by_itself(node: NodeAnswers, mistake: str):
             )
 
 
-@settings(max_examples=rounds(60, 600), deadline=None)
+@settings(max_examples=rounds(30, 600), deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_programs_of_all_forms(node: NodeAnswers, seed: int):
     compared(node, program(Random(seed), may_fail=False))
 
 
-@settings(max_examples=rounds(60, 300), deadline=None)
+@settings(max_examples=rounds(30, 300), deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_programs_with_mistakes(node: NodeAnswers, seed: int):
     source = program(Random(seed), may_fail=True)
@@ -141,7 +141,7 @@ BEHIND = ("", "\nlog(1)", ";log(2)", "\n;[1].map(log)", "\nvar from$ = 1, from\n
 BETWEEN = ("\n", "\r", "\r\n", "//\n", "//c's\n", "//{\r\n", "/*\n*/", "/*'*/\n", "\n/*\n*/", "\n//x\n\n", " ")
 
 
-@settings(max_examples=rounds(120, 600), deadline=None)
+@settings(max_examples=rounds(60, 600), deadline=None)
 @given(st.sampled_from(BROKEN), st.sampled_from(BEHIND), st.randoms(use_true_random=False))
 def test_a_line_may_break_between_any_two_words(node: NodeAnswers, form: str, behind: str, random: Random):
     first, *rest = form.split("@")

@@ -134,7 +134,7 @@ def nested(draw: Any, pieces: tuple[str, ...]) -> str:
     return "\n".join((*around[:before], source, *around[before:]))
 
 
-@settings(max_examples=rounds(80, 400), deadline=None)
+@settings(max_examples=rounds(40, 400), deadline=None)
 @given(st.data())
 def test_what_is_hidden_in_others_is_found(acorn: Acorn, data: st.DataObject):
     source = nested(data.draw, (*HIDDEN_NAMES, *HIDDEN_LOOPS))
@@ -142,7 +142,7 @@ def test_what_is_hidden_in_others_is_found(acorn: Acorn, data: st.DataObject):
     assert told(source, _analyser(source, PARSE_MS, True)["facts"])
 
 
-@settings(max_examples=rounds(60, 300), deadline=None)
+@settings(max_examples=rounds(30, 300), deadline=None)
 @given(st.data())
 def test_what_is_no_name_in_others_is_allowed(acorn: Acorn, data: st.DataObject):
     source = nested(data.draw, HARMLESS)
@@ -150,7 +150,7 @@ def test_what_is_no_name_in_others_is_allowed(acorn: Acorn, data: st.DataObject)
     assert not told(source, _analyser(source, PARSE_MS, True)["facts"])
 
 
-@settings(max_examples=rounds(240, 1200), deadline=None)
+@settings(max_examples=rounds(120, 1200), deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_any_pieces_are_read_as_acorn_reads_them_or_not_at_all(acorn: Acorn, seed: int):
     judged(acorn, soup(Random(seed)))

@@ -34,7 +34,7 @@ def test_what_was_stripped_is_plain_javascript(name):
     assert result_of(js)["js"] == js
 
 
-@settings(max_examples=rounds(40, 150), deadline=None)
+@settings(max_examples=rounds(20, 150), deadline=None)
 @given(
     st.lists(st.sampled_from(sorted(ALL.values())), min_size=2, max_size=5), st.sampled_from(["", "\n", "\n;\n", " "])
 )
@@ -108,7 +108,7 @@ PIECES = (
 )
 
 
-@settings(max_examples=rounds(80, 400), deadline=None)
+@settings(max_examples=rounds(40, 400), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=60).map("".join))
 def test_any_pieces_of_typescript(source):
     result = result_of(source)
@@ -117,7 +117,7 @@ def test_any_pieces_of_typescript(source):
         assert_nothing_moved(source, result["js"])
 
 
-@settings(max_examples=rounds(40, 150), deadline=None)
+@settings(max_examples=rounds(20, 150), deadline=None)
 @given(st.sampled_from(sorted(ALL.values())), st.data())
 def test_damaged_programs(source, data):
     start = data.draw(st.integers(0, len(source)))

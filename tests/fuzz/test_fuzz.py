@@ -18,8 +18,8 @@ from codemode.source.checks import find_program_problems
 from codemode.surfaces.code_mode.outcome import CODE_MODE
 from codemode.workers.supply import HelloValidator
 
-INPUTS = {"analysis": rounds(1000, 3000), "interrupt": rounds(1000, 3000), "modules": rounds(500, 1500)}
-MOST_INPUTS = rounds(2500, 8000)
+INPUTS = {"analysis": rounds(500, 3000), "interrupt": rounds(500, 3000), "modules": rounds(250, 1500)}
+MOST_INPUTS = rounds(1250, 8000)
 FINDINGS = Path(__file__).parent / "findings"
 
 

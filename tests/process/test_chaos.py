@@ -61,6 +61,7 @@ class Chaos:
             self.sent[f"{kind} {number.name}"] += 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("seed", [1, *full_only(2)])
 def test_every_invocation_ends_and_no_call_runs_twice(seed: int) -> None:
     executed: Counter[tuple[int, int]] = Counter()

@@ -62,6 +62,7 @@ def test_the_description_grows_by_8000_characters_at_the_most_and_never_by_order
     assert len(texts.pop()) - len(one) <= 8_000
 
 
+@pytest.mark.full
 def test_all_that_is_told_is_the_same_in_every_process():
     def elsewhere(seed: str) -> str:
         path = os.pathsep.join([str(Path(support.__file__).parent), *sys.path])

@@ -56,9 +56,9 @@ def test_pools_that_nobody_closed(programs: str, start_method: str) -> None:
 @each_row(
     "script",
     [
-        "no_descriptors.py",
         "threads.py",
         *full_only(
+            "no_descriptors.py",
             "tool_forks.py",
             "checks_of_two_tenants.py",
             "closed_loop.py",

@@ -7,7 +7,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from suite import each_row
+from suite import each_row, rounds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -152,7 +152,7 @@ def test_timers_set_while_a_delay_is_read_are_counted_in_their_order(kernel):
     assert [call["input"] for call in said.of_kind("C")] == ["3", "4"]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=rounds(15, 30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(delays=st.lists(st.integers(0, 60_000), min_size=1, max_size=8), reads=st.integers(0, 5))
 def test_the_clock_is_never_behind_a_timer_that_has_fired(kernel, delays, reads):
     js = f"""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pool_driver import PoolMaker, one
+from suite import rounds
 
 from codemode.errors import CodeModeWorkerError
 from codemode.workers.image import GUEST_RUNTIME, WorkerImage
@@ -64,7 +65,7 @@ def test_killed_zygotes_are_replaced_while_the_invocation_waits(make_pool: PoolM
     pool = make_pool(source=source, spare_workers=0)
     assert one(pool) == 2
     assert source.made == 4
-    source.kills = 40  # more than the time of a first start would allow
+    source.kills = rounds(5, 40)  # 40 are more than the time of a first start would allow
     assert one(pool) == 2
     assert source.kills == 0
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_driver import KernelDriver, Said
-from suite import each_row
+from suite import each_row, rounds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")
 
@@ -340,7 +340,7 @@ def integer_like(value: Any) -> bool:
     return isinstance(value, list) and any(integer_like(item) for item in value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=rounds(20, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     value=VALUES.filter(lambda value: not integer_like(value)), depth=st.integers(1, 4), properties=st.integers(1, 12)
 )

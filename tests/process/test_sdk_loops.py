@@ -59,6 +59,7 @@ def test_the_model_is_shown_the_tool_and_its_result(server, sdk):
     assert tool_result(sdk, second) == ("call_1", '{"bolts": 120, "length": 2}')
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sdk", ["openai", *full_only("anthropic")])
 def test_a_failed_program_is_explained_and_the_next_one_works(server, sdk):
     _, second, third = converse(sdk, server, FAILS, "return 'fine'")
@@ -86,6 +87,7 @@ def refund(order: str) -> str:
 """
 
 
+@pytest.mark.full
 def test_a_pause_is_continued_in_other_processes_and_once(server, tmp_path):
     agent = GATED + block_of("openai").replace(
         "create_code_mode_tool([stock])", 'create_code_mode_tool([refund], store="sqlite:///pauses.db")'

@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "slow_triage.py"
 
 
+@pytest.mark.full
 def test_the_slow_triage():
     done = subprocess.run([sys.executable, "-W", "error", str(EXAMPLE)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from codemode import CodeModeToolError, WorkerPool
 ROOT = Path(__file__).parents[2]
 TASKS = 21
 SMALL_TASKS = 6
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

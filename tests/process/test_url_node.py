@@ -17,7 +17,7 @@ from url_inputs import bytes_case, url_case
 pytestmark = [pytest.mark.node, pytest.mark.skipif(sys.platform != "linux", reason="zygotes are Linux's")]
 JUDGE = (Path(__file__).parent / "url_judge.js").read_text()
 BATCH = 2_500
-URLS = int(os.environ.get("CODEMODE_URL_CASES", rounds(5_000, 20_000)))
+URLS = int(os.environ.get("CODEMODE_URL_CASES", rounds(2_000, 20_000)))
 FACE = {"globals": ["tools", "console", "URL", "URLSearchParams", "TextEncoder", "TextDecoder"]}
 NO_PATH = ("foo:opaque", "mailto:x", "about:blank")
 IN_NODE = (

@@ -117,7 +117,7 @@ def test_the_limit_of_digits_ignores_the_limit_of_the_process(digits):
         sys.set_int_max_str_digits(was)
 
 
-@settings(max_examples=rounds(40, 150), deadline=None)
+@settings(max_examples=rounds(20, 150), deadline=None)
 @given(st.lists(values, max_size=4))
 def test_every_json_value_comes_back_as_it_was(value):
     expected = as_numbers_leave(value)

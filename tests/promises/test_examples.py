@@ -41,7 +41,7 @@ def require_what_it_needs(example: Path) -> None:
         require_dbos_on_sqlite()
 
 
-@pytest.mark.parametrize("example", usually("demo", "slow_triage"))
+@pytest.mark.parametrize("example", usually("demo"))
 def test_an_example_runs_without_a_terminal(example: Path) -> None:
     require_what_it_needs(example)
     done = run("-W", "error", str(example))

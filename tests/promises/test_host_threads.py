@@ -15,7 +15,7 @@ from pydantic import BaseModel, field_validator
 from suite import full_only
 
 from codemode import CodeModeTimeoutError, Tool, WorkerPool, run_code_mode
-from codemode.host import steps
+from codemode.host import steps, threads
 from codemode.host.threads import HostThreads, InvocationThreads, run_in_thread_if_large_or_slow
 
 TIMEOUT = 60
@@ -69,6 +69,7 @@ async def test_hung_tools_of_one_share_leave_another_share_its_threads():
             await in_time(asyncio.gather(*runs))
 
 
+@pytest.mark.usefixtures("hung_soon")
 @in_loop
 async def test_a_slot_stays_taken_while_its_thread_runs(passing_time):
     hung = Hung(1, lambda: passing_time.skip(61))
@@ -198,6 +199,13 @@ class Hanging:
         return "hung"
 
 
+@pytest.fixture
+def hung_soon(monkeypatch):
+    """Take a check for one that hangs after a moment."""
+    monkeypatch.setattr(threads, "HUNG_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("hung_soon")
 @pytest.mark.parametrize("is_other_share", [True, *full_only(False)])
 def test_a_check_that_hangs_is_passed_over(is_other_share):
     asyncio.run(pass_over(is_other_share=is_other_share))
@@ -218,6 +226,7 @@ async def pass_over(*, is_other_share: bool):
     assert share.checks._max_threads == 1
 
 
+@pytest.mark.usefixtures("hung_soon")
 @in_loop
 async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
     hanging, go_on = Hanging(), threading.Event()
@@ -238,6 +247,7 @@ async def test_a_check_that_was_passed_over_waits_for_its_turn_again():
     assert await in_time(asyncio.gather(hung, other)) == ["hung", True]
 
 
+@pytest.mark.usefixtures("hung_soon")
 @in_loop
 async def test_a_slot_stays_taken_while_a_check_hangs(passing_time):
     hanging = Hanging()

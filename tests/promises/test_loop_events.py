@@ -150,7 +150,7 @@ def test_loop_a_late_field_is_a_field_like_others():
 escapes = st.text(st.sampled_from('\\"/u01e9dDU8 \x01\x1f\x7f\x80\u07ff\u0800\ud800\udbff\udc00\udfff\U0001f600\n'))
 
 
-@settings(deadline=None, max_examples=rounds(100, 500))
+@settings(deadline=None, max_examples=rounds(50, 500))
 @given(st.lists(escapes | st.text(st.characters(exclude_categories=[]))))
 def test_loop_lengths_are_counted_without_decoding(texts):
     text = encode_json(texts, what="it")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pausing import PAUSING, Spy, go_on, start
+from suite import rounds
 
 from codemode import Tool
 from codemode.protocol import framing
@@ -26,7 +27,7 @@ SENT = (
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=rounds(16, 50))
 @given(
     st.lists(st.integers(0, len(SENT) - 1), max_size=8), st.lists(st.integers(1 << 12, 1 << 18), min_size=1, max_size=5)
 )

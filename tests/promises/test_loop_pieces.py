@@ -105,7 +105,7 @@ def test_loop_too_long_an_integer_is_refused_in_every_direction():
         within(continue_interrupt(paused, edited, tools=[guarded], options=PAUSING))
 
 
-@settings(deadline=None, max_examples=rounds(60, 300))
+@settings(deadline=None, max_examples=rounds(30, 300))
 @given(
     st.lists(st.text(st.sampled_from('\\"u01d8ef\x01\x7f\u00e9\u0800\ud800\udbff\udc00\udfff\U0001f600\n'))),
     st.integers(1, 20),

@@ -195,7 +195,7 @@ Reference = validators.extend(Draft202012Validator, {"oneOf": Draft202012Validat
 SCHEMAS = st.recursive(st.booleans() | keywords(st.booleans()), keywords, max_leaves=8)
 
 
-@settings(max_examples=rounds(60, 300), deadline=None)
+@settings(max_examples=rounds(30, 300), deadline=None)
 @given(SCHEMAS, SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=1, max_size=4))
 def test_loop_schemas_take_what_another_implementation_takes(root, left, right, values):
     schema = {"allOf": [root], "$defs": {"x": left, "y": {"not": right}}}

@@ -21,10 +21,13 @@ HOST = Path(__file__).parents[1] / "support" / "blocking_host.py"
 # Those of one process come to other parts of the package each, so that each has its own first imports.
 SCENARIOS = [
     "first_run,many_runs,timeouts,cancelled,workers_that_die",
-    "paused,sealed,traced",
-    "paused_elsewhere",
-    "with_schemas,fetching",
-    *full_only("by_exec", "without_spares,closed_on_the_loop,shares_and_waiting"),
+    *full_only(
+        "paused,sealed,traced",
+        "paused_elsewhere",
+        "with_schemas,fetching",
+        "by_exec",
+        "without_spares,closed_on_the_loop,shares_and_waiting",
+    ),
 ]
 
 

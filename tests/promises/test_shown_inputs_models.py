@@ -96,7 +96,7 @@ def as_in_ledger(tool, given_input):
     return shown, entry
 
 
-@settings(max_examples=rounds(80, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(40, 400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
     kinds = data.draw(fields)
@@ -130,7 +130,7 @@ def test_for_any_model_what_is_shown_is_what_runs_or_it_is_refused(data):
     assert all(ran.json_value[key] == value for key, value in given_input.items() if key in hidden)
 
 
-@settings(max_examples=rounds(60, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(30, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_for_any_model_an_edit_is_what_runs_or_it_is_refused(data):
     kinds = data.draw(fields)

@@ -12,6 +12,7 @@ from tests.soak.kills import run_kills
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "has_journal", "only", "fewest"),
     [

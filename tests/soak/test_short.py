@@ -51,6 +51,7 @@ def test_chaos_with_workers_that_are_kept() -> None:
     assert chaos.reign.sent["worker SIGKILL"] >= 10, chaos.reign.sent
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("start_method", "programs"), [("fork", rounds(40, 80)), *full_only(("exec", 20))])
 def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None:
     rests = run_rests(programs, seed=7, start_method=start_method, seconds=120)
@@ -60,6 +61,7 @@ def test_chaos_with_programs_that_rest(start_method: str, programs: int) -> None
     assert rests.pair.telemetry["wakesCold"] >= 1, rests.pair.telemetry
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("programs_per_worker", "count"), [(None, rounds(36, 300)), *full_only((PROGRAMS, 300))])
 def test_soak(programs_per_worker: int | None, count: int) -> None:
     figures = run_soak(count, warm_up=count // 2, every=count // 3, programs_per_worker=programs_per_worker)
@@ -76,6 +78,7 @@ def test_a_soak_that_leaks_is_told() -> None:
     assert problems_of(Figures([1.0], [10 << 20, 14 << 20], [10, 12], [1, 1], [0, 4])) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("start_method", "invocations"), [("fork", rounds(10, 50)), *full_only(("exec", 8))])
 def test_programs_of_hundreds_of_refused_calls_never_stand_still(start_method: str, invocations: int) -> None:
     done = stalls.run_stalls(invocations, hogs=1, start_method=start_method, seconds=120)

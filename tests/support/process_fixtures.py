@@ -19,6 +19,8 @@ from codemode.workers import pool as pools
 
 __all__ = ["_shared_pool", "folder", "left_by_files", "nothing_left", "pool", "server"]
 
+PATIENCE_SECONDS = 60.0
+
 
 @pytest.fixture(scope="session")
 def _shared_pool(left_by_files: Any) -> Iterator[WorkerPool]:
@@ -84,16 +86,18 @@ def left_by_files() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
         pools._default_pool = None
 
     def find_left() -> dict[str, str]:
-        gc.collect()  # a loop of exec's own, of which the last pair was dropped, is garbage when its thread has ended
         open_then = processes | descriptors
         return {name: open_then[name] for name in (children() | channels()) & open_then.keys()}
 
-    wait_while(find_left)
-    assert not (left := find_left()), left
+    pause, deadline = 0.01, time.monotonic() + PATIENCE_SECONDS
+    while left := find_left():
+        assert time.monotonic() < deadline, left
+        gc.collect()  # a loop of exec's own, of which the last pair was dropped, is garbage when its thread has ended
+        time.sleep(pause := 2 * pause)  # a look for garbage among all that the tests imported takes a second
 
 
 def wait_while(is_left: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while is_left() and time.monotonic() < deadline:
         time.sleep(0.01)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("simpy")
+pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[2]
 Z = 4.0  # standard errors: a seed that is changed passes too
 

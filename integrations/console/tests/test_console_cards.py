@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from card_pages import JSON, CardDesk, CardForm, call, keeping
 from console_visitors import run
-from suite import each_row
+from suite import each_row, full_only
 
 from codemode import CallContext, CodeModeToolApprovalDeniedError
 
@@ -261,7 +261,8 @@ def test_a_card_says_what_is_asked_by_whom_since_when_and_until_when() -> None:
 
 
 @each_row(
-    "outer_id", ["../../x", "a/../b", "..", "a?b#c%2F%2e%2e&d=e", "\u202e <b>\"'", "", "x" * 9000, "\u65e5 \u00e9"]
+    "outer_id",
+    ["../../x", "a?b#c%2F%2e%2e&d=e", "\u202e <b>\"'", "x" * 9000, *full_only("a/../b", "..", "", "\u65e5 \u00e9")],
 )
 def test_whatever_a_model_calls_its_call_its_card_is_decided(outer_id: str) -> None:
     async def work() -> None:

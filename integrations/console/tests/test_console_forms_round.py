@@ -101,7 +101,7 @@ def read(items: Any, schema: Any, shown: Any) -> Any:
     return edited
 
 
-@settings(max_examples=rounds(48, 120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=rounds(24, 120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pairs)
 def test_a_form_says_the_value_that_it_shows(pair: Pair):
     schema, value = pair

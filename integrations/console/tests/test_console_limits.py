@@ -18,7 +18,7 @@ from codemode_console.bodies import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suite import each_row
+from suite import each_row, rounds
 
 FORM = "application/x-www-form-urlencoded; charset=utf-8"
 BOUNDARY = "x0123456789abcdef"
@@ -38,7 +38,7 @@ texts = st.text(max_size=20)
 names = st.one_of(st.text(alphabet="/abc~01 \u65e5", min_size=1, max_size=10), st.sampled_from(["/x y", '/a"b', "#"]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=rounds(33, 100), deadline=None)
 @given(st.lists(st.tuples(names, texts), max_size=8))
 def test_fields_arrive_in_both_encodings(items: list[tuple[str, str]]):
     assert parse_form(FORM, urlencode(items).encode()) == items

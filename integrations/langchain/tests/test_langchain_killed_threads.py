@@ -93,6 +93,7 @@ def after(question: Any) -> set[str]:
     return set(EFFECTS[EFFECTS.index(key) + 1 :]) - set(TOGETHER if key == "b0" else ())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("mode", "face"), [("async", "mode"), *full_only(("sync", "mode"), ("async", "call"))])
 def test_sqlite(hosts: ForkedHosts, tmp_path: Path, mode: str, face: str) -> None:
     where = str(tmp_path / "checkpoints.sqlite")

@@ -22,6 +22,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("mode", "face"), [("async", "mode"), *full_only(("sync", "call"), ("sync", "mode"), ("async", "call"))]
 )

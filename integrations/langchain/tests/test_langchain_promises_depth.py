@@ -105,7 +105,7 @@ def in_a_program_in_a_program(depths: Depths, js: str, saver: Any) -> Any:
     return depths.sub_agent(DELEGATE, tools=[middle], approve={}, checkpointer=saver)
 
 
-PLACES = [as_node, in_a_program_in_a_program, *full_only(two_graphs_deep, as_native_tool, in_a_program)]
+PLACES = [in_a_program_in_a_program, *full_only(as_node, two_graphs_deep, as_native_tool, in_a_program)]
 
 
 @pytest.fixture(params=PLACES, ids=lambda place: place.__name__)

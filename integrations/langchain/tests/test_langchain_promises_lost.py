@@ -176,6 +176,7 @@ def test_a_cancelled_run_is_asked_about(is_async: bool):
     assert tools.done == ["a", "a"]
 
 
+@pytest.mark.full
 def test_more_programs_of_one_turn_than_the_graph_has_threads(is_async: bool):
     tools = Tools(dying=0)
     programs = [f"return await tools.write({{ text: '{number}' }})" for number in range(40)]

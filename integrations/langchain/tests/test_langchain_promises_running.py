@@ -24,7 +24,8 @@ from suite import full_only, rounds
 
 from codemode import ExecutionPolicy, PoolOptions, WorkerPool
 
-CROWD = rounds(20, 100)  # many more than there are workers
+CROWD = rounds(8, 100)  # many more than there are workers
+FEW = rounds(4, 12)
 
 
 @pytest.fixture(params=[True, *full_only(False)], ids=["async", "sync"])
@@ -121,9 +122,9 @@ def test_the_wall_counts_for_who_asks_for_it(slow: Any, given: Any, is_async: bo
 
 
 def test_a_program_that_never_ends_is_ended():
-    options = {"execution_policy": {"timeout_ms": 400}}
+    options = {"execution_policy": {"timeout_ms": 150}}
     output = Session(agent(["for (;;);"], [broken], CodeModeMiddleware(options=options))).start()
-    assert "400 ms" in results(output)[0].content
+    assert "150 ms" in results(output)[0].content
 
 
 def test_each_tool_can_be_given_its_time(slow: Any, is_async: bool):
@@ -217,8 +218,8 @@ def test_many_agents_with_sub_agents_all_end(is_async: bool):
 
 def test_many_agents_with_sub_agents_all_end_with_the_slots_of_two(is_async: bool):
     with WorkerPool(PoolOptions(max_workers=2, on_saturation="wait")) as pool:
-        assert crowd(12, is_async=is_async, pool=pool) == ["3"] * 12
-        assert crowd(6, is_async=is_async, pool=pool.share("tenant", max_workers=1)) == ["3"] * 6
+        assert crowd(FEW, is_async=is_async, pool=pool) == ["3"] * FEW
+        assert crowd(FEW, is_async=is_async, pool=pool.share("tenant", max_workers=1)) == ["3"] * FEW
         assert pool.active == 0
 
 

@@ -31,12 +31,12 @@ def check(row: Row, seen: dict[str, Any]) -> None:
     assert seen["told"] == '["refunded a", "seen", "refunded b"]', told
 
 
-@pytest.mark.full
 def test_cancelled_after_an_answer(tmp_path: Path) -> None:
     for row, seen in zip(ROWS, asyncio.run(cancel_all(answered_sdk_runs.runs(tmp_path, 0))), strict=True):
         check(row, seen)
 
 
+@pytest.mark.full
 def test_killed_after_an_answer(tmp_path: Path) -> None:
     with ForkedHosts("answered_sdk_runs", Path(__file__).parent) as hosts:
         assert hosts.run({"folder": str(tmp_path), "number": 0}).is_killed

@@ -188,6 +188,7 @@ def test_another_process_with_the_same_key_goes_on(pydantic_ai_python: WarmPytho
     assert sorted(did) == [["refund", "a", 500], ["refund", "b", 500]]
 
 
+@pytest.mark.full
 def test_another_process_with_another_key_refuses(pydantic_ai_python: WarmPython) -> None:
     done = in_another_process(pydantic_ai_python, within(Desk().agent(Script(program(REFUNDS))).run("go")))
     assert done.returncode != 0

@@ -75,6 +75,7 @@ print(json.dumps([result.output, [steps.returned(one) for one in ("outer", "dire
 """
 
 
+@pytest.mark.full
 def test_another_process_goes_on_and_no_process_does_so_again(pydantic_ai_python: WarmPython, tmp_path: Path) -> None:
     guard = str(tmp_path / "guard.sqlite")
     settings = {"continuation": {"keys": "a key that both know", "guard": SqliteInterruptStore(guard).guard}}

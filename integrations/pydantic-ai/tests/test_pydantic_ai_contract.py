@@ -256,10 +256,10 @@ OF_CODE_MODE = {check for face, check in without() if face is CODE_MODE}
 
 
 def usual(plugin: type[Capability], check: Check) -> bool:
-    """Say whether the default suite has it: each check on one surface's capability, and pauses on all."""
-    if check in PAUSES:
-        return True
-    return plugin not in (OneTool, CallToolset) and (plugin.face is CODE_MODE or check not in OF_CODE_MODE)
+    """Say whether the default suite has it: each check on one surface's capability, and pauses on each of them."""
+    if plugin in (OneTool, CallToolset):
+        return False
+    return plugin.face is CODE_MODE or check in PAUSES or check not in OF_CODE_MODE
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,12 @@ async def one_run(desk: Desk, end: str) -> None:
 @pytest.mark.parametrize(
     ("made", "said", "end"),
     [
-        *((CodeMode, program, end) for end in ("streamed", "paused", "resumed")),
-        (CodeCall, in_code_call, "resumed"),
+        *((CodeMode, program, end) for end in ("streamed", "resumed")),
         (ExecWait, in_exec, "resumed"),
         *full_only(
             *((CodeMode, program, end) for end in PROGRAMS),
-            (CodeCall, in_code_call, "completed"),
+            (CodeMode, program, "paused"),
+            *((CodeCall, in_code_call, end) for end in ("completed", "resumed")),
             (ExecWait, in_exec, "completed"),
         ),
     ],

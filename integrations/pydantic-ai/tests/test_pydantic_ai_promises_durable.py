@@ -159,6 +159,7 @@ def test_a_workflow_behind_code_call_repeats_nothing_after_it_was_killed(
     assert desk.did == did
 
 
+@pytest.mark.full
 def test_recorded_answers_are_given_to_the_same_arguments_alone(begin: Begin, tmp_path: Path) -> None:
     desk = begin("chains")
     waiting = desk.killed_at("waiting")

@@ -18,7 +18,7 @@ from suite import each_row, full_only, rounds
 from codemode import PoolOptions, WorkerPool, set_max_workers
 
 WAIT_SECONDS = 120.0
-CROWD = rounds(12, 100)  # many more than the workers of any pool here
+CROWD = rounds(6, 100)  # many more than the workers of any pool here
 LIMITED = {"execution_policy": {"timeout_ms": 60_000}}
 
 

@@ -14,11 +14,12 @@ from pydantic_ai import RunContext, UsageLimits
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
+from suite import rounds
 
 from codemode import Interrupt, PendingRequest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=rounds(20, 60), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=8))
 def test_alone_means_alone_in_order_whoever_is_cancelled(calls: list[tuple[bool, bool]]) -> None:
     begun: list[int] = []

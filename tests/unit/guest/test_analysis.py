@@ -128,7 +128,7 @@ def test_a_very_long_line(analyser):
     assert analyser("x" * 1_000_000, LONG_MS)["js"] == "x" * 1_000_000
 
 
-@settings(max_examples=rounds(40, 200), deadline=None)
+@settings(max_examples=rounds(20, 200), deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
 def test_any_text_gives_text_or_problems(source):
     result = _shared(source, LONG_MS)

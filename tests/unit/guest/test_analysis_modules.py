@@ -458,7 +458,7 @@ PIECES = (
 )
 
 
-@settings(max_examples=rounds(80, 400), deadline=None)
+@settings(max_examples=rounds(40, 400), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_any_pieces_of_modules(source):
     result = result_of(source)

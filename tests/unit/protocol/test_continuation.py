@@ -87,6 +87,7 @@ def test_the_fields_of_an_error_come_back(message, code, details):
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
 )
 json_objects = st.dictionaries(st.text(), json_values)
 

@@ -195,7 +195,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(max_examples=rounds(150, 600), deadline=None)
+@settings(max_examples=rounds(75, 600), deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYWORDS), JUNK, max_size=4))
 def test_whatever_a_schema_is_what_comes_of_it_is_one_to_everybody(schema: dict[str, Any]):
     if keyword_repair._certainly_needs_no_repair(schema, "readOnly"):

@@ -85,13 +85,13 @@ def comes_to_the_end(pattern: str, text: str) -> bool:
     return found
 
 
-@settings(deadline=None, max_examples=rounds(150, 2000))
+@settings(deadline=None, max_examples=rounds(75, 2000))
 @given(EXACT, TEXTS)
 def test_the_end_of_a_program_is_come_to_where_the_engine_finds_its_pattern(pattern, text):
     assert comes_to_the_end(pattern, text) == compile_linear_matcher(pattern, is_rust_syntax=True)(text)
 
 
-@settings(deadline=None, max_examples=rounds(150, 2000))
+@settings(deadline=None, max_examples=rounds(75, 2000))
 @given(ANY, st.lists(TEXTS, min_size=1, max_size=3))
 def test_what_is_weighed_is_found_as_what_is_not(pattern, texts):
     with pytest.MonkeyPatch.context() as patch:

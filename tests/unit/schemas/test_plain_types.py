@@ -97,7 +97,7 @@ def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=rounds(300, 5000), deadline=None)
+@settings(max_examples=rounds(150, 5000), deadline=None)
 @given(st.recursive(st.sampled_from([int, str, float, bool, None, Any, list, dict, bytes]), _larger, max_leaves=4))
 def test_a_type_of_any_build_is_left_to_pydantic_or_described_as_by_it(annotation: Any):
     plain = find_plain_type(annotation)

@@ -251,7 +251,7 @@ JUNK = st.recursive(
 
 
 @given(schema=JUNK)
-@settings(max_examples=rounds(60, 300))
+@settings(max_examples=rounds(30, 300))
 def test_whatever_it_is_a_tool_comes_of_it(schema: Any):
     if isinstance(schema, str):
         return  # the name of a type

@@ -152,7 +152,7 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 _junk = st.recursive(_scalars, _schemas, max_leaves=20)
-_relaxed = settings(max_examples=rounds(40, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_relaxed = settings(max_examples=rounds(20, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Making four tools of junk takes far longer than describing them.
 _few = settings(_relaxed, max_examples=20)
 

@@ -180,7 +180,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=rounds(120, 600), deadline=None)
+@settings(max_examples=rounds(60, 600), deadline=None)
 @given(st.sampled_from(TYPES), VALUES)
 def test_no_certain_mistake_is_accepted_by_pydantic(kind, value):
     """Pydantic's lax mode converts; whatever it takes must not have been called a mistake."""
@@ -243,7 +243,7 @@ LOOSE_SCHEMA = st.recursive(
 )
 
 
-@settings(max_examples=rounds(60, 300), deadline=None)
+@settings(max_examples=rounds(30, 300), deadline=None)
 @given(HOSTILE, LOOSE_SCHEMA)
 def test_hostile_facts_are_harmless(facts, schema):
     call = {"name": "known", "line": 1, "column": 1, "input": facts}

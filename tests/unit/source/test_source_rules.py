@@ -94,7 +94,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=rounds(40, 200), deadline=None)
+@settings(max_examples=rounds(20, 200), deadline=None)
 @given(st.dictionaries(st.sampled_from([*GOOD, "named_calls", "definitions"]), JSON))
 def test_any_facts_are_survived(facts):
     for found in rules.find_violations(facts, STRICT, "eval\n(1)"):

@@ -13,7 +13,7 @@ from suite import full_only
 from codemode.stores import MemoryInterruptStore, SqliteInterruptStore
 
 # The default suite has Postgres in these files alone.
-ON_POSTGRES = {"test_store_contract", "test_store_databases", "test_store_decisions", "test_store_wakes"}
+ON_POSTGRES = {"test_store_contract", "test_store_databases", "test_store_wakes"}
 
 
 @pytest.fixture(scope="session")

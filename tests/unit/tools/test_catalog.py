@@ -166,7 +166,7 @@ def test_no_query_is_a_syntax_error(query: str) -> None:
     assert names("disk") == ["read_file"]
 
 
-@settings(max_examples=rounds(40, 200), deadline=None)
+@settings(max_examples=rounds(20, 200), deadline=None)
 @given(st.text(), st.integers(-5, 100))
 def test_any_query_gives_registered_names(query: str, limit: int) -> None:
     assert set(names(query, limit)) <= set(ISSUES.names())

@@ -72,7 +72,7 @@ def test_no_query_in_any_script_finds_nothing(query):
     assert [one.position for one in INDEX.search_with_warnings(query, 3, {7, 5}).found] == [5, 7]
 
 
-@settings(max_examples=rounds(40, 200), deadline=None)
+@settings(max_examples=rounds(20, 200), deadline=None)
 @given(st.text(max_size=60), st.integers(-1, 9))
 def test_any_query_gets_tools_or_is_told_why_not(query, limit):
     answer = INDEX.search_with_warnings(query, limit)

@@ -54,7 +54,7 @@ def answers(index: ToolIndex) -> list[object]:
     return [index.search(query, limit) for query in QUERIES for limit in (1, 50)]
 
 
-@settings(max_examples=rounds(40, 150), deadline=None)
+@settings(max_examples=rounds(20, 150), deadline=None)
 @given(st.lists(TOOLS, min_size=3, max_size=8, unique_by=id), st.data())
 def test_what_is_updated_answers_like_what_is_made_afresh(stock, data):
     """Added, removed, changed, moved, the same twice, and equal ones made again; asked or not asked in between."""

@@ -236,7 +236,7 @@ TOOLS = st.lists(
 )
 
 
-@settings(max_examples=rounds(60, 300), deadline=None)
+@settings(max_examples=rounds(30, 300), deadline=None)
 @given(QUERIES, st.integers(-2, 60))
 def test_any_query_is_answered(query, limit):
     answer = SAMPLE_INDEX.search(query, limit)
@@ -248,14 +248,14 @@ def test_any_query_is_answered(query, limit):
     assert answer[:3] == SAMPLE_INDEX.search(query, min(limit, 3))
 
 
-@settings(max_examples=rounds(40, 200), deadline=None)
+@settings(max_examples=rounds(20, 200), deadline=None)
 @given(QUERIES, st.sets(st.integers(0, len(SAMPLE_TOOLS) - 1)), st.integers(0, 20))
 def test_a_choice_of_tools_narrows_before_the_limit(query, among, limit):
     whole = SAMPLE_INDEX.search(query, len(SAMPLE_TOOLS))
     assert SAMPLE_INDEX.search(query, limit, among) == [one for one in whole if one.position in among][:limit]
 
 
-@settings(max_examples=rounds(40, 150), deadline=None)
+@settings(max_examples=rounds(20, 150), deadline=None)
 @given(TOOLS, QUERIES)
 def test_any_tools_can_be_searched(tools, query):
     index, again = index_of(*tools), index_of(*tools)
@@ -264,7 +264,7 @@ def test_any_tools_can_be_searched(tools, query):
     assert all(0 <= one.score <= 1 and one.position < len(tools) for one in answer)
 
 
-@settings(max_examples=rounds(40, 100), deadline=None)
+@settings(max_examples=rounds(20, 100), deadline=None)
 @given(st.sampled_from(SAMPLE_TOOLS))
 def test_every_tool_is_found_first_by_its_name(tool):
     assert names_in_sample(tool.name)[0] == tool.name

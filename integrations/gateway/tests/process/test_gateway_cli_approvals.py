@@ -17,6 +17,7 @@ from codemode_gateway.approvals.remembered_answers import RememberedAnswers
 from codemode_gateway.cli import approvals as mcp_approvals
 from codemode_gateway.cli import command_context as mcp_terminal
 from controlling_terminal import Person, PersonHere
+from suite import full_only
 from warm_commands import GATEWAYS
 
 from codemode import ModuleServer, Tool, create_modules_tool
@@ -196,6 +197,7 @@ def test_all_calls_of_a_run_are_shown_and_decided_together(waiting: Waiting, per
     assert waiting.decided() == [{"approved": True}, {"approved": True}]
 
 
+@pytest.mark.full
 def test_one_call_is_edited_and_allowed_for_later_and_the_other_waits_on(
     waiting: Waiting, person: Callable[..., Person]
 ):
@@ -220,7 +222,7 @@ def test_an_edit_that_does_not_fit_decides_nothing(waiting: Waiting, person_here
     assert waiting.decided() == [None, None]
 
 
-@pytest.mark.parametrize("answer", ["n\n", "\n", "maybe\n", "y es\n"])
+@pytest.mark.parametrize("answer", ["\n", "y es\n", *full_only("n\n", "maybe\n")])
 def test_anything_but_yes_decides_nothing(waiting: Waiting, person_here: Callable[..., PersonHere], answer: str):
     at = person_here("approvals", "deny", waiting.calls[1])
     at.read_until("Deny this call? [y/N] ")

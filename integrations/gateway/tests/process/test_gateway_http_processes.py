@@ -52,6 +52,7 @@ def test_two_users_have_servers_of_their_own_and_none_outlives_the_gateway(tmp_p
         assert "Traceback" not in host.told()
 
 
+@pytest.mark.full
 def test_what_one_host_has_paused_goes_on_at_another_once_after_the_first_was_killed(tmp_path: Path):
     config = written(tmp_path, f"marks={tmp_path}", server={"approval": "writes"})
 
@@ -91,6 +92,7 @@ async def with_asking(paused: Any, url: str) -> Any:
         return await client.session.call_tool(TOOL, NOTE, allow_input_required=True)
 
 
+@pytest.mark.full
 def test_what_nobody_could_be_asked_is_approved_at_another_hosts_console(tmp_path: Path):
     config = written(tmp_path, f"marks={tmp_path}", server={"approval": "writes"}, approvalWaitMs=500)
 

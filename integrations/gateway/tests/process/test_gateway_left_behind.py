@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ async def _left(url: str, mode: Any, pool: WorkerPool) -> None:
 )
 def test_no_call_leaves_anything_behind(tmp_path: Path, code: str, mode: str) -> None:
     async def scenario() -> dict[str, int]:
+        gc.freeze()  # what other tests imported is not looked at
         settings = GatewaySettings(state_folder=tmp_path)
         async with (
             Gateway(GatewayConfig((quick(),), settings), GatewayOptions(over_http=True)) as gateway,
@@ -86,6 +88,7 @@ def test_no_call_leaves_anything_behind(tmp_path: Path, code: str, mode: str) ->
 @pytest.mark.parametrize("mode", USUAL_ERAS)
 def test_no_call_that_fails_and_none_whose_client_leaves_it_leaves_anything_behind(tmp_path: Path, mode: str) -> None:
     async def scenario() -> None:
+        gc.freeze()  # what other tests imported is not looked at
         config = GatewayConfig((quick(approval="never"),), GatewaySettings(state_folder=tmp_path))
         async with (
             WorkerPool({"max_workers": 2}) as pool,

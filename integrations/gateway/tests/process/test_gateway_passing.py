@@ -112,6 +112,7 @@ def told(response: dict[str, Any]) -> bool:
     return any("since they were first used" in one["message"] for one in response.get("diagnostics", []))
 
 
+@pytest.mark.full
 @in_loop
 async def test_tools_that_change_are_kept_away_until_a_person_has_seen_how(tmp_path: Path) -> None:
     state = tmp_path / "state" / "codemode"

@@ -64,6 +64,7 @@ async def approved(database: str, record: str) -> StoredRequest:
         return (await store.decide(decided, actor="ana", tenant=ALL_TENANTS))[request.interrupt_id]
 
 
+@pytest.mark.full
 def test_what_is_approved_while_no_host_lives_goes_on_at_the_next_one_once(tmp_path: Path, database: str):
     config = configured(tmp_path, database)
     with hosts(tmp_path, GATEWAYS.python) as start:

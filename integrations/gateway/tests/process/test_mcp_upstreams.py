@@ -168,6 +168,7 @@ def test_a_call_ends_in_its_time_and_the_server_is_told(tmp_path, tool, code):
     within(work())
 
 
+@pytest.mark.full
 def test_a_server_that_stands_still_is_ended_after_two_calls_and_started_for_the_next(monkeypatch, caplog):
     monkeypatch.setattr(call_retries, "_PING_SECONDS", 0.2)
 

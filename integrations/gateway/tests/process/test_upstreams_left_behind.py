@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 
@@ -48,6 +49,7 @@ async def _never_began(upstream: Upstream) -> None:
 )
 def test_no_start_of_a_server_leaves_anything_behind(modes, one):
     async def scenario() -> None:
+        gc.freeze()  # what other tests imported is not looked at
         async with connect(of(quick(*modes))) as connected:
             upstream = connected.upstream("quick")
             await one(upstream)  # whatever is made once

@@ -65,7 +65,7 @@ def fits(edited: Any) -> str | None:
     return None if is_refund else "it does not fit"
 
 
-@settings(max_examples=rounds(80, 400))
+@settings(max_examples=rounds(40, 400))
 @given(RESPONSES, st.integers(0, MAX_TRIES))
 def test_no_malformed_answer_lets_a_call_run(response: Any, tries: int) -> None:
     answer = parse_answer(question(tries=tries), response, fits)
@@ -85,13 +85,13 @@ def test_no_malformed_answer_lets_a_call_run(response: Any, tries: int) -> None:
     assert edited == SHOWN or fits(edited) is None
 
 
-@settings(max_examples=rounds(40, 200))
+@settings(max_examples=rounds(20, 200))
 @given(RESPONSES)
 def test_nothing_but_a_clear_word_says_what_became_of_a_call(response: Any) -> None:
     assert not isinstance(parse_answer(question("unknown"), response, fits), ParsedDecision)
 
 
-@settings(max_examples=rounds(40, 200))
+@settings(max_examples=rounds(20, 200))
 @given(RESPONSES)
 def test_a_pause_that_nobody_knows_how_to_ask_about_is_declined(response: Any) -> None:
     assert parse_answer(question("other"), response, fits) == ParsedDecision({"action": "decline"})
@@ -145,7 +145,7 @@ def sealed() -> tuple[StateSealer, str]:
 STATE, TEXT = sealed()
 
 
-@settings(max_examples=rounds(60, 300))
+@settings(max_examples=rounds(30, 300))
 @given(st.integers(0, len(TEXT) - 1), st.integers(1, 127))
 def test_a_state_of_which_any_byte_was_changed_is_refused(at: int, mask: int) -> None:
     changed = TEXT[:at] + chr(ord(TEXT[at]) ^ mask) + TEXT[at + 1 :]
@@ -153,7 +153,7 @@ def test_a_state_of_which_any_byte_was_changed_is_refused(at: int, mask: int) ->
         within(STATE.unseal(changed, {"code": ONE}))
 
 
-@settings(max_examples=rounds(40, 100))
+@settings(max_examples=rounds(20, 100))
 @given(
     st.text()
     | st.binary().map(lambda data: data.decode("latin-1"))
