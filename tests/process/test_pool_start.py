@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from codemode import CodeModeTimeoutError, WorkerPool, run_code_mode_sync
 from codemode.errors import CodeModeWorkerError
 from codemode.workers import pool as pool_module
 from codemode.workers import supply as supply_module
-from codemode.workers.image import WorkerImage
+from codemode.workers import worker_inventory
+from codemode.workers.image import GUEST_RUNTIME, WorkerImage
 from codemode.workers.supply import LAYERS, IsolationLayerState
 from codemode.workers.zygote import Zygote
 
@@ -37,6 +39,31 @@ def test_nothing_starts_before_the_first_invocation(make_pool: PoolMaker) -> Non
     assert pool.isolation is None
     assert one(pool) == 2
     assert len(zygotes(before)) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="zygotes need Linux")
+def test_only_programs_that_come_apart_have_their_workers_warmed_up(
+    make_pool: PoolMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed_up = list[bool]()
+
+    class Noted(Zygote):
+        def __init__(self) -> None:
+            super().__init__(WorkerImage.from_installed(GUEST_RUNTIME, ()))
+
+        def spawn(self, *, warm_up: bool = True) -> Any:
+            warmed_up.append(warm_up)
+            return super().spawn(warm_up=warm_up)
+
+    now = [0.0]
+    monkeypatch.setattr(worker_inventory, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pool = make_pool(source=Noted, spare_workers=1)
+    assert one(pool) == 2
+    warmed_up.clear()
+    for passed in (0.0, 0.001, 1.0, 0.001):
+        now[0] += passed
+        assert one(pool) == 2
+    assert warmed_up == [False, False, True, False]
 
 
 def test_import_and_making_a_tool_start_nothing() -> None:

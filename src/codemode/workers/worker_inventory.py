@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -84,6 +85,8 @@ def _is_worker_ready(worker: PooledWorker) -> bool:
 # of the inventory's own does it. Safe to use from several threads and loops. Knows nothing of slots.
 
 _CLOSING_THREADS = 4
+# Programs that follow each other more closely would wait for the end of the warm-up, which takes longer than it saves.
+_MIN_WARM_UP_INTERVAL_SECONDS = 0.004
 ResultT = TypeVar("ResultT")
 
 
@@ -115,6 +118,7 @@ class WorkerInventory:
         self._being_closed: set[PooledWorker] = set()  # of those, what a thread closes
         self._current_source: RetirableWorkerSource | None = None
         self._retired_sources: list[RetirableWorkerSource] = []
+        self._last_taken_at, self._seconds_between_programs = float("-inf"), float("inf")
         self.is_closed = False
 
     @property
@@ -260,6 +264,8 @@ class WorkerInventory:
                 worker = self._spawn_worker_nowait()
             if worker is not None:
                 self.busy.add(worker)
+            now = time.monotonic()
+            self._seconds_between_programs, self._last_taken_at = now - self._last_taken_at, now
             return worker
 
     def _retire_dead_source(self) -> None:
@@ -279,7 +285,8 @@ class WorkerInventory:
     def _should_warm_up(self, generation: RetirableWorkerSource) -> bool:
         # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
         # source is needed at once.
-        return generation.has_started and self._is_quiet()
+        has_time = self._seconds_between_programs >= _MIN_WARM_UP_INTERVAL_SECONDS
+        return generation.has_started and has_time and self._is_quiet()
 
     def _close_finished_workers(self) -> None:
         while self.finished:
