@@ -337,9 +337,13 @@ class OpenedContinuation:
         """Open a continuation. Raises `CodeModeProtocolError` if this host did not make it or it has expired."""
         body = continuation.get("body")
         size = len(body) if isinstance(body, str) else estimate_json_length(continuation, LARGE_CHARACTERS)
-        return await run_in_thread_if_large_or_slow(
-            size, lambda: _open_continuation(continuation, options, conversation_id)
+        continuation_options = CodeModeOptions.of(options).continuation
+        decode = partial(
+            open_with_any_binding,
+            conversation_id,
+            lambda binding: verify_and_decode_continuation(continuation, continuation_options, now_ms(), binding),
         )
+        return await run_in_thread_if_large_or_slow(size, lambda: _open_continuation(continuation, decode))
 
     @staticmethod
     async def end(
@@ -369,13 +373,9 @@ class OpenedContinuation:
 
 @marking_continuation_errors()
 def _open_continuation(
-    continuation: Mapping[str, Any], options: CodeModeOptions | Mapping[str, Any] | None, conversation_id: str | None
+    continuation: Mapping[str, Any], decode: Callable[[], tuple[list[str], SignatureInfo]]
 ) -> OpenedContinuation:
-    continuation_options = CodeModeOptions.of(options).continuation
-    texts, _ = open_with_any_binding(
-        conversation_id,
-        lambda binding: verify_and_decode_continuation(continuation, continuation_options, now_ms(), binding),
-    )
+    texts, _ = decode()
     opened = Continuation.from_dict(continuation_from_texts(texts))
     requests = convert_to_pending_requests(opened.ledger.waiting_entries)
     outer_tool_call_id = opened.replay_settings["outer_tool_call_id"]
