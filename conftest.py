@@ -111,6 +111,20 @@ def programs_per_worker() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def cold_spares() -> Iterator[None]:
+    """Let the default suite warm up no spare worker, which takes as long as most of its programs do.
+
+    `test_warm_up.py` and the hostile programs have warm ones.
+    """
+    from codemode.workers import worker_inventory
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not IS_FULL:
+            patch.setattr(worker_inventory, "MIN_WARM_UP_INTERVAL_SECONDS", float("inf"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def patient_waits() -> Iterator[None]:
     """Let exec and wait wait a minute for tools and servers where a test names no time of its own."""
     from codemode.surfaces.exec_wait.options import ExecWaitOptions

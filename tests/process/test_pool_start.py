@@ -57,6 +57,7 @@ def test_only_programs_that_come_apart_have_their_workers_warmed_up(
 
     now = [0.0]
     monkeypatch.setattr(worker_inventory, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(worker_inventory, "MIN_WARM_UP_INTERVAL_SECONDS", 0.004)
     pool = make_pool(source=Noted, spare_workers=1)
     assert one(pool) == 2
     warmed_up.clear()

@@ -86,7 +86,7 @@ def _is_worker_ready(worker: PooledWorker) -> bool:
 
 _CLOSING_THREADS = 4
 # Programs that follow each other more closely would wait for the end of the warm-up, which takes longer than it saves.
-_MIN_WARM_UP_INTERVAL_SECONDS = 0.004
+MIN_WARM_UP_INTERVAL_SECONDS = 0.004
 ResultT = TypeVar("ResultT")
 
 
@@ -285,7 +285,7 @@ class WorkerInventory:
     def _should_warm_up(self, generation: RetirableWorkerSource) -> bool:
         # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
         # source is needed at once.
-        has_time = self._seconds_between_programs >= _MIN_WARM_UP_INTERVAL_SECONDS
+        has_time = self._seconds_between_programs >= MIN_WARM_UP_INTERVAL_SECONDS
         return generation.has_started and has_time and self._is_quiet()
 
     def _close_finished_workers(self) -> None:
