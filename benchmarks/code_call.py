@@ -10,7 +10,7 @@ from typing import Any
 
 from codemode import Tool, WorkerPool, create_code_call_tools
 
-from .faces import Run, SurfaceUnderTest, show
+from .surfaces import Run, SurfaceUnderTest, show
 from .workloads import noop, rows
 
 _LOOPS = {"vm": {"preset": "experimental"}}

@@ -17,10 +17,10 @@ from typing import Any
 
 from codemode import ExecWaitTools, Tool, WorkerPool, create_exec_wait_tools
 
-from .faces import Run, SurfaceUnderTest, face_rows
 from .latency import SPARE_READY_SECONDS
 from .measure import Samples
 from .processes import pss_mib
+from .surfaces import Run, SurfaceUnderTest, surface_rows
 from .table import Row, table
 from .workloads import noop, rows
 
@@ -195,7 +195,7 @@ async def _warm_mib(pool: WorkerPool) -> float | None:
 
 
 async def _show(rounds: int) -> None:
-    found = await face_rows(EXEC_WAIT, rounds)
+    found = await surface_rows(EXEC_WAIT, rounds)
     print(table([*found, *await wake_rows(rounds)]))
     print("\n" + "\n".join(await sizes()))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from codemode import ModuleServer, Tool, WorkerPool, create_modules_tool
 
-from .faces import Run, SurfaceUnderTest, show
+from .surfaces import Run, SurfaceUnderTest, show
 from .workloads import noop, rows
 
 _IMPORT = 'import * as tools from "@codemode/servers/tools";\n'

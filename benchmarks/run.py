@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from .code_call import CODE_CALL
 from .exec_wait import EXEC_WAIT, wake_rows
-from .faces import face_rows
 from .heartbeat import heartbeat_rows
 from .kept import kept_rows
 from .large_strings import large_string_rows
@@ -23,6 +22,7 @@ from .programs import PROGRAMS
 from .scaling import description_rows, resume_rows, throughput_rows
 from .search_updates import UPDATES, updates_row
 from .stores import store_rows
+from .surfaces import surface_rows
 from .table import Row, machine, table
 from .whole_process import cold_rows, memory_rows
 
@@ -88,9 +88,9 @@ async def measure(scale: Scale) -> list[Row]:
         rows.append(await updates_row(min(UPDATES, max(2, int(50 * scale.seconds)))))
     if "W13" in scale.only:
         rows += await large_string_rows(scale.rounds, min(scale.runs, 5))
-    for face in (CODE_CALL, MODULES, EXEC_WAIT):
-        if face.number in scale.only:
-            rows += await face_rows(face, scale.rounds, scale.runs)
+    for surface in (CODE_CALL, MODULES, EXEC_WAIT):
+        if surface.number in scale.only:
+            rows += await surface_rows(surface, scale.rounds, scale.runs)
     if "W19" in scale.only:
         rows += await wake_rows(scale.rounds, min(scale.runs, 5), min(1.0, scale.seconds))
     return sorted(rows, key=lambda row: _ORDER.index(row.name))

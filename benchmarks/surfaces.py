@@ -1,4 +1,4 @@
-"""Another face against `codeMode` on the same programs, each pair of runs taken in turn."""
+"""Another surface against `codeMode` on the same programs, each pair of runs taken in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[[str], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class SurfaceUnderTest:
-    """A face that is compared. ``on`` gives what runs a program for `codeMode` on it; ``targets`` are by program."""
+    """A surface that is compared. ``on`` gives what runs a program for `codeMode` on it; ``targets`` are by program."""
 
     number: str
     by: str
@@ -31,12 +31,12 @@ class SurfaceUnderTest:
 
 
 class Pair:
-    """One program on both faces. A figure of either is one of the other's neighbours in time."""
+    """One program on both surfaces. A figure of either is one of the other's neighbours in time."""
 
-    def __init__(self, face: SurfaceUnderTest, program: Program, pool: WorkerPool) -> None:
-        self._face = face
+    def __init__(self, surface: SurfaceUnderTest, program: Program, pool: WorkerPool) -> None:
+        self._surface = surface
         self._program = program
-        self._other, self._tool = face.on(pool), code_mode_tool(pool)
+        self._other, self._tool = surface.on(pool), code_mode_tool(pool)
         self._serial = 0
         self.forget()
 
@@ -58,11 +58,11 @@ class Pair:
 
     def row(self) -> Row:
         """Return what it came to."""
-        other, code_mode, target = self._by_other, self._by_code_mode, self._face.targets[self._program.name]
+        other, code_mode, target = self._by_other, self._by_code_mode, self._surface.targets[self._program.name]
         ratio = other.median / code_mode.median
         return Row(
-            self._face.number,
-            f"{self._program.name} by {self._face.by}",
+            self._surface.number,
+            f"{self._program.name} by {self._surface.by}",
             other.median,
             floor=code_mode.median,
             ratio=ratio,
@@ -93,11 +93,11 @@ class Pair:
         return await self._tool.execute({"js": js})
 
 
-async def face_rows(face: SurfaceUnderTest, rounds: int, runs: int = 40) -> list[Row]:
+async def surface_rows(surface: SurfaceUnderTest, rounds: int, runs: int = 40) -> list[Row]:
     """Return a row for each program."""
     pool = WorkerPool()
     try:
-        pairs = [Pair(face, program, pool) for program in PROGRAMS if program.name in face.targets]
+        pairs = [Pair(surface, program, pool) for program in PROGRAMS if program.name in surface.targets]
         for pair in pairs:
             await pair.round(min(3, runs))
             pair.forget()
@@ -109,6 +109,6 @@ async def face_rows(face: SurfaceUnderTest, rounds: int, runs: int = 40) -> list
     return [pair.row() for pair in pairs]
 
 
-def show(face: SurfaceUnderTest, arguments: list[str]) -> None:
-    """Print the table of a face; the first argument is the number of rounds."""
-    print(table(asyncio.run(face_rows(face, int(arguments[0]) if arguments else 15))))
+def show(surface: SurfaceUnderTest, arguments: list[str]) -> None:
+    """Print the table of a surface; the first argument is the number of rounds."""
+    print(table(asyncio.run(surface_rows(surface, int(arguments[0]) if arguments else 15))))
