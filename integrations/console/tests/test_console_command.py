@@ -128,6 +128,7 @@ def test_what_cannot_be_used_is_said_before_anything_is_served(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CODEMODE_SIGNING_KEY", KEY)
     Path("bad.json").write_text(f'{{"{ANA}": {{"name": "ana", "tenants": "*"}}}}' * 50, encoding="utf-8")
     Path("a.db").touch()
     assert main(["console", "--database", "sqlite:///a.db", "--port", "0", *arguments]) == 2
@@ -137,6 +138,16 @@ def test_what_cannot_be_used_is_said_before_anything_is_served(
     assert said.out == ""
     assert "secret" not in said.err
     assert ANA not in said.err
+
+
+def test_tools_without_the_key_of_their_pauses_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CODEMODE_SIGNING_KEY", raising=False)
+    Path("a.db").touch()
+    assert main(["console", "--database", "sqlite:///a.db", "--port", "0", "--tools", "shop.py"]) == 2
+    assert "set CODEMODE_SIGNING_KEY" in capsys.readouterr().err
 
 
 def test_it_says_how_to_install_what_is_missing(

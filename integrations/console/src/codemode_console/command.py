@@ -37,12 +37,17 @@ def main(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         raise UsageError(f"`codemode console` cannot start: {error}; install codemode-console again") from error
     throttle_postgres_log()
-    if keys := _read_signing_keys():
+    keys = _read_signing_keys()
+    if keys:
         set_continuation_signing_key([*keys])  # also needed to read pauses without tools
+    elif options.tools is not None:
+        raise UsageError(
+            "--tools resumes programs here, which needs the key that signed their pauses: set CODEMODE_SIGNING_KEY"
+        )
     store = _open_store(options.database)
     require_existing_sqlite_file(options.database, create=options.create)
     auth = None if options.tokens is None else _load_auth(options.tokens)
-    resume = None if options.tools is None else _load_resume_argument(options.tools, options.app, store)
+    resume = None if options.tools is None else _load_resume_argument(options, store, keys or ())
     try:
         serve(store, auth=auth, resume=resume, host=options.host, port=options.port, echo=_print_line)
     except ValueError as error:
@@ -107,15 +112,15 @@ def _read_signing_keys() -> tuple[bytes, ...] | None:
         raise UsageError(str(error)) from error
 
 
-def _load_resume_argument(path: str, app: str | None, store: InterruptStore) -> Any:
+def _load_resume_argument(options: argparse.Namespace, store: InterruptStore, keys: tuple[bytes, ...]) -> Any:
     """Return the ``resume`` of the tool in a file, by app if one is named."""
     from codemode.cli.describe import create_code_mode_tool_from_file  # imports the execution packages
 
-    continuation: dict[str, object] = {"guard": store.guard}
-    if keys := _read_signing_keys():
-        continuation["keys"] = keys
-    code_mode = create_code_mode_tool_from_file(path, {"approval": {"mode": "interrupt"}, "continuation": continuation})
-    return code_mode.resume if app is None else {app: code_mode.resume}
+    continuation = {"guard": store.guard, "keys": keys}
+    code_mode = create_code_mode_tool_from_file(
+        options.tools, {"approval": {"mode": "interrupt"}, "continuation": continuation}
+    )
+    return code_mode.resume if options.app is None else {options.app: code_mode.resume}
 
 
 def _print_line(text: str) -> None:
