@@ -202,7 +202,7 @@ class Hanging:
 @pytest.fixture
 def hung_soon(monkeypatch):
     """Take a check for one that hangs after a moment."""
-    monkeypatch.setattr(threads, "HUNG_SECONDS", 0.2)
+    monkeypatch.setattr(threads, "HUNG_SECONDS", 0.5)
 
 
 @pytest.mark.usefixtures("hung_soon")
