@@ -108,6 +108,7 @@ def test_generated_schemas_compile_together_and_one_by_one(compiler: TypeScriptC
     assert compiler(together(declare_server(whole), *alone)) == ""
 
 
+@pytest.mark.full
 def test_every_export_name_compiles_and_can_be_called(compiler: TypeScriptCompiler) -> None:
     tools = [
         {"name": f"tool {at}", "exportName": name, "inputSchema": OBJECT, "outputSchema": {"type": "string"}}

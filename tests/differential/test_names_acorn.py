@@ -90,6 +90,7 @@ def judged(acorn: Acorn, source: str) -> str:
     return "same"
 
 
+@pytest.mark.full
 def test_no_false_alarm_on_the_corpus(acorn: Acorn):
     themes = (*SAME_AS_NODE, "deviations", "gaps", "refused")
     sources = {name: source for theme in themes for name, source in programs(theme).items()}
@@ -117,6 +118,7 @@ def test_each_thing_that_is_no_name_by_itself(acorn: Acorn):
             assert not told(source, _analyser(source, PARSE_MS, True)["facts"]), source
 
 
+@pytest.mark.full
 def test_each_piece_in_each_nesting(acorn: Acorn):
     for piece in (*HIDDEN_NAMES, *HIDDEN_LOOPS):
         for nesting in NESTINGS:
