@@ -34,9 +34,11 @@ def living_children(pid: int) -> set[int]:
 def kill_workers() -> None:
     """Kill the workers of this process's zygotes, and wait until they are dead: one of them may be a pool's spare.
 
-    One that was closed just now may be gone already.
+    One that was closed just now may be gone already. Other children of this process are left alone: there may be a
+    browser among them, or a process from which scripts of tests are forked.
     """
-    workers = {worker for zygote in children() for worker in children(zygote)}
+    zygotes = [child for child in children() if "zygote_main.py" in command_line(child)]
+    workers = {worker for zygote in zygotes for worker in children(zygote)}
     assert workers
     kill_all(workers)
     deadline = time.monotonic() + PATIENCE_SECONDS
