@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from waiting import within
 
@@ -52,6 +52,8 @@ def decoded(monkeypatch):
 # --- how it is decoded ---
 
 
+@example("0000=")
+@example("0000===")
 @given(st.text("AQz0+/=-! ", max_size=24) | st.binary(max_size=20).map(lambda one: base64.b64encode(one).decode()))
 def test_loop_base64_is_decoded_in_pieces_as_it_is_at_once(text):
     try:

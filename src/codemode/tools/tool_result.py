@@ -129,6 +129,10 @@ class _MediaDecoder:
 
 
 def _decode_media(text: str, mime_type: str) -> MediaContent | None:
+    if text.endswith("="):
+        unpadded = text.rstrip("=")
+        if unpadded and not len(unpadded) % 4:  # the padding is superfluous, and could be in a chunk of its own
+            text = unpadded
     try:
         return MediaContent(
             b"".join(map(_decode_chunk, range(0, len(text) or 1, _BASE64_CHUNK_CHARACTERS), repeat(text))), mime_type
