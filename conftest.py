@@ -14,7 +14,7 @@ from hypothesis import settings
 from suite import IS_FULL, rounds
 
 # The examples are the same each time where a change is judged, and others whenever more of them are looked for.
-settings.register_profile("untimed", deadline=None, max_examples=rounds(20, 100), derandomize=not IS_FULL)
+settings.register_profile("untimed", deadline=None, max_examples=rounds(15, 100), derandomize=not IS_FULL)
 settings.load_profile("untimed")
 
 # While tests are collected hardly anything is garbage, and a third of that time went into looking for it.

@@ -112,6 +112,7 @@ def test_a_pause_is_continued_in_other_processes_and_once(server, tmp_path):
     assert "other answers" in model.asked[-1]["messages"][-1]["content"]
 
 
+@pytest.mark.full
 def test_a_custom_tool_takes_raw_text(server):
     first, second, third = converse("responses", server, 'return "a\\n\\"b\\"";', FAILS)
     (tool,) = first["tools"]

@@ -153,6 +153,7 @@ def test_the_example_says_what_it_needs(tmp_path: Path):
     assert [one.name for one in tmp_path.iterdir()] == ["approvals.db.resumed"]
 
 
+@pytest.mark.full
 def test_the_example_ends_without_a_terminal(terminal: Terminal):
     done = terminal("")
     assert done.returncode == 1
