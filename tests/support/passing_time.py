@@ -69,5 +69,8 @@ class _Ahead:
     def time(self) -> float:
         return self.loop.time() + self._skipped()
 
+    def call_soon(self, callback: Callable[[], object]) -> asyncio.Handle:
+        return self.loop.call_soon(callback)
+
     def call_at(self, when: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
         return self.loop.call_at(when - self._skipped(), callback)

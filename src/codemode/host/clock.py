@@ -43,7 +43,7 @@ class PausableTimer:
         self._running = False
         self._started = 0.0
         self._first_started: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self.late_seconds = 0.0
         """How late it fired because the loop was busy."""
 
@@ -56,7 +56,11 @@ class PausableTimer:
         self._started = now - self._uncounted.seconds
         if self._first_started is None:
             self._first_started = now
-        if self._timer is None:
+        if self._remaining <= 0:  # a timer would come after what a worker has sent, which may stop this one again
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_soon(self._on_timer)
+        elif self._timer is None:
             self._timer = self._loop.call_at(now + self._remaining, self._on_timer)
 
     def pause(self) -> None:

@@ -25,6 +25,9 @@ class Told:
     def call_at(self, *_: object) -> None:
         """Set no timer."""
 
+    def call_soon(self, *_: object) -> None:
+        """Call nothing."""
+
 
 @given(st.integers(1, 50), st.integers(0, 50), st.integers(0, 50))
 def test_it_tells_how_late_it_has_rung_and_no_time_that_does_not_count(limit: int, late: int, hooks: int):
@@ -57,3 +60,23 @@ def test_it_adds_up_what_it_stood_and_what_hooks_took_while_it_ran(steps: list[t
         told.seconds += seconds if what == "hooks" else 0
         stood += seconds if what != "run" else 0
         assert measured.paused_seconds == stood
+
+
+def test_time_that_is_used_up_at_the_end_of_a_turn_has_passed_before_the_next_turn_can_end() -> None:
+    passed = list[int]()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        measured = clock.PausableTimer(0.001, lambda: passed.append(1), uncounted=Told(seconds=0.0))
+        measured.start()
+        begun = loop.time()
+        while loop.time() < begun + 0.002:
+            pass
+        measured.pause()
+        measured.start()
+        loop.call_soon(measured.pause)  # as what a worker has sent is read before timers are looked at
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert passed == [1]
+
+    asyncio.run(main())
