@@ -264,8 +264,8 @@ class WorkerInventory:
                 worker = self._spawn_worker_nowait()
             if worker is not None:
                 self.busy.add(worker)
-            now = time.monotonic()
-            self._seconds_between_programs, self._last_taken_at = now - self._last_taken_at, now
+                now = time.monotonic()
+                self._seconds_between_programs, self._last_taken_at = now - self._last_taken_at, now
             return worker
 
     def _retire_dead_source(self) -> None:
@@ -283,8 +283,8 @@ class WorkerInventory:
             return None
 
     def _should_warm_up(self, generation: RetirableWorkerSource) -> bool:
-        # With several at once the processors are busy: rehearsing would only move work, and add some. The first of a
-        # source is needed at once.
+        # With several at once the processors are busy: a warm-up would only move work, and add some.
+        # The first worker of a source is needed at once.
         has_time = self._seconds_between_programs >= MIN_WARM_UP_INTERVAL_SECONDS
         return generation.has_started and has_time and self._is_quiet()
 
