@@ -112,10 +112,7 @@ def programs_per_worker() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def cold_spares() -> Iterator[None]:
-    """Let the default suite warm up no spare worker, which takes as long as most of its programs do.
-
-    `test_warm_up.py` and the hostile programs have warm ones.
-    """
+    """Let the default suite warm up no spare worker but in `test_warm_up.py`: that takes as long as most programs."""
     from codemode.workers import worker_inventory
 
     with pytest.MonkeyPatch.context() as patch:

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from codemode import WorkerPool
-from codemode.workers import worker_inventory
 
 from .hostile_run import make_pool
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
-    with make_pool() as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_inventory, "MIN_WARM_UP_INTERVAL_SECONDS", float("-inf"))
+    with make_pool() as pool:
         yield pool
