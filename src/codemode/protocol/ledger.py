@@ -327,7 +327,7 @@ def build_recovery_ledger(
             return entry
         if may_repeat(entry):
             return entry._replace(executed_input_json=get_repeat_input(entry))
-        return _make_entry_if_outcome_unknown(entry, salt, get_input_json(entry))
+        return _make_entry_waiting_for_outcome(entry, salt, get_input_json(entry))
 
     entries = [recover_entry(entry) for entry in ledger.entries]
     return Ledger(
@@ -335,7 +335,7 @@ def build_recovery_ledger(
     )
 
 
-def _make_entry_if_outcome_unknown(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
+def _make_entry_waiting_for_outcome(entry: LedgerEntry, salt: str, input_json: str | None) -> LedgerEntry:
     return entry._replace(
         outcome=make_waiting_outcome(entry, "unknown", salt, _UNKNOWN_OUTCOME_JSON, input_json), waits=0
     )

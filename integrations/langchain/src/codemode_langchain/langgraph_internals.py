@@ -128,7 +128,7 @@ class NodeContext:
         """The value of ``Command(resume=...)`` of this run; None without one."""
         from langgraph.types import Command
 
-        with _convert_error_if_version_unknown("a running graph"):
+        with _convert_to_unsupported_version_error("a running graph"):
             graph_input = self.loop.input
             return cast("Any", graph_input).resume if isinstance(graph_input, Command) else None
 
@@ -140,7 +140,7 @@ class NodeContext:
     @property
     def pending_interrupts(self) -> dict[str, Any]:
         """The pending interrupts of the graph, by id."""
-        with _convert_error_if_version_unknown("a running graph"):
+        with _convert_to_unsupported_version_error("a running graph"):
             ids = self.loop._pending_interrupts()  # noqa: SLF001 - LangGraph's own list
             written_values = [
                 value for _, channel, value in list(self.loop.checkpoint_pending_writes) if channel == INTERRUPT
@@ -155,7 +155,7 @@ class NodeContext:
         """Return the graph's tool nodes; an agent has one."""
         from langgraph.prebuilt import ToolNode
 
-        with _convert_error_if_version_unknown("a graph"):
+        with _convert_to_unsupported_version_error("a graph"):
             return [node.bound for node in self.loop.nodes.values() if isinstance(node.bound, ToolNode)]
 
     def find_tool_node_and_agent_parts(self, own: object) -> tuple[Any, AgentParts]:
@@ -163,7 +163,7 @@ class NodeContext:
 
         Raises `UnknownVersionError` if the middleware is not found.
         """
-        with _convert_error_if_version_unknown("an agent"):
+        with _convert_to_unsupported_version_error("an agent"):
             for node in self.find_tool_nodes():
                 wrapper = node._wrap_tool_call  # noqa: SLF001 - the only source of their order
                 wrapping_middleware = [] if wrapper is None else [*_iter_wrapping_middleware(wrapper)]
@@ -182,7 +182,7 @@ class NodeContext:
                     return node, AgentParts(
                         tools=[*node.tools_by_name.values()], middleware=(*wrapping_middleware, *other_middleware)
                     )
-        raise make_error_if_version_unknown(f"an agent with {type(own).__name__}")
+        raise make_unsupported_version_error(f"an agent with {type(own).__name__}")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def find_tool_nodes(graph: Any) -> list[Any]:
     """
     from langgraph.prebuilt import ToolNode
 
-    with _convert_error_if_version_unknown("a graph"):
+    with _convert_to_unsupported_version_error("a graph"):
         all_graphs = [graph, *(inner for _, inner in graph.get_subgraphs(recurse=True))]
         return [
             node.bound
@@ -224,7 +224,7 @@ def get_node_context(config: RunnableConfig) -> NodeContext | None:
         return None
     warn_about_untested_versions()
     configurable = config.get("configurable", {})
-    with _convert_error_if_version_unknown("a running node"):
+    with _convert_to_unsupported_version_error("a running node"):
         call, read = configurable[CALL], configurable[READ]
         return NodeContext(
             node=call.args[0](),
@@ -264,14 +264,14 @@ def _format_version_range(name: str) -> str:
 
 
 @contextmanager
-def _convert_error_if_version_unknown(what: str) -> Generator[None]:
+def _convert_to_unsupported_version_error(what: str) -> Generator[None]:
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise make_error_if_version_unknown(what) from error
+        raise make_unsupported_version_error(what) from error
 
 
-def make_error_if_version_unknown(what: str) -> UnknownVersionError:
+def make_unsupported_version_error(what: str) -> UnknownVersionError:
     """Return the error for unknown internals."""
     known = ", ".join(map(_format_version_range, TESTED_VERSIONS))
     return UnknownVersionError(

@@ -77,12 +77,12 @@ class OuterCall(Protocol):
 _FAILED_MESSAGE = "a person says that this call failed"
 
 
-def is_about_outcome_unknown(request: PendingRequest) -> bool:
+def asks_for_outcome(request: PendingRequest) -> bool:
     """Return whether a request is about a call of unknown outcome."""
     return request.payload.get("kind") == PendingRequest.UNKNOWN_OUTCOME
 
 
-def make_question_if_outcome_unknown(request: PendingRequest, call: OuterCall) -> Question:
+def make_outcome_question(request: PendingRequest, call: OuterCall) -> Question:
     """Return the question about a journaled call of unknown outcome."""
     name, has_value = call.get_display_name(request.tool_name), call.find_tool(request.tool_name) is not None
     input_value: Any = request.input
@@ -290,8 +290,8 @@ class OuterCallQuestions:
             name = self._display_names.get(request.tool_call_id) or self._call.get_display_name(request.tool_name)
             tool = self._call.find_tool(request.tool_name) or self._call.find_tool(name)
             return [self._approvals.make_question(request, tool, name, self._caller)]
-        if is_about_outcome_unknown(request):
-            return [make_question_if_outcome_unknown(request, self._call)]
+        if asks_for_outcome(request):
+            return [make_outcome_question(request, self._call)]
         asked_fields = self._asked.get(request.tool_call_id)
         if asked_fields is None:
             return [Question(key=request.interrupt_id, request=request, value=dict(request.payload))]
@@ -339,7 +339,7 @@ class OuterCallQuestions:
         for question in questions:
             if question.request.is_approval:
                 resolutions_by_id[question.request.interrupt_id] = to_resolution(self._answers[question.key])
-            elif is_about_outcome_unknown(question.request):
+            elif asks_for_outcome(question.request):
                 resolutions_by_id[question.request.interrupt_id] = to_outcome_resolution(self._answers[question.key])
             else:
                 # The tool gets the answer through LangGraph; the core gets only its digest.
@@ -370,7 +370,7 @@ class OuterCallQuestions:
             if question.request.is_approval:
                 if answer["type"] == "respond":
                     responses[call_id] = answer["message"]
-            elif asked_fields is not None and not is_about_outcome_unknown(question.request):
+            elif asked_fields is not None and not asks_for_outcome(question.request):
                 batches.setdefault(call_id, []).append(
                     InterruptAnswer(
                         value=answer,
@@ -391,7 +391,7 @@ class OuterCallQuestions:
         inner_requests = (
             request.request
             for request in questions
-            if not request.request.is_approval and not is_about_outcome_unknown(request.request)
+            if not request.request.is_approval and not asks_for_outcome(request.request)
         )
         return frozenset(request.tool_call_id for request in inner_requests if request.tool_call_id in self._asked)
 

@@ -329,7 +329,7 @@ def parse_answer(question: Question, response: Any, check: InputCheck) -> Parsed
     if question.kind == "sign-in":
         return ParsedDecision({"action": _get_action(response)})
     if question.kind == "unknown":
-        return _parse_answer_if_outcome_unknown(question, response)
+        return _parse_outcome_answer(question, response)
     if question.kind != "approval":
         return ParsedDecision({"action": "decline"})  # an unknown kind of question
     if _get_action(response) != "accept":
@@ -380,7 +380,7 @@ def _parse_edited_input(
     return ParsedDecision({**resolution, "input": value}, scope)
 
 
-def _parse_answer_if_outcome_unknown(question: Question, response: Any) -> ParsedAnswer:
+def _parse_outcome_answer(question: Question, response: Any) -> ParsedAnswer:
     if _get_action(response) != "accept":
         return None
     fields = mapping_or_empty(response.content)

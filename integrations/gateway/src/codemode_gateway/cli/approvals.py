@@ -441,7 +441,7 @@ async def _save_standing_approval(
 def _build_decision(request: StoredRequest, options: argparse.Namespace, edited_input: Any) -> dict[str, Any]:
     is_approval = options.action == "approve"
     if request.kind == UNKNOWN_OUTCOME_KIND:
-        return _build_answer_if_outcome_unknown(request, options)
+        return _build_outcome_answer(request, options)
     if is_approval and (options.run_again or options.happened is not None):
         raise UsageError(
             f"call {escape_invisible(request.interrupt_id)} has not started:"
@@ -472,7 +472,7 @@ def _build_standing_approval(
         raise UsageError(f"{error}; leave out --session and --always") from error
 
 
-def _build_answer_if_outcome_unknown(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
+def _build_outcome_answer(request: StoredRequest, options: argparse.Namespace) -> dict[str, Any]:
     """Return the answer about a started call with an unknown outcome."""
     if options.action == "deny":
         return {"error": {"message": options.reason or "a person reported that this call failed"}}
