@@ -47,7 +47,7 @@ def test_globals_and_clock_are_fresh(run, pool):
     assert run(js, [], pool=pool) == ["undefined", "undefined", 0, "undefined", True]
 
 
-def test_nothing_of_the_rehearsed_face_is_left(run, pool):
+def test_nothing_of_the_warm_up_is_left(run, pool):
     js = """
     globalThis.mine = 1;
     const gone = [typeof callTool, typeof codecallContext, typeof rehearsed, typeof globalThis.process];

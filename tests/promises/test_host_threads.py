@@ -69,7 +69,6 @@ async def test_hung_tools_of_one_share_leave_another_share_its_threads():
             await in_time(asyncio.gather(*runs))
 
 
-@pytest.mark.usefixtures("hung_soon")
 @in_loop
 async def test_a_slot_stays_taken_while_its_thread_runs(passing_time):
     hung = Hung(1, lambda: passing_time.skip(61))

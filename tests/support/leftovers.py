@@ -72,7 +72,7 @@ def descriptors(pid: int | None = None) -> dict[str, str]:
 def command_line(pid: int) -> str:
     """How a process was started, shortened."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:400]
     return "ended"
 
 

@@ -95,8 +95,10 @@ async def one_run(desk: Desk, end: str) -> None:
         (CodeModeMiddleware, calls, "resumed"),
         (ExecWaitMiddleware, in_exec, "resumed"),
         *full_only(*((CodeModeMiddleware, calls, end) for end in [*PROGRAMS, "paused"])),
-        *full_only(*((CodeCallMiddleware, in_code_call, end) for end in ("completed", "resumed"))),
-        *full_only((ExecWaitMiddleware, in_exec, "completed")),
+        *full_only(
+            *((CodeCallMiddleware, in_code_call, end) for end in ("completed", "resumed")),
+            (ExecWaitMiddleware, in_exec, "completed"),
+        ),
     ],
 )
 def test_no_agent_leaves_anything_behind(
