@@ -75,6 +75,8 @@ def test_a_zygote_without_descriptors_refuses_workers_and_keeps_those_it_has(
     workers = [zygote.spawn() for _ in range(40)]
     kept = []
     for worker in workers:
+        # Takes packets from the zygote, which sends no more while too many descriptors are in flight.
+        zygote.wait_for_pidfd_or_kill_zygote(worker._handle)
         try:
             read_hello(worker)
         except (EOFError, OSError):
