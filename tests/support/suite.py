@@ -29,7 +29,7 @@ def full_only(*values: Any) -> list[Any]:
 def each_row(
     names: str, table: Iterable[Any], *, ids: Iterable[object] | Callable[[Any], object] = reprlib.repr
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let one test go through a table whose rows `pytest.mark.parametrize` would make a test each.
+    """Run one test over all rows of a table; `pytest.mark.parametrize` would create one test for each.
 
     A failure names its row, by ``ids`` where they are given. All rows share the fixtures of the one test; what is
     `full_only` is left to the full suite.
@@ -37,7 +37,7 @@ def each_row(
     keys = [name.strip() for name in names.split(",")]
     rows = [row if isinstance(row, _PARAM) else pytest.param(*((row,) if len(keys) == 1 else row)) for row in table]
     given_ids = ids if callable(ids) else [*ids]
-    assert rows, "a table without rows checks nothing"
+    assert rows, "each_row needs at least one row"
 
     def name_of(place: int) -> object:
         row = rows[place]
@@ -46,7 +46,7 @@ def each_row(
         return given_ids[place]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        assert not inspect.iscoroutinefunction(test), "nothing would await the rows"
+        assert not inspect.iscoroutinefunction(test), "each_row does not support async tests"
 
         @functools.wraps(test)
         def go_through(**fixtures: Any) -> None:
