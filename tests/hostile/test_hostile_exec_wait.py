@@ -1,4 +1,4 @@
-"""Hostile programs as those of exec, many of them after a rest: each ends as its file says, and harms nobody."""
+"""Run hostile programs through exec, many after a suspension: each ends as its file says and affects no other run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_group(group: str, pool: WorkerPool, capfd: pytest.CaptureFixture[str]) 
 
 @each_row("group", groups(EXEC_FOLDER))
 @each_row("way", ["warm", *full_only("cold")])
-def test_programs_against_what_is_of_exec_alone(group: str, way: Way, pool: WorkerPool) -> None:
+def test_hostile_programs_for_exec_only(group: str, way: Way, pool: WorkerPool) -> None:
     programs = load_group(group, "exec", EXEC_FOLDER)
     outcomes = asyncio.run(run_programs(programs, pool, lambda _: way, make=make_world))
     assert [f"{group}/{one.program.id}: {problem}" for one in outcomes for problem in one.problems()] == []

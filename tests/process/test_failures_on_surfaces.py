@@ -42,7 +42,7 @@ def line_of(text: str, beginning: str) -> str:
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_done_calls_are_told_with_input_and_result(surface: str):
+def test_a_failure_lists_completed_calls_with_input_and_result(surface: str):
     answer = answer_on(surface, TOOLS, "await @pay({ order: 'a' }); await @pay({ order: 'b' })" + FAILS)
     done = line_of(answer.text, "Already done, do not repeat: ")
     for order in "ab":
@@ -51,14 +51,14 @@ def test_done_calls_are_told_with_input_and_result(surface: str):
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_calls_that_only_read_are_told_apart_with_what_they_gave(surface: str):
+def test_a_failure_lists_read_only_calls_separately(surface: str):
     answer = answer_on(surface, TOOLS, "const rows = await @find()" + FAILS)
     assert '{"id":2,"name":"name 2"}' in line_of(answer.text, "Done, only read: ")
     assert "do not repeat" not in answer.text
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_a_denied_call_is_told_as_denied_and_a_failed_one_as_failed(surface: str):
+def test_a_failure_separates_denied_and_failed_calls(surface: str):
     program = "await @refund({ order: 'a' }).catch(() => 0); await @lock({ order: 'b' }).catch(() => 0)"
     answer = answer_on(surface, TOOLS, program + FAILS, settings=DENYING)
     denied, failed = line_of(answer.text, "Denied, not done: "), line_of(answer.text, "Failed: ")
@@ -88,7 +88,7 @@ def test_there_is_one_hint(surface: str):
         assert answer_on(surface, TOOLS, program).text.count("Hint: ") == 1, program
 
 
-def test_what_a_tool_says_is_hinted_at():
+def test_the_hint_refers_to_the_error_of_the_tool():
     text = answer_on("codeMode", TOOLS, "await @lock({ order: 'b' })").text
     assert (
         line_of(text, "Hint: ") == "Hint: The tool says what is wrong. Change the call accordingly, or do without it."

@@ -56,7 +56,7 @@ def test_a_claim_that_comes_after_the_expiry_runs_nothing(spy, monkeypatch):
 
 
 @pytest.mark.parametrize("order", [["interrupt", "recovery"], ["recovery", "interrupt"]])
-def test_an_attempt_that_ran_nothing_leaves_one_way_to_go_on(spy, order):
+def test_an_attempt_without_calls_can_be_resumed_once(spy, order):
     js = "try { await tools.refund(1) } catch { for (;;); } return 'refunded'"
     interrupt = start(js, [spy.guarded()])
     with pytest.raises(CodeModeTimeoutError) as caught:
@@ -66,14 +66,14 @@ def test_an_attempt_that_ran_nothing_leaves_one_way_to_go_on(spy, order):
     assert spy.ran == [("refund", 1)]
 
 
-def test_wrong_options_do_not_use_a_continuation_up(spy):
+def test_invalid_options_do_not_consume_a_continuation(spy):
     interrupt = start(REFUND, [spy.guarded()])
     with pytest.raises(ValueError, match="allowed_origins"):
         go_on(interrupt, [spy.guarded()], OK, options={**PAUSING, "fetch_policy": {"allowed_origins": ["nonsense"]}})
     assert go_on(interrupt, [spy.guarded()], OK) == {"done": "refund"}
 
 
-def test_a_caller_that_gives_up_twice_owns_nothing(tmp_path, spy, monkeypatch):
+def test_a_caller_that_is_cancelled_twice_holds_no_claim(tmp_path, spy, monkeypatch):
     held, entered = threading.Event(), threading.Event()
     guard = SqliteInterruptStore(tmp_path / "claims.sqlite").guard
     options = {**PAUSING, "continuation": {"guard": guard}}
@@ -188,7 +188,7 @@ def test_a_cancellation_while_hooks_are_awaited_carries_the_recovery(spy, passin
     assert [one for one in spy.ran if one[0] == "refund"] == [("refund", 1)]
 
 
-def test_a_call_that_is_cancelled_before_its_first_step_gives_its_slot_back(spy, make_pool):
+def test_a_call_that_is_cancelled_before_its_first_step_releases_its_slot(spy, make_pool):
     pool = make_pool(max_workers=1)
 
     async def scenario():
@@ -268,7 +268,7 @@ class Doubled(Transfer):
     amount: Annotated[int, pydantic.AfterValidator(lambda amount: amount * 2)]
 
 
-def test_a_default_made_anew_each_time_runs_as_it_was_shown(spy):
+def test_a_value_of_a_default_factory_runs_as_it_was_shown(spy):
     interrupt = start("return await tools.pay({amount: 1})", [spy.guarded("pay", input_schema=Transfer)])
     assert go_on(interrupt, [spy.guarded("pay", input_schema=Transfer)], OK) == {"done": "pay"}
     assert [value.model_dump(mode="json") for _, value in spy.ran] == [interrupt.input]
@@ -281,7 +281,7 @@ def test_such_a_schema_that_has_changed_is_refused(spy):
     assert spy.ran == []
 
 
-def test_a_large_input_is_checked_beside_the_loop(spy):
+def test_a_large_input_is_validated_off_the_event_loop(spy):
     threads: list[str] = []
 
     def note(value: Any) -> Any:
@@ -327,7 +327,7 @@ def test_a_recovery_shows_a_large_input_without_another_check(spy, passing_time)
 # --- what the program may read of the host ---
 
 
-def test_what_a_half_read_generator_raises_is_not_for_the_program():
+def test_an_error_of_a_half_read_generator_is_hidden_from_the_program():
     def rows():
         yield 1
         raise RuntimeError("/etc/secret")

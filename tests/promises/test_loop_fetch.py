@@ -1,4 +1,4 @@
-"""Headers of a fetch are counted, capped and joined once, whoever repeats them; long URLs cost little."""
+"""The cost of fetch headers and long URLs is bounded: headers are counted, capped and joined once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fetching(js: str, headers: Any, body: bytes = b"") -> Any:
     return run_code_mode_sync(js, [], options={"fetch_policy": policy})
 
 
-def test_loop_repeated_request_headers_are_capped_before_the_url_is_looked_at():
+def test_event_loop_repeated_request_headers_are_capped_before_the_url_is_parsed():
     read = parse_fetch_request(request([["X-A", "1"], ["x-b", "2"], ["x-a", " 3 "]]))
     assert read.headers == {"x-a": "1, 3", "x-b": "2"}
     assert len(parse_fetch_request(request([["x-a", ""]] * MAX_HEADERS)).headers["x-a"]) == 2 * (MAX_HEADERS - 1)
@@ -55,7 +55,7 @@ def test_loop_repeated_request_headers_are_capped_before_the_url_is_looked_at():
         parse_fetch_request(request([["x-a", "1" * MAX_HEADER_CHARACTERS]], url="nothing that is a URL"))
 
 
-def test_loop_a_program_hears_that_its_headers_are_too_many():
+def test_event_loop_too_many_headers_raise_in_the_program():
     js = """
         const headers = Array.from({ length: 40_000 }, () => ["x-a", "1"]);
         try { await fetch("https://example.com", { headers }) } catch (error) { return error.name }
@@ -63,7 +63,7 @@ def test_loop_a_program_hears_that_its_headers_are_too_many():
     assert fetching(js, []) == "CodeModeFetchError"
 
 
-def test_loop_a_response_of_endless_headers_is_refused():
+def test_event_loop_a_response_of_endless_headers_is_refused():
     seen = itertools.count()
     endless = (("x-a", str(next(seen))) for _ in iter(int, 1))
     js = "try { await fetch('https://example.com') } catch (error) { return error.message }"
@@ -71,14 +71,14 @@ def test_loop_a_response_of_endless_headers_is_refused():
     assert next(seen) == MAX_HEADERS + 1
 
 
-def test_loop_repeated_response_headers_are_joined():
+def test_event_loop_repeated_response_headers_are_joined():
     js = (
         "const { headers } = await fetch('https://example.com'); return [headers.get('x-a'), headers.get('set-cookie')]"
     )
     assert fetching(js, [("X-A", "1"), (b"x-a", b"2"), ("Set-Cookie", "s")]) == ["1, 2", None]
 
 
-def test_loop_a_large_response_is_written_in_a_thread(monkeypatch):
+def test_event_loop_a_large_response_is_written_in_a_thread(monkeypatch):
     from codemode.fetch import fetcher as fetch
 
     threads: list[str] = []
@@ -92,14 +92,14 @@ def test_loop_a_large_response_is_written_in_a_thread(monkeypatch):
 
 
 @pytest.mark.parametrize("character", ["\u00e9", "%", " ", '"', "/..", "/."])
-def test_loop_long_urls_are_encoded_in_one_go(character):
+def test_event_loop_long_urls_are_encoded_in_one_pass(character):
     text = ORIGIN + "/" + character * ((MAX_URL_CHARACTERS - 100) // 6)
     url = parse_url(text)
     assert str(parse_url(str(url))) == str(url)
     assert parse_url(ORIGIN + "/a%b%2fc?d%e%2f=\u00e9").target == "/a%25b%2fc?d%25e%2f=%C3%A9"
 
 
-def test_loop_long_hosts_and_locations_are_refused_at_once():
+def test_event_loop_long_hosts_and_locations_are_refused_at_once():
     with pytest.raises(UrlError, match="host"):
         parse_url("https://" + "\u00e9" * 10_000 + "/")
     with pytest.raises(UrlError, match="longer"):

@@ -1,4 +1,4 @@
-"""Servers on other ports of the same host, from which cookies are not kept apart, never get the session."""
+"""Servers on other ports of the same host share its cookies, but never receive the session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRIVATE = "~0123456789abcdef0123"
 BROWSER = {**OWN, "user-agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/130", "sec-fetch-mode": "navigate"}
 
 
-def test_a_browser_gets_its_cookie_for_the_private_path_alone() -> None:
+def test_the_session_cookie_is_limited_to_the_private_path() -> None:
     async def work() -> None:
         for prefix in ("", "/approvals"):
             desk = Desk(prefix=prefix, private_path=PRIVATE)
@@ -53,7 +53,7 @@ def test_a_browser_gets_its_cookie_for_the_private_path_alone() -> None:
     asyncio.run(work())
 
 
-def test_a_program_that_signs_in_uses_the_paths_that_it_knows() -> None:
+def test_a_script_signs_in_through_the_public_paths() -> None:
     async def work() -> None:
         desk = Desk(private_path=PRIVATE)
         async with desk.browser() as client:

@@ -1,4 +1,4 @@
-"""No way to a gated tool leads around the gate, and what a step showed is what its programs may call."""
+"""Gated tools cannot be called without approval, and programs may call only what their step has shown."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_direct_call_of_a_tool_that_is_not_kept_is_refused(till: Till, is_asyn
     assert output["messages"][-1].content == "done"
 
 
-def test_each_direct_call_beside_a_program_and_a_kept_tool_is_refused(till: Till, is_async: bool):
+def test_each_direct_call_next_to_a_program_and_a_kept_tool_is_refused(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(keep=["look"], approve={"pay": True})
     turn = [call("pay", 0, cents=1), program("return 7", 1), call("look", 2, at="x"), call("pay", 3, cents=2)]
     output = run(till, is_async, middleware, turn)
@@ -143,7 +143,7 @@ def test_a_refused_call_does_not_end_the_agent(till: Till, is_async: bool):
     assert till.done == []
 
 
-def test_a_tool_node_of_ones_own_is_gated_too(till: Till, is_async: bool):
+def test_a_custom_tool_node_is_gated_too(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(approve={"pay": True})
     node = ToolNode(
         [*middleware.tools, *till.tools],
@@ -217,7 +217,7 @@ def test_a_gated_tool_shown_as_a_providers_own_is_refused_and_others_pass(till: 
     assert till.done == ["x"]
 
 
-def test_unknown_tools_are_the_tool_nodes(till: Till, is_async: bool):
+def test_the_tool_node_handles_unknown_tools(till: Till, is_async: bool):
     (message,) = results(run(till, is_async, CodeModeMiddleware(approve={"pay": True}), [call("nothing")]))
     assert "not a valid tool" in message.content
     (message,) = results(run(till, is_async, CodeModeMiddleware(approve=lambda name, args: True), [call("nothing")]))
@@ -231,7 +231,7 @@ def without(*names: str) -> Between:
     return Between(lambda request: [one for one in request.tools if one.name not in names])
 
 
-def test_a_program_cannot_call_what_was_taken_out(till: Till, is_async: bool):
+def test_a_program_cannot_call_a_filtered_tool(till: Till, is_async: bool):
     js = "try { return await tools['p' + 'ay']({ cents: 1 }) } catch (error) { return error.message }"
     scripted = saying([program(js), call("pay", 1, cents=2)])
     graph = agent((), till.tools, without("pay"), CodeModeMiddleware(approve={"pay": True}), model=scripted)
@@ -275,7 +275,7 @@ def test_each_step_has_its_own_set(till: Till, is_async: bool):
     assert refused == ["CodeModeToolError"] * 3
 
 
-def test_the_set_of_a_pause_is_that_of_its_step_in_another_process_too(till: Till, is_async: bool, tmp_path: Any):
+def test_a_resume_in_another_process_has_the_tools_of_its_step(till: Till, is_async: bool, tmp_path: Any):
     look = "try { return await tools['lo' + 'ok']({ at: 'x' }) } catch (error) { return 'no' }"
     js = f"await tools.pay({{ cents: 1 }}); {look}"
     scripted = saying([program(js)])
@@ -295,7 +295,7 @@ def test_the_set_of_a_pause_is_that_of_its_step_in_another_process_too(till: Til
     assert till.done == [1]
 
 
-def test_a_tool_that_is_gone_at_the_resume_is_gone(till: Till, is_async: bool, tmp_path: Any):
+def test_a_tool_that_was_removed_is_unavailable_after_the_resume(till: Till, is_async: bool, tmp_path: Any):
     js = "await tools.pay({ cents: 1 }); try { return await tools.look({ at: 'x' }) } catch (error) { return 'gone' }"
     scripted = saying([program(js)])
     built: list[Any] = []
@@ -357,7 +357,7 @@ def test_the_record_is_neither_taken_from_the_input_nor_given_back(till: Till):
     assert graph.get_state(CONFIG).values["code_mode_shown"]["programs"] == ["look"]
 
 
-def test_rules_about_tools_that_a_step_does_not_show_are_no_mistake(till: Till, is_async: bool):
+def test_rules_about_tools_that_a_step_does_not_show_are_accepted(till: Till, is_async: bool):
     middleware = CodeModeMiddleware(approve={"pay": True})
     output = run(till, is_async, middleware, [program("return await tools.look({ at: 'x' })")], before=[without("pay")])
     assert content(output) == "saw x"

@@ -1,4 +1,4 @@
-"""Integers that neither a browser nor a checkpoint holds: they cross, are shown, edited and kept exactly."""
+"""Integers beyond the precision of browsers and checkpoints are shown, edited and kept exactly."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_a_browser_has_rounded_is_refused(is_async: bool):
     assert desk.got == [{"id": 7, "more": []}]
 
 
-def test_a_program_that_asks_nobody_gives_the_long_integer(is_async: bool, path: str):
+def test_a_long_integer_is_returned_without_approval(is_async: bool, path: str):
     desk = Desk(LONG, is_async, path, approve=False)
     assert json.loads(content(desk.session.start())) == {"got": LONG, "next": LONG + 1}
 

@@ -1,4 +1,4 @@
-"""What a run came to, as a value, and what `codeMode` makes of it."""
+"""`RunOutcome`, and the result that `codeMode` makes of it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_the_calls_are_those_of_the_ledger():
     assert [(one["id"], one["status"]) for one in outcome.calls] == [("o:tool-1", "fulfilled"), ("2", "unknown")]
 
 
-def test_the_calls_of_a_failure_are_those_that_its_error_tells():
+def test_a_failed_outcome_lists_the_calls_of_its_error():
     error = CodeModeError("no")
     error.calls = ({"id": "o:tool-1", "name": "pay", "status": "waiting", "is_started": True},)
     assert RunOutcome("failed", "o", (), Ledger(CALLS), error=error).calls == error.calls
 
 
-def test_of_an_outcome_that_was_recorded_no_call_is_known():
+def test_a_recorded_outcome_has_no_calls():
     outcome = RunOutcome("completed", "o", value=1, is_replayed=True)
     assert (outcome.calls, outcome.console, outcome.trace) == ((), (), None)
 
@@ -52,7 +52,7 @@ def test_code_mode_raises_errors_as_they_are():
     assert error.__cause__ is cause
 
 
-def test_an_error_that_was_raised_is_in_no_circle():
+def test_a_raised_error_is_in_no_reference_cycle():
     gc.disable()
     try:
         left = weakref.ref(failed())
@@ -69,7 +69,7 @@ def failed() -> CodeModeError:
     raise AssertionError("nothing was raised")
 
 
-def test_an_input_is_kept_where_nobody_could_find_it_out_again():
+def test_an_input_that_cannot_be_recomputed_is_kept():
     assert must_save_executed_input("1", varies=True)
     assert not must_save_executed_input("1", varies=False)
     assert must_save_executed_input('"' + "x" * 1_000_000 + '"', varies=False)  # whatever its schema gives

@@ -359,7 +359,7 @@ def test_the_database_itself_refuses_to_change_a_line(make, statement):
 
 def test_a_store_of_before_the_audit_gets_one(kind, make, monkeypatch):
     if kind == "memory":
-        pytest.skip("it does not outlive its version")
+        pytest.skip("the memory store is not persistent")
 
     async def scenario():
         with monkeypatch.context() as older:
@@ -412,7 +412,7 @@ def test_pages_are_checked_off_the_loop_and_joined(make, monkeypatch):
 def test_a_role_that_may_only_add_lines_is_enough(kind, make):
     """The role of docs/stores.md: it owns nothing, and changes no line even where nobody has made triggers."""
     if kind != "postgres":
-        pytest.skip("a file has one owner")
+        pytest.skip("a SQLite file has one owner")
 
     async def scenario():
         async with make() as owner:

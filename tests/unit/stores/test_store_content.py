@@ -166,7 +166,7 @@ def test_what_nothing_holds_yet_stays_for_a_day(make, clock):
 
 def test_tables_of_the_version_before_get_theirs(kind, make, monkeypatch):
     if kind == "memory":
-        pytest.skip("it does not outlive its version")
+        pytest.skip("the memory store is not persistent")
 
     async def scenario():
         with monkeypatch.context() as before:

@@ -35,7 +35,7 @@ from codemode.stores import tables as schema
 def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make):
     """Who has its sequence first commits first: nobody reads past one that is still to come."""
     if kind == "memory":
-        pytest.skip("there is one connection")
+        pytest.skip("this store has one connection")
 
     async def scenario(store):
         other, begun, go_on = make(), threading.Event(), threading.Event()
@@ -64,7 +64,7 @@ def test_changes_come_in_the_order_of_commits_past_a_slow_transaction(kind, make
 
 def test_tables_of_a_newer_version_are_refused_and_older_ones_brought_up_to_date(kind, make, monkeypatch):
     if kind == "memory":
-        pytest.skip("it does not outlive its version")
+        pytest.skip("the memory store is not persistent")
 
     async def version(store):
         return await store._run_read(lambda session: session.fetch_one("SELECT version, sequence FROM codemode_store"))
@@ -202,7 +202,7 @@ def test_what_looks_for_changes_by_others_is_closed_with_its_store(tmp_path):
 
 def test_a_database_that_is_away_loses_nothing(kind, make):
     if kind != "postgres":
-        pytest.skip("nothing is between these and their store")
+        pytest.skip("this store has no server")
 
     async def scenario(store):
         record_id = await store.put(paused("a"))
@@ -233,7 +233,7 @@ def test_a_database_that_is_away_loses_nothing(kind, make):
 def test_what_a_database_left_while_nobody_asked_is_noticed_by_nobody(kind, make):
     """As after its restart: no operation fails for each connection that was open then, nor waits for each."""
     if kind != "postgres":
-        pytest.skip("nothing is between these and their store")
+        pytest.skip("this store has no server")
     import psycopg
 
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -276,7 +276,7 @@ def test_the_guard_of_a_store_claims_once(kind, make):
 
 def test_the_guard_tells_who_takes_over_that_a_claim_has_lapsed(kind, make, clock):
     if kind == "memory":
-        pytest.skip("its owner cannot die alone")
+        pytest.skip("the memory store ends with its process")
 
     async def scenario(store):
         claim = Claim("k", "yes", now_ms() + HOUR_MS)
@@ -320,7 +320,7 @@ def test_what_has_ended_in_memory_goes_after_an_hour(clock):
 
 def test_a_fork_goes_on_with_connections_of_its_own(kind, make):
     if kind == "memory":
-        pytest.skip("its child has a copy")
+        pytest.skip("a forked child has a copy of the memory store")
     store = make()
     within(store.put(paused("parent")))
     child = os.fork()

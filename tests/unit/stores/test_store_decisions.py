@@ -222,7 +222,7 @@ def test_a_lease_that_is_over_is_taken_over_with_the_same_answers(make, clock):
 
 def test_leases_are_measured_by_the_clock_of_the_database(kind, make):
     if kind == "memory":
-        pytest.skip("there is one clock")
+        pytest.skip("this store has no clock of its own")
 
     async def scenario(store):
         store._database._clock = None

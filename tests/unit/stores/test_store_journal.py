@@ -317,7 +317,7 @@ def told(process, count):
 
 def test_a_process_that_is_killed_while_it_writes_loses_no_line(kind, make, clock, tmp_path):
     if kind == "memory":
-        pytest.skip("it sees one process")
+        pytest.skip("the memory store is per process")
     before = []
     for killed_after in (1, 40, 400):
         with child(kind, where_of(kind, make, tmp_path), "k") as process:
@@ -343,7 +343,7 @@ def test_a_process_that_is_killed_while_it_writes_loses_no_line(kind, make, cloc
 
 def test_a_process_that_stood_still_is_told_that_it_is_somebody_elses(kind, make, clock, tmp_path):
     if kind == "memory":
-        pytest.skip("it sees one process")
+        pytest.skip("the memory store is per process")
 
     async def scenario(store):
         journal = journal_of(store)
@@ -366,7 +366,7 @@ def test_a_process_that_stood_still_is_told_that_it_is_somebody_elses(kind, make
 
 def test_a_database_that_is_away_is_told_of_and_begins_nothing(kind, make, monkeypatch, request):
     if kind != "postgres":
-        pytest.skip("nothing is between these and their journal")
+        pytest.skip("this journal has no server")
     from codemode.stores import postgres
 
     def let_connect(store, *, is_open):

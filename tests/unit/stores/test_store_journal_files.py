@@ -106,7 +106,7 @@ def test_whom_others_keep_from_the_processor_goes_on_writing_on_the_event_loop(t
 def test_a_threads_waits_are_those_in_which_it_gave_the_processor_up():
     before = sqlite_file.count_thread_waits()
     if math.isnan(before):
-        pytest.skip("nobody counts a thread's waits here")
+        pytest.skip("the waits of a thread are not counted here")
     for _ in range(1000):  # a time that is over before the wait has begun is none that it waits
         threading.Event().wait(0.001)
         if sqlite_file.count_thread_waits() > before:

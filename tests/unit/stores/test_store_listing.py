@@ -265,7 +265,7 @@ def test_what_is_purged_is_found_by_no_label(make):
 
 def test_a_store_of_before_finds_by_label_and_expiry_what_it_had(kind, make, monkeypatch):
     if kind == "memory":
-        pytest.skip("it does not outlive its version")
+        pytest.skip("the memory store is not persistent")
 
     async def scenario():
         with monkeypatch.context() as older:

@@ -274,7 +274,7 @@ def test_tables_of_the_version_before_get_their_outbox(kind, make, monkeypatch):
     from codemode.stores import tables
 
     if kind == "memory":
-        pytest.skip("it does not outlive its version")
+        pytest.skip("the memory store is not persistent")
 
     async def scenario():
         with monkeypatch.context() as before:

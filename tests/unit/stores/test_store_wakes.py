@@ -56,7 +56,7 @@ def test_a_change_wakes_whoever_waits_by_another_store_of_the_process(kind, make
 
 def test_a_change_wakes_whoever_waits_in_another_process(kind, make, tmp_path):
     if kind == "memory":
-        pytest.skip("it sees one process")
+        pytest.skip("the memory store is per process")
     program = (
         "import asyncio, sys\nfrom codemode.stores import PostgresInterruptStore, SqliteInterruptStore\n"
         "from stored_pauses import paused\n"

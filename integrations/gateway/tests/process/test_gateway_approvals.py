@@ -1,4 +1,4 @@
-"""Whole gateways over a real server: paused on one host and approved on another, or while no host was there."""
+"""Whole gateways over a real server: paused on one host and approved on another, or while no host was running."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def called(client: Any, **arguments: Any) -> dict[str, Any]:
     return answer_of(await client.call_tool("codemode_run", arguments))
 
 
-def test_paused_on_one_host_and_approved_on_the_other_runs_once_and_is_told_by_both(tmp_path: Path) -> None:
+def test_a_call_approved_on_another_host_runs_once_and_both_report_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
             gateway(tmp_path) as one,
@@ -55,7 +55,7 @@ def test_paused_on_one_host_and_approved_on_the_other_runs_once_and_is_told_by_b
     within(scenario())
 
 
-def test_the_second_request_of_a_call_may_reach_a_host_that_has_begun_since(tmp_path: Path) -> None:
+def test_the_second_request_may_reach_a_newly_started_host(tmp_path: Path) -> None:
     async def asked(_ctx: Any, _params: Any) -> Any:
         raise AssertionError
 
@@ -75,7 +75,7 @@ def test_the_second_request_of_a_call_may_reach_a_host_that_has_begun_since(tmp_
     within(scenario())
 
 
-def test_a_gateway_over_http_goes_on_with_what_was_decided_while_none_was_there(tmp_path: Path) -> None:
+def test_a_gateway_over_http_resumes_calls_decided_while_it_was_down(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with gateway(tmp_path) as one, client_of(one) as client:
             waits = (await called(client, code=CODE))["waiting"]
