@@ -58,6 +58,8 @@ def strict(**parameters: Any) -> SurfaceSettings:
 class View:
     """The tools that ``allowedTools`` names, over all of a catalog; those that begin with ``hidden`` are in none."""
 
+    shared_tools = None
+
     def __init__(self, catalog: Catalog[Any], given: Mapping[str, Any] | None = None) -> None:
         self._catalog = catalog
         self._allowed = (given or {}).get("allowedTools")

@@ -123,23 +123,20 @@ class ProgramChecker:
         self._has_rich_values = has_rich_values
         self._rules = (profile.static_rules, checks_tools, replaces_outputs, has_fetch, has_rich_values)
         self._facts: ProgramFacts | None = None
-        self._preparation: Awaitable[None] | None = None  # work of the tools before the check
-        self._changes_tools = False  # whether that work changes the tools
+        self._is_prepared = False
+        self._preparation: Awaitable[None] | None = None  # work of the tools before the check, which changes them
         self._key = hash_program(source, profile.name)
         self.known = _programs.get(self._key)
 
     def prepare_and_find_earlier_acceptance(self) -> ProgramAccepted | None:
         """Return the result of an earlier check of the same text and tools; None if there is more to do."""
-        last_check = self._find_last_check()
-        if (
-            self.known is None
-            or last_check is None
-            or last_check.result is None
-            or last_check.result[0] is not self._invocation_data
-        ):
+        if self.known is None or self._find_last_check() is None:
             return None
-        self._preparation = self._catalog.prepare_for_program(self.known.facts, self._invocation_data)
-        return last_check.result[1] if self._preparation is None else None
+        self.prepare_tools(self.known.facts)
+        last_check = self._find_last_check()  # the tools of this run may be others now
+        if last_check is None or last_check.result is None or last_check.result[0] is not self._invocation_data:
+            return None
+        return last_check.result[1]
 
     def check(self, js: str, facts: ProgramFacts | None, size: int = 0) -> ProgramAccepted | ProgramRefused:
         """Return that the program may run with its invocation data, or its certain problems.
@@ -178,30 +175,30 @@ class ProgramChecker:
 
     def prepare_tools(self, facts: ProgramFacts | None) -> Awaitable[None] | None:
         """Return the work of the tools before `check`, if any."""
-        doing = (
-            self._catalog.prepare_for_program(facts, self._invocation_data)
-            if self._preparation is None
-            else self._preparation
-        )
-        self._changes_tools = doing is not None
-        return doing
+        if not self._is_prepared:
+            self._is_prepared = True
+            self._preparation = self._catalog.prepare_for_program(facts, self._invocation_data)
+        return self._preparation
 
     def _find_last_check(self) -> PassedProgramCheck | None:
-        last_check = None if self.known is None or self._changes_tools else self.known.last_check
-        if last_check is None or last_check.tools() is not self._catalog or last_check.rules != self._rules:
+        last_check = None if self.known is None or self._preparation is not None else self.known.last_check
+        if last_check is None or last_check.rules != self._rules:
             return None
-        return last_check
+        shared_tools = self._catalog.shared_tools
+        return last_check if last_check.tools() is (self._catalog if shared_tools is None else shared_tools) else None
 
     def _remember_check(self, accepted: ProgramAccepted) -> None:
         """Remember the check of a known program, with its result if invocation data are reused."""
-        if self.known is not None and not self._changes_tools:
+        if self.known is not None and self._preparation is None:
             is_reusable = self._invocation_data is None or type(self._invocation_data) is CachedJsonObject
             result = (
                 (self._invocation_data, accepted)
                 if is_reusable and len(accepted.invocation_data_json or "") <= _MAX_CACHED_CHARACTERS
                 else None
             )
-            self.known.last_check = PassedProgramCheck(ref(self._catalog), self._rules, result)
+            shared_tools = self._catalog.shared_tools
+            tools = self._catalog if shared_tools is None else shared_tools
+            self.known.last_check = PassedProgramCheck(ref(tools), self._rules, result)
 
     def _encode_invocation_data(self, facts: ProgramFacts | None) -> str | None:
         data, catalog_data = self._invocation_data, self._catalog.build_invocation_data(facts)

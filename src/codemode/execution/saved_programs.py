@@ -127,6 +127,8 @@ class SavedProgramCatalog:
     with the program and is in its continuation.
     """
 
+    shared_tools = None
+
     def __init__(
         self,
         inner: ToolCatalog[PreparedTool],

@@ -42,6 +42,11 @@ class ToolCatalog(Protocol[ToolT_co]):
         ...
 
     @property
+    def shared_tools(self) -> object | None:
+        """What answers about a program depend on, if catalogs of several runs share it; None: the catalog itself."""
+        ...
+
+    @property
     def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Paths on ``tools`` that resolve to tools by names that JavaScript itself reads of every object."""
         ...
@@ -98,6 +103,8 @@ class ToolCatalog(Protocol[ToolT_co]):
 
 class Catalog(Generic[ToolT]):
     """An immutable set of tools. Thread-safe."""
+
+    shared_tools = None
 
     def __init__(self, tools: Mapping[str, ToolT]) -> None:
         self._tools = dict(tools)

@@ -21,6 +21,8 @@ FACTS: Any = {"calls": []}
 class Tools(Catalog[Any]):
     """Tools that count how often a program is compared with them, and may have something to do before."""
 
+    shared_tools: Any = None
+
     def __init__(self) -> None:
         super().__init__({})
         self.compared = 0
@@ -78,6 +80,34 @@ def test_it_is_compared_with_other_tools_under_other_rules_and_with_something_el
     assert checker(source, tools, checks_tools=False).prepare_and_find_earlier_acceptance() is None
     assert checker(source, tools, replaces_outputs=True).prepare_and_find_earlier_acceptance() is None
     assert checker(source, tools, {"a": 1}).prepare_and_find_earlier_acceptance() is None
+
+
+def test_a_check_holds_for_the_tools_that_catalogs_of_several_runs_share(source: str):
+    shared, first, second = Tools(), Tools(), Tools()
+    first.shared_tools = second.shared_tools = shared
+    accepted = known(source, first)
+    assert checker(source, second).prepare_and_find_earlier_acceptance() is accepted
+    assert second.compared == 0
+    second.shared_tools = Tools()
+    assert checker(source, second).prepare_and_find_earlier_acceptance() is None
+    second.shared_tools = None
+    assert checker(source, second).prepare_and_find_earlier_acceptance() is None
+
+
+def test_a_check_does_not_hold_if_the_preparation_exchanges_the_shared_tools(source: str):
+    class ExchangedTools(Tools):
+        def prepare_for_program(self, facts: Any, given: Any) -> Any:
+            self.shared_tools = Tools()
+            return super().prepare_for_program(facts, given)
+
+    shared, first, second = Tools(), Tools(), ExchangedTools()
+    first.shared_tools = second.shared_tools = shared
+    known(source, first)
+    program = checker(source, second)
+    assert program.prepare_and_find_earlier_acceptance() is None
+    assert program.prepare_tools(FACTS) is None
+    program.check(source, FACTS)
+    assert (second.asked, second.compared) == (1, 1)
 
 
 def test_tools_that_have_something_to_do_are_asked_once_and_compared_afterwards(source: str):

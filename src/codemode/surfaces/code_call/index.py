@@ -41,6 +41,8 @@ _DEFINITION_READERS = frozenset({"getTool", "globalThis"})
 class CodeCallCatalog:
     """The tools that a run can call. ``allowed`` None means all in the index; ``whole`` is the unrestricted catalog."""
 
+    shared_tools = None
+
     def __init__(
         self,
         index: Catalog[PreparedTool],

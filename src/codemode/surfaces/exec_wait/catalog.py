@@ -70,6 +70,8 @@ class ViewableCatalog(Protocol):
 class CatalogView:
     """A catalog as one program sees it."""
 
+    shared_tools = None
+
     def __init__(self, catalog: ViewableCatalog, included: int, scopes: NamespaceScopes | None = None) -> None:
         self._catalog = catalog
         self._included = included

@@ -339,6 +339,8 @@ class ModuleCatalog:
     ``unavailable``: why servers could not be listed, by path.
     """
 
+    shared_tools = None
+
     def __init__(
         self,
         servers: Sequence[ListedServer],

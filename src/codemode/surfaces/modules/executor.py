@@ -210,6 +210,11 @@ class RunCatalog:
         return self._current.names()
 
     @property
+    def shared_tools(self) -> ModuleCatalog | None:
+        """The tools as last listed, unless invocation data contain notes of this run."""
+        return None if self.notes else self._current
+
+    @property
     def paths_named_like_javascript_members(self) -> tuple[str, ...]:
         """Empty: programs call what they import."""
         return ()
