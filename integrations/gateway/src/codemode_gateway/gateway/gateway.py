@@ -72,7 +72,7 @@ class Gateway:
             record_url=self._get_record_url,
         )
         self.workspaces = container.workspaces = Workspaces(
-            ConnectionPool(container.connect_servers), container, lambda: self.config
+            ConnectionPool(container.connect_servers), container, self.config
         )
         self._container = container
         self._exit_stack.enter_context(container.secrets.redact_logs())

@@ -421,12 +421,12 @@ class Workspaces:
         self,
         connections: ConnectionPool,
         factory: WorkspacePartsFactory,
-        get_config: Callable[[], GatewayConfig],
+        config: GatewayConfig,
         max_workspaces: int = MAX_WORKSPACES,
     ) -> None:
         self._connections = connections
         self._factory = factory
-        self._get_config = get_config
+        self._config = config
         self._max_workspaces = max_workspaces
         self._workspaces: OrderedDict[Principal, Workspace] = OrderedDict()
         self._creating: dict[Principal, asyncio.Task[Workspace]] = {}
@@ -449,7 +449,8 @@ class Workspaces:
         return await asyncio.shield(creating)
 
     async def apply_config(self, config: GatewayConfig) -> None:
-        """Apply a configuration to all workspaces."""
+        """Apply a configuration to all workspaces, and use it for new ones."""
+        self._config = config
         await asyncio.gather(*(workspace.apply_config(config) for workspace in [*self._workspaces.values()]))
 
     def list_in_scope(self, scope: SharingScope) -> list[Workspace]:
@@ -475,14 +476,13 @@ class Workspaces:
         await asyncio.gather(*(workspace.aclose() for workspace in workspaces))
 
     def _get_workspace_principal(self, caller: Principal) -> Principal:
-        return caller if self._get_config().has_session_servers else Principal(caller.id)
+        return caller if self._config.has_session_servers else Principal(caller.id)
 
     async def _create_and_evict_idle(self, principal: Principal) -> Workspace:
         workspace = Workspace(principal, self._connections, self._factory)
-        config = self._get_config()
-        await workspace.apply_config(config)
-        while (config := self._get_config()) is not workspace.config:  # which has changed meanwhile
-            await workspace.apply_config(config)
+        await workspace.apply_config(self._config)
+        while self._config is not workspace.config:  # it has changed meanwhile
+            await workspace.apply_config(self._config)
         self._workspaces[principal] = workspace
         while (
             len(self._workspaces) > self._max_workspaces and (evicted := self._choose_eviction(principal)) is not None

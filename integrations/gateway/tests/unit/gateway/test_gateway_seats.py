@@ -35,7 +35,7 @@ class World:
         self.gate = asyncio.Event()
         self.gate.set()
         self.secrets = SecretRedactor()
-        self.seats = Workspaces(ConnectionPool(self.connect), self, lambda: self.config, most)
+        self.seats = Workspaces(ConnectionPool(self.connect), self, self.config, most)
 
     @asynccontextmanager
     async def connect(self, config: GatewayConfig, scope: SharingScope) -> AsyncGenerator[Any]:
