@@ -233,9 +233,9 @@ class Execution:
         self._catalog = catalog = (
             catalog.for_invocation(invocation_data) if answered is None and invocation_data is not None else catalog
         )
-        self._options = options = (
-            options.with_default_limits(profile.limits) if profile.limits.explicit_names else options
-        )
+        if profile.limits.explicit_names - options.execution_policy.explicit_names:  # most surfaces set them once
+            options = options.with_default_limits(profile.limits)
+        self._options = options
         self._outer = outer
         self._answered = answered
         self._claim_renewal: ClaimRenewal | None = None
