@@ -417,7 +417,7 @@ def build_response(
         result=outcome.value if error is None else None,
         diagnostics=sort_and_limit_diagnostics(diagnostics) if diagnostics else [],
     )
-    if outcome.ended_calls and (calls := _build_call_trace(outcome)):
+    if calls := [_build_traced_call(call) for call in outcome.ended_calls if call.entry.kind == "tool"]:
         response["toolTrace"] = calls
     if declarations:
         response["declarations"] = declarations
@@ -440,12 +440,8 @@ def _build_log_line(line: ConsoleEvent, started_ms: float) -> dict[str, Any]:
     return {"level": _LEVELS.get(line.level, "log"), "message": line.text, "timeMs": time_ms}
 
 
-def _build_call_trace(outcome: RunOutcome) -> list[dict[str, Any]]:
-    """Return the calls of a program without inputs and results."""
-    return [_build_traced_call(call) for call in outcome.ended_calls if call.entry.kind == "tool"]
-
-
 def _build_traced_call(call: CallRecord) -> dict[str, Any]:
+    """Return a call without its input and result."""
     path, _, tool_name = call.entry.name.partition(".")
     is_ok = call.status == "fulfilled"
     fields: dict[str, Any] = {
