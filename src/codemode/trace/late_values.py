@@ -33,24 +33,21 @@ class LazyValue:
 
 class _LazyField:
     def __init__(self, slot: Any) -> None:
-        self._slot = slot
+        self.slot = slot
 
     def __get__(self, event: Any, owner: type | None = None) -> Any:
         if event is None:
             return self
-        stored = self.get_stored_value(event)
+        stored = self.slot.__get__(event)
         return stored.value() if type(stored) is LazyValue else stored
 
-    def get_stored_value(self, event: Any) -> Any:
-        return self._slot.__get__(event)
-
     def __set__(self, event: Any, value: Any) -> None:
-        self._slot.__set__(event, value)
+        self.slot.__set__(event, value)
 
 
 def get_stored_value(event: object, name: str) -> Any:
     """Return what such a field holds, which may be a `LazyValue`: for another event, without making its value."""
-    return getattr(type(event), name).get_stored_value(event)
+    return getattr(type(event), name).slot.__get__(event)
 
 
 def with_lazy_fields(*names: str) -> Callable[[type[EventT]], type[EventT]]:
