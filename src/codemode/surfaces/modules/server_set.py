@@ -115,13 +115,6 @@ class ServerSet:
             for source in self.sources
         )
 
-    @property
-    def is_catalog_cached(self) -> bool:
-        """True if `get_or_build_catalog` would return the cached catalog."""
-        return self._cached_catalog is not None and (
-            self.is_static or self._cached_catalog[0] == self.get_listing_snapshot()
-        )
-
     def get_listing_snapshot(self) -> tuple[tuple[ListedServer | None, str | None], ...]:
         """Return the last listing and failure of each server; equal while nothing changes."""
         return tuple([(source.listed, source.failure) for source in self.sources])
@@ -172,7 +165,8 @@ class ServerSet:
 
     async def build_catalog_off_loop(self) -> None:
         """Build the catalog in a thread if it is not cached: thousands of tools take time."""
-        if not self.is_catalog_cached:
+        cached = self._cached_catalog
+        if cached is None or not (self.is_static or cached[0] == self.get_listing_snapshot()):
             await run_in_single_use_thread(self.get_or_build_catalog)
 
 
