@@ -41,6 +41,7 @@ _DEFINITION_READERS = frozenset({"getTool", "globalThis"})
 class CodeCallCatalog:
     """The tools that a run can call. ``allowed`` None means all in the index; ``whole`` is the unrestricted catalog."""
 
+    paths_named_like_javascript_members: tuple[str, ...] = ()  # scripts name tools with strings
     shared_tools = None
 
     def __init__(
@@ -71,11 +72,6 @@ class CodeCallCatalog:
     @cached_property
     def _names(self) -> tuple[str, ...]:
         return tuple(name for name in self._index if self._allowed is None or name in self._allowed)
-
-    @property
-    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
-        """Empty: scripts name tools with strings."""
-        return ()
 
     @property
     def may_wait_for_person(self) -> bool:

@@ -70,6 +70,7 @@ class ViewableCatalog(Protocol):
 class CatalogView:
     """A catalog as one program sees it."""
 
+    paths_named_like_javascript_members: tuple[str, ...] = ()  # implicit reads of the language never reach a tool
     shared_tools = None
 
     def __init__(self, catalog: ViewableCatalog, included: int, scopes: NamespaceScopes | None = None) -> None:
@@ -104,11 +105,6 @@ class CatalogView:
             for server in servers
             for mcp_server in server.tools
         }
-
-    @property
-    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
-        """Empty, as for the catalog."""
-        return ()
 
     @property
     def may_wait_for_person(self) -> bool:
@@ -243,11 +239,6 @@ class ExecCatalog:
     def entries(self) -> tuple[CatalogEntry, ...]:
         """All tools, in order of ids."""
         return tuple(self._entries.values())
-
-    @property
-    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
-        """Empty: implicit property reads of the language never reach a tool."""
-        return ()
 
     @property
     def may_wait_for_person(self) -> bool:

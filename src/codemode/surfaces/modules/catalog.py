@@ -339,6 +339,7 @@ class ModuleCatalog:
     ``unavailable``: why servers could not be listed, by path.
     """
 
+    paths_named_like_javascript_members: tuple[str, ...] = ()  # programs call what they import
     shared_tools = None
 
     def __init__(
@@ -371,11 +372,6 @@ class ModuleCatalog:
     def names(self) -> tuple[str, ...]:
         """All tool names, ``<path>.<tool>``, in the order of servers."""
         return tuple(self._tools)
-
-    @property
-    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
-        """Empty: programs call what they import."""
-        return ()
 
     def get(self, name: str) -> PreparedTool | None:
         """Return the tool of exactly this name."""

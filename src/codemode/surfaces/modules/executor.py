@@ -173,6 +173,8 @@ class RunCatalog:
     restores both, and ``limits``. ``ready_ms``: when all needed servers were listed.
     """
 
+    paths_named_like_javascript_members: tuple[str, ...] = ()  # programs call what they import
+
     def __init__(
         self,
         servers: ServerSet,
@@ -213,11 +215,6 @@ class RunCatalog:
     def shared_tools(self) -> ModuleCatalog | None:
         """The tools as last listed, unless invocation data contain notes of this run."""
         return None if self.notes else self._current
-
-    @property
-    def paths_named_like_javascript_members(self) -> tuple[str, ...]:
-        """Empty: programs call what they import."""
-        return ()
 
     @property
     def may_wait_for_person(self) -> bool:
