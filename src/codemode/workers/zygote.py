@@ -116,7 +116,7 @@ class Zygote:
     def describe_failure(self) -> str:
         """The zygote's last error output, or an empty string."""
         with self._lock:
-            self._receive_packets_locked()
+            self.receive_packets()
             return self._failure
 
     def kill(self) -> None:
@@ -129,7 +129,7 @@ class Zygote:
             with self._lock:
                 self._process.close()
                 # Pidfds already on their way are still in the socket.
-                self._receive_packets_locked()
+                self.receive_packets()
                 self._control.close()
 
     def close_descriptors(self) -> None:
@@ -150,7 +150,19 @@ class Zygote:
     def receive_packets(self) -> bool:
         """Take what the zygote has sent, without waiting; False when it has closed its end."""
         with self._lock:
-            return self._receive_packets_locked()
+            while self._control.fileno() >= 0:
+                try:
+                    data, ancillary, _flags, _address = self._control.recvmsg(
+                        _MAX_PACKET_BYTES, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+                    )
+                except BlockingIOError:
+                    return True
+                except OSError:
+                    return False
+                if not data:
+                    return False
+                self._handle_packet(data, ancillary[0][2] if ancillary else b"")
+            return False
 
     def wait_and_receive_packets(self, timeout_ms: int) -> None:
         """Wait a moment for something from the zygote and take it."""
@@ -167,7 +179,7 @@ class Zygote:
         deadline = time.monotonic() + _SEND_TIMEOUT_MS / 1000
         while True:
             with self._lock:
-                self._receive_packets_locked()
+                self.receive_packets()
                 if self._control.fileno() < 0:
                     raise CodeModeWorkerError("the zygote has ended: it was killed")
                 handle = _ForkedProcess(self, self._next_sequence)
@@ -194,22 +206,6 @@ class Zygote:
             raise CodeModeWorkerError(f"the zygote has ended: {reason}") from None
         return True
 
-    def _receive_packets_locked(self) -> bool:
-        """Take every packet in the socket; False when the zygote has closed it."""
-        while self._control.fileno() >= 0:
-            try:
-                data, ancillary, _flags, _address = self._control.recvmsg(
-                    _MAX_PACKET_BYTES, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
-                )
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-            if not data:
-                return False
-            self._handle_packet(data, ancillary[0][2] if ancillary else b"")
-        return False
-
     def _handle_packet(self, data: bytes, rights: bytes) -> None:
         kind, sequence, value = _PACKET_STRUCT.unpack_from(data)
         pidfd = struct.unpack("=i", rights[:4])[0] if rights else -1
@@ -217,7 +213,8 @@ class Zygote:
             self._failure = data[_PACKET_STRUCT.size :].decode("utf-8", "replace")
         handle = self._workers.get(sequence)
         if handle is None:
-            _close_descriptor(pidfd)
+            if pidfd >= 0:
+                os.close(pidfd)
         elif kind == b"W":
             handle.pidfd = pidfd
         elif kind == b"N":
@@ -292,7 +289,8 @@ class _ForkedProcess:
         """Close the descriptors alone."""
         self._memory.close()
         pidfd, self.pidfd = self.pidfd, -1
-        _close_descriptor(pidfd)
+        if pidfd >= 0:
+            os.close(pidfd)
 
 
 def _start_zygote_process(image: WorkerImage, control_fd: int, **options: object) -> PidfdProcess:
@@ -311,11 +309,6 @@ def _wait_until_writable(descriptor: int, timeout_ms: int) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLOUT)
     return bool(poller.poll(timeout_ms))
-
-
-def _close_descriptor(descriptor: int) -> None:
-    if descriptor >= 0:
-        os.close(descriptor)
 
 
 def _describe_wait_status(status: int) -> str:
