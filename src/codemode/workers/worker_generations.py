@@ -166,7 +166,7 @@ class RetirableWorkerSource:
         try:
             process = self.source.spawn(warm_up=warm_up)
         except BaseException:
-            self._record_closed_worker_and_check_if_last()
+            self.record_closed_worker_and_check_if_last()
             raise
         process.channel.setblocking(False)
         return PooledWorker(process, self)
@@ -195,17 +195,12 @@ class RetirableWorkerSource:
         self.source.kill()
         self.has_ended = True
 
-    def close_worker(self, process: WorkerProcess) -> None:
-        """Close one worker; the last one of a retired source also ends the source."""
-        process.close()
-        if self._record_closed_worker_and_check_if_last():
-            self.kill_source()
-
     def can_close_worker_immediately(self) -> bool:
         """Return False if closing one more worker ends the source, and the caller would have to wait for that."""
         return not (self._is_retired and self._open_count <= 1) or self.source.can_kill_immediately()
 
-    def _record_closed_worker_and_check_if_last(self) -> bool:
+    def record_closed_worker_and_check_if_last(self) -> bool:
+        """Count a closed worker; return True for the last one of a retired source, which must then be killed."""
         with self._lock:
             self._open_count -= 1
             return self._is_retired and not self._open_count
@@ -235,4 +230,6 @@ class PooledWorker:
         with self._close_lock:
             if not self._is_closed:
                 self._is_closed = True
-                self.retirable_source.close_worker(self.process)
+                self.process.close()
+                if self.retirable_source.record_closed_worker_and_check_if_last():
+                    self.retirable_source.kill_source()
