@@ -243,6 +243,7 @@ class PooledWorkerLease:
         self._frame_after_program: bytes | None = None
         self.slot = InvocationSlot()
         self.process = worker.process
+        self.refill_spares = supply.refill_spares
 
     @property
     def needs_spare(self) -> bool:
@@ -264,10 +265,6 @@ class PooledWorkerLease:
 
         channel_class = _import_channel_class()
         return channel_class(self.process, max_frame_bytes, first_message=first_message, on_end=report_end, **callbacks)
-
-    def refill_spares(self, wanted: int | None = None) -> None:
-        """Allow the next spare to start, at a moment when no run waits for it."""
-        self._supply.refill_spares(wanted)
 
     def offer_for_reuse(self, frame: bytes) -> None:
         """Let `release` return the worker to its pool for another program. ``frame``: what it sent since."""
