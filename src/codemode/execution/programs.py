@@ -130,10 +130,9 @@ class ProgramChecker:
 
     def prepare_and_find_earlier_acceptance(self) -> ProgramAccepted | None:
         """Return the result of an earlier check of the same text and tools; None if there is more to do."""
-        if self.known is None or self._find_last_check() is None:
+        if self.known is None or self.prepare_tools(self.known.facts) is not None:
             return None
-        self.prepare_tools(self.known.facts)
-        last_check = self._find_last_check()  # the tools of this run may be others now
+        last_check = self._find_last_check()
         if last_check is None or last_check.result is None or last_check.result[0] is not self._invocation_data:
             return None
         return last_check.result[1]
