@@ -54,16 +54,11 @@ class PassedProgramCheck:
 
 
 def make_program_cache() -> SizedCache[bytes, AnalysedProgram]:
-    """Return a cache of analysed programs by the SHA-256 of their source.
+    """Return a cache of analysed programs by the SHA-256 of profile and source.
 
     Sizes are bytes of the worker's answer, text and facts, to which memory use is proportional (requirement A35).
     """
     return SizedCache(4 << 20, max_entries=256, max_entry_size=64 << 10)
-
-
-def hash_program(source: str, profile: str) -> bytes:
-    """Return the cache key of a source under a profile."""
-    return hashlib.sha256(f"{profile}\n{source}".encode("utf-8", "surrogatepass")).digest()
 
 
 LARGE_SOURCE_CHARACTERS = 1 << 16
@@ -125,7 +120,7 @@ class ProgramChecker:
         self._facts: ProgramFacts | None = None
         self._is_prepared = False
         self._preparation: Awaitable[None] | None = None  # work of the tools before the check, which changes them
-        self._key = hash_program(source, profile.name)
+        self._key = hashlib.sha256(f"{profile.name}\n{source}".encode("utf-8", "surrogatepass")).digest()
         self.known = _programs.get(self._key)
 
     def prepare_and_find_earlier_acceptance(self) -> ProgramAccepted | None:

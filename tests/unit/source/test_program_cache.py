@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from invocation_settings import SETTINGS
+
 from codemode.data.sized_cache import SizedCache
-from codemode.execution.programs import AnalysedProgram, hash_program, make_program_cache
+from codemode.execution import programs
+from codemode.execution.programs import AnalysedProgram, ProgramChecker, make_program_cache
+from codemode.tools.catalog import Catalog
 
 
 def program(js: str) -> AnalysedProgram:
@@ -17,10 +25,18 @@ def test_what_was_put_comes_back():
     assert cache.get(b"other") is None
 
 
-def test_a_program_is_another_one_under_another_profile_or_with_another_text():
-    sources, profiles = ("", "a", "b", "\ud800", "\ud801", "codeCall\na"), ("codeMode", "codeCall")
-    keys = [hash_program(source, profile) for source in sources for profile in profiles]
-    assert len(set(keys)) == len(keys)
+def test_a_program_is_another_one_under_another_profile_or_with_another_text(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(programs, "_programs", make_program_cache())
+    facts: Any = {"calls": []}
+
+    def make_checker(source: str, profile: str) -> ProgramChecker:
+        return ProgramChecker(source, replace(SETTINGS.profile, name=profile), Catalog({}), None, checks_tools=True)
+
+    for source in ("", "a", "b", "\ud800", "\ud801", "codeCall\na"):
+        for profile in ("codeMode", "codeCall"):
+            assert make_checker(source, profile).known is None
+            make_checker(source, profile).check(source, facts)
+            assert make_checker(source, profile).known == AnalysedProgram(source, facts)
 
 
 def test_the_least_recently_used_one_is_forgotten():
