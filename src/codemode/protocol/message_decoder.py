@@ -12,6 +12,7 @@ from ..data.narrowing import is_array, is_object
 from ..errors import CodeModeProtocolError
 from .messages import (
     REQUEST_KINDS,
+    AnalysisFacts,
     CallRequested,
     ConsoleWritten,
     EngineFailed,
@@ -134,7 +135,7 @@ def _read_program_analysed(body: dict[str, Any], size: int = 0) -> ProgramAnalys
         _raise_protocol_violation("neither a program nor a problem")
     return ProgramAnalysed(
         js,
-        cast("ProgramFacts | None", facts),
+        None if facts is None else cast("ProgramFacts", AnalysisFacts(facts)),
         tuple(_read_problem(problem) for problem in problems),
         _read_partially_stripped_program(body.get("draft")),
         size,

@@ -226,6 +226,12 @@ def _encode_json(payload: Mapping[str, Any]) -> bytes:
 # --- from the worker ---
 
 
+class AnalysisFacts(dict[str, Any]):
+    """The facts of one analysis, which do not change. ``parsed`` is set by the surface that parses them."""
+
+    parsed: Any = None
+
+
 @record
 class ProgramAnalysed:
     """The stripped program and its facts (None: unknown) in ``size`` bytes, or the problems that forbid it."""

@@ -21,6 +21,7 @@ from ...execution.outcome_texts import (
 )
 from ...host.forks import create_fork_safe_lock
 from ...protocol.ending_errors import make_syntax_error
+from ...protocol.messages import AnalysisFacts
 from ...schemas.compiled import get_json_type_name
 from ...source.checks import MAX_UNDEFINED_NAMES, create_problem, list_located_facts
 from ...tools.prepared import PreparedTool
@@ -94,7 +95,15 @@ class ModuleFacts:
 
 
 def parse_module_facts(facts: Any) -> ModuleFacts:
-    """Return the facts about a module. The input comes from the guest and is untrusted."""
+    """Return the facts about a module, parsed once for each analysis. They come from the guest and are untrusted."""
+    if not isinstance(facts, AnalysisFacts):  # with those of saved programs, or none
+        return _parse_module_facts(facts)
+    if facts.parsed is None:
+        facts.parsed = _parse_module_facts(facts)
+    return facts.parsed
+
+
+def _parse_module_facts(facts: Any) -> ModuleFacts:
     raw = mapping_or_empty(mapping_or_empty(facts).get("module"))
     prefix, ends = raw.get("prefix"), raw.get("ends")
     imports = _parse_imports(list_or_empty(raw.get("imports")))
@@ -415,9 +424,9 @@ class ModuleCatalog:
         """Return the catalog itself: a program can import any server."""
         return self
 
-    def build_invocation_data(self, facts: ProgramFacts | None, module: ModuleFacts | None = None) -> Mapping[str, Any]:
-        """Return the modules that a program imports, for the guest. ``module``: the parsed ``facts``."""
-        module = module or parse_module_facts(facts)
+    def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any]:
+        """Return the modules that a program imports, for the guest."""
+        module = parse_module_facts(facts)
         paths = [path for path in module.paths if path in self._by_path]
         imports = [fact.specifier for fact in module.imports]
         key = (module.prefix, module.take, *imports, None, *paths, module.wants_all, module.last, module.ends)
@@ -438,11 +447,10 @@ class ModuleCatalog:
                 self._imports_cache[key] = import_data
         return {"module": import_data}
 
-    def find_program_error(self, facts: ProgramFacts | None, module: ModuleFacts | None = None) -> CodeModeError | None:
+    def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
-        return self._modules.find_error(module or parse_module_facts(facts)) or find_undefined_names_error(
-            facts, self.servers
-        )
+        error = self._modules.find_error(parse_module_facts(facts))
+        return error or find_undefined_names_error(facts, self.servers)
 
     def prepare_for_program(self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None) -> None:
         """Return None: the catalog does not change."""

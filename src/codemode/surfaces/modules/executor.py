@@ -25,7 +25,7 @@ from ...schemas.compiled import get_json_type_name
 from ...source.program_input import rename_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
-from .catalog import ModuleCatalog, ModuleFacts, build_meta, parse_module_facts
+from .catalog import ModuleCatalog, build_meta, parse_module_facts
 from .declarations import declare_server_if_fits, declare_servers_within, is_declaration_cached
 from .description import DescriptionCache
 from .diagnostics import (
@@ -191,7 +191,6 @@ class RunCatalog:
         self._identities = homes or ServerIdentities(servers.sources, ContinuationOptions())
         self._named_sources: list[ServerWithListing] = []
         self._current = servers.get_or_build_catalog()
-        self._module: tuple[ProgramFacts | None, ModuleFacts] | None = None  # parsed last
 
     def __len__(self) -> int:
         return len(self._current)
@@ -239,8 +238,8 @@ class RunCatalog:
 
     def build_invocation_data(self, facts: ProgramFacts | None) -> Mapping[str, Any]:
         """Return the modules that a program imports, and the notes and identities that its pauses store."""
-        module = self._get_module_facts(facts)
-        data = dict(self._current.build_invocation_data(facts, module))
+        module = parse_module_facts(facts)
+        data = dict(self._current.build_invocation_data(facts))
         if self.notes:
             data[NOTES_KEY] = list(self.notes)
         if (
@@ -253,7 +252,7 @@ class RunCatalog:
 
     def find_program_error(self, facts: ProgramFacts | None) -> CodeModeError | None:
         """Return the error that a program certainly has in its imports and calls, or None."""
-        return self._current.find_program_error(facts, self._get_module_facts(facts))
+        return self._current.find_program_error(facts)
 
     def prepare_for_program(
         self, facts: ProgramFacts | None, invocation_data: Mapping[str, Any] | None
@@ -262,17 +261,12 @@ class RunCatalog:
         module = mapping_or_empty(mapping_or_empty(invocation_data).get("module"))
         if module:
             return self._restore_run_data_and_load_listings(mapping_or_empty(invocation_data), module)
-        facts_read = self._get_module_facts(facts)
+        facts_read = parse_module_facts(facts)
         unlisted = self._set_named_and_select_outdated_sources(facts_read.paths, wants_all=facts_read.wants_all)
         if unlisted:
             return self._load_listings_and_use_tools(unlisted, wants_all=facts_read.wants_all)
         self._use_current_tools_and_add_notes(wants_all=facts_read.wants_all)
         return None
-
-    def _get_module_facts(self, facts: ProgramFacts | None) -> ModuleFacts:
-        if self._module is None or self._module[0] is not facts:
-            self._module = (facts, parse_module_facts(facts))
-        return self._module[1]
 
     def check_resumed_program(self, invocation_data: Mapping[str, Any] | None, names: Iterable[str]) -> None:
         """Check that the servers of a resumed program are the same, and note those with changed tools.

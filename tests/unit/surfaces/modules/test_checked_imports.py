@@ -10,6 +10,7 @@ from suite import each_row
 
 from codemode import ModuleServer
 from codemode.errors import CodeModeSyntaxError
+from codemode.protocol.messages import AnalysisFacts
 from codemode.surfaces.modules.catalog import ModuleCatalog, parse_module_facts
 from codemode.surfaces.modules.server_set import ServerSet
 
@@ -190,6 +191,12 @@ def test_what_may_ask_for_any_server(given: Any, wants_all: bool):
 def test_the_same_program_is_given_the_very_same():
     one, two = (CATALOG.build_invocation_data(facts(imports=[("@codemode/errors", ["*"])]))["module"] for _ in range(2))
     assert one is two
+
+
+def test_the_facts_of_one_analysis_are_parsed_once():
+    analysis = AnalysisFacts(facts(imports=[("@codemode/errors", ["*"])]))
+    assert parse_module_facts(analysis) is parse_module_facts(analysis)
+    assert parse_module_facts(analysis) == parse_module_facts({**analysis})
 
 
 def test_of_very_many_names_the_first_are_read_and_every_import_keeps_its_place():
