@@ -32,6 +32,7 @@ class Live:
         self.given = tools
         self.failure = failure
         self.revision: Any = 1
+        self.notes: tuple[str, ...] = ()
         self.listings = 0
         self.gate: asyncio.Event | None = None
 
@@ -360,6 +361,21 @@ def test_static_servers_have_one_catalog_for_all_runs():
     assert servers.get_or_build_catalog() is servers.get_or_build_catalog()
     assert servers.get_or_build_catalog().prepare_for_program(imports("one"), None) is None
     assert servers.get_or_build_catalog().for_invocation({}) is servers.get_or_build_catalog()
+
+
+def test_runs_share_their_tools_until_a_server_changes_or_adds_a_note():
+    async def main() -> None:
+        one = Live("one", "a")
+        servers = ServerSet([one])
+        first, second = await view_of(servers, imports("one")), await view_of(servers, imports("one"))
+        assert first.shared_tools is second.shared_tools is servers.get_or_build_catalog()
+        one.change("b")
+        third = await view_of(servers, imports("one"))
+        assert third.shared_tools is not first.shared_tools
+        one.notes = ("its tools were approved long ago",)
+        assert (await view_of(servers, imports("one"))).shared_tools is None
+
+    within(main())
 
 
 def test_refresh_lists_anew():
