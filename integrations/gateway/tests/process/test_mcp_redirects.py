@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from codemode_gateway import ServerConfig, connect
 from codemode_gateway.oauth.flow import AuthorizationClient
+from codemode_gateway.oauth.settings import AuthSettings
 from codemode_gateway.upstreams import http as http_client
 from mcp_servers.configured import of
 from mcp_servers.odd_server import odd_http
@@ -159,6 +160,6 @@ def test_a_sign_in_is_asked_for_where_a_server_redirects_to():
         return request.reply(401, WWW_Authenticate="Bearer scope=all")
 
     with odd_http(hook=hook) as server:
-        door = AuthorizationClient("odd", server.url, has_client_secret=False, trusted_issuer=None)
-        challenge = within(door.request_challenge({}, reads_only=False))
+        door = AuthorizationClient(ServerConfig("odd", "http", url=server.url), AuthSettings())
+        challenge = within(door.request_challenge())
     assert challenge.headers["www-authenticate"] == "Bearer scope=all"

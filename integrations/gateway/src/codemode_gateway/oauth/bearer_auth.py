@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TypeGuard
 
@@ -15,9 +15,9 @@ from ..config.locations import GATEWAY_COMMAND, format_login_command
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from ..outgoing_http import is_trusted_redirect
-from .flow import OAuthExchange
-from .settings import AuthorizationRefusedError, AuthorizationUnavailableError, AuthSettings, SignInError, TokenRecord
-from .token_store import TokenStore, hold_lock
+from .flow import OAuthExchange, create_challenge
+from .settings import AuthorizationRefusedError, AuthorizationUnavailableError, AuthSettings, SignInError
+from .token_store import TokenRecord, TokenStore, find_keyring, hold_lock
 
 # Opens no browser: when a sign-in is needed, requests fail with an error that says so.
 
@@ -39,7 +39,6 @@ class UpstreamBearerAuth(httpx2.Auth):
         server: ServerConfig,
         settings: AuthSettings,
         principal: str,
-        store: TokenStore,
         folder: Path,
         secrets: SecretRedactor,
         get_page_url: Callable[[], str | None] = lambda: None,
@@ -51,8 +50,9 @@ class UpstreamBearerAuth(httpx2.Auth):
         self.key = settings.compute_storage_key(server, principal)
         self.failure: SignInError | None = None
         self.challenge: httpx2.Response | None = None
+        self.folder = folder
         self._url = httpx2.URL(server.url or "")
-        self._store = store
+        self._store = TokenStore(folder, find_keyring(settings.storage))
         self._lock_file = folder / f"{self.key}.lock"
         self._secrets = secrets
         self._get_page_url = get_page_url
@@ -65,7 +65,8 @@ class UpstreamBearerAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; retry once with another token after a rejection."""
-        if not self._is_token_allowed(request.url):
+        # Tokens go only to the origin of their resource, or to its host with TLS, even after redirects.
+        if not is_trusted_redirect(self._url, request.url):
             yield request
             return
         token = await self._get_or_renew_token()
@@ -74,18 +75,13 @@ class UpstreamBearerAuth(httpx2.Auth):
         if not _asks_for_sign_in(response):
             self.failure = None if token is not None else self.failure
             return
-        self.challenge = httpx2.Response(
-            response.status_code, headers=_get_challenge_headers(response), request=httpx2.Request("POST", self._url)
-        )
+        header = response.headers.get("www-authenticate", "")
+        self.challenge = create_challenge(response.status_code, header)
         self._rejected_token = token or self._rejected_token
         _set_bearer_token(request, await self._get_or_renew_other_token(token, is_step_up=response.status_code == 403))
         response = yield request
         if _asks_for_sign_in(response):
-            raise self._record_failure(self._sign_in_needed_error())
-
-    def _is_token_allowed(self, url: httpx2.URL) -> bool:
-        """Tokens go only to the origin of their resource, or to its host with TLS, even after redirects."""
-        return is_trusted_redirect(self._url, url)
+            raise self._record_failure(self._create_sign_in_needed_error())
 
     async def aclose(self) -> None:
         """Wait for a renewal in progress, which uses up the refresh token."""
@@ -94,27 +90,33 @@ class UpstreamBearerAuth(httpx2.Auth):
 
     async def load_usable_token(self) -> str | None:
         """Return the stored token unless the server rejected it; another process may have signed in."""
-        record = await self._load_record_and_register_secrets()
+        record = await self.load_record()
         return record.access_token if self._is_usable(record, None) else None
+
+    async def load_record(self) -> TokenRecord | None:
+        """Return the stored record; its secrets are redacted."""
+        self._record, self._is_loaded = await self._store.read(self.key), True
+        if self._record is not None:
+            self._secrets.add_secrets(*self._record.secrets, owner=self.key)
+        return self._record
 
     async def delete_and_return_record(self) -> TokenRecord | None:
         """Delete the stored record and return it."""
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
-            record = await self._load_record_and_register_secrets()
+            record = await self.load_record()
             await self._store.delete(self.key)
             self._record = None
             return record
 
-    async def sign_in_and_save(self, sign_in: Callable[[TokenRecord | None], Awaitable[TokenRecord]]) -> None:
-        """Run a sign-in with the stored record and save the new one."""
-        record = await sign_in(await self._load_record_and_register_secrets())
+    async def save_record(self, record: TokenRecord) -> None:
+        """Save the record of a sign-in."""
         async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
             await self._save_record_and_get_token(record)
 
     async def _get_or_renew_token(self) -> str | None:
         """Return a usable token, renewed when due, or None."""
         if not self._is_loaded:
-            await self._load_record_and_register_secrets()
+            await self.load_record()
         record = self._record
         if record is not None and not record.needs_renewal(time.time()):
             return record.access_token
@@ -150,16 +152,14 @@ class UpstreamBearerAuth(httpx2.Auth):
                 return await self._obtain_token(rejected, is_step_up)
         except SignInError as error:
             raise self._record_failure(error) from None
-        except (OSError, TimeoutError) as error:
-            reason = (
-                "another gateway is renewing it" if isinstance(error, TimeoutError) else "its tokens cannot be stored"
-            )
-            raise self._record_failure(
-                SignInError(f"the sign-in of {self.server.name!r} cannot be used: {reason}")
-            ) from None
+        except OSError as error:
+            is_locked = isinstance(error, TimeoutError)
+            reason = "another gateway is renewing it" if is_locked else "its tokens cannot be stored"
+            message = f"the sign-in of {self.server.name!r} cannot be used: {reason}"
+            raise self._record_failure(SignInError(message)) from None
 
     async def _obtain_token(self, rejected: str | None, is_step_up: bool) -> str:
-        record = await self._load_record_and_register_secrets()
+        record = await self.load_record()
         if self._is_usable(record, rejected):
             self.failure = None
             return record.access_token or ""
@@ -169,41 +169,31 @@ class UpstreamBearerAuth(httpx2.Auth):
         if self.settings.flow == "client_credentials":
             return await self._save_record_and_get_token(await exchange.authorize(self.challenge))
         if is_step_up or record is None or record.refresh_token is None:
-            raise self._sign_in_needed_error()
+            raise self._create_sign_in_needed_error()
         try:
             return await self._save_record_and_get_token(await exchange.refresh())
         except AuthorizationRefusedError:
             # Do not use the refresh token again; keep the registered client.
             await self._save_record_and_get_token(record.without_tokens())
-            raise self._sign_in_needed_error() from None
+            raise self._create_sign_in_needed_error() from None
 
     def _is_usable(self, record: TokenRecord | None, rejected: str | None) -> TypeGuard[TokenRecord]:
         if record is None or record.needs_renewal(time.time()):
             return False
         return record.access_token not in (rejected, self._rejected_token)
 
-    def _sign_in_needed_error(self) -> SignInError:
-        name = self.server.name
+    def _create_sign_in_needed_error(self) -> SignInError:
+        name, page_url = self.server.name, self._get_page_url()
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} rejects the credentials of its auth settings")
-        page_url = self._get_page_url()
-        instructions = (
-            format_login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
-        )
-        return SignInError(f"the user must sign in to {name!r} first: {instructions}")
+        way = format_login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
+        return SignInError(f"the user must sign in to {name!r} first: {way}")
 
     def _record_failure(self, error: SignInError) -> SignInError:
         if isinstance(error, AuthorizationUnavailableError | AuthorizationRefusedError) and error is not self.failure:
             self._failed_at = time.monotonic()
         self.failure = error
         return error
-
-    async def _load_record_and_register_secrets(self) -> TokenRecord | None:
-        self._record = record = await self._store.read(self.key)
-        self._is_loaded = True
-        if record is not None:
-            self._secrets.add_secrets(*record.secrets, owner=self.key)
-        return record
 
     async def _save_record_and_get_token(self, record: TokenRecord) -> str:
         self._secrets.add_secrets(*record.secrets, owner=self.key)
@@ -217,11 +207,6 @@ class UpstreamBearerAuth(httpx2.Auth):
 def _set_bearer_token(request: httpx2.Request, token: str | None) -> None:
     if token:
         request.headers["Authorization"] = f"Bearer {token}"
-
-
-def _get_challenge_headers(response: httpx2.Response) -> dict[str, str]:
-    challenge = response.headers.get("www-authenticate")
-    return {} if challenge is None else {"www-authenticate": challenge}
 
 
 def _asks_for_sign_in(response: httpx2.Response) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import html
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from codemode.trace.visible_text import clip_to_visible_line
@@ -43,7 +42,6 @@ CALLBACK_PATH = "/oauth/callback"
 _COOKIE = "codemode_sign_in_"
 _HOST_PREFIX = "__Host-"
 _COOKIE_SECONDS = 600  # longer than a sign-in stays open
-_MAX_COOKIE_BYTES = 16_384
 _MAX_NAME_CHARACTERS = 200
 
 
@@ -53,12 +51,14 @@ class PendingSignIn:
 
     Without the secret, an attacker could have the URL opened in another person's browser and connect that person's
     account to ``principal``. ``secret`` None: only its own user has seen the URL, so any browser may finish.
+    ``until`` is when it ends, in seconds since 1970.
     """
 
     url: str
     server: str
     principal: str
     secret: str | None
+    until: float = 0.0
 
     @property
     def ticket(self) -> str:
@@ -128,23 +128,6 @@ def parse_state_parameter(url: str) -> str | None:
 def create_secret() -> str:
     """Return a secret for one sign-in."""
     return secrets.token_urlsafe(32)
-
-
-def parse_sign_in_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the cookies of an ASGI request."""
-    text = b"; ".join(value for key, value in headers if key.lower() == b"cookie")
-    if len(text) > _MAX_COOKIE_BYTES:
-        return {}
-    pairs = (pair.strip().partition("=") for pair in text.decode("latin-1").split(";"))
-    return {name: value for name, _, value in pairs if name.startswith((_COOKIE, _HOST_PREFIX + _COOKIE))}
-
-
-def parse_pending_sign_in(stored: Mapping[str, Any]) -> PendingSignIn | None:
-    """Parse a sign-in from another process's file; return None for an invalid one."""
-    url, secret = stored.get("url"), stored.get("secret")
-    if not isinstance(url, str) or not (secret is None or isinstance(secret, str)):
-        return None
-    return PendingSignIn(url, str(stored.get("server", "")), str(stored.get("principal", "")), secret)
 
 
 def open_in_browser(url: str) -> object:

@@ -4,50 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import logging
 import re
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
-from mcp.client.auth.utils import extract_field_from_www_auth
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthMetadata,
     OAuthToken,
-    ProtectedResourceMetadata,
 )
 from pydantic import AnyUrl
 
 from codemode.data.json_values import decode_json
-from codemode.data.narrowing import is_array, is_object
+from codemode.data.narrowing import mapping_or_empty
 from codemode.fetch.client import is_public_address, resolve_host
 from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
-from ..outgoing_http import RefusedRedirectError, get_tls_context, send_following_redirects
-from ..page_urls import PageURLError, require_safe_page_host
-from .settings import (
-    AuthorizationRefusedError,
-    AuthorizationUnavailableError,
-    AuthSettings,
-    SignInError,
-    TokenRecord,
-    compute_expiry,
-    is_token,
+from ..outgoing_http import (
+    RefusedRedirectError,
+    format_url_without_secrets,
+    get_tls_context,
+    send_following_redirects,
 )
+from ..page_urls import PageURLError, require_safe_page_host
+from .settings import AuthorizationRefusedError, AuthorizationUnavailableError, AuthSettings, SignInError
+from .token_store import TokenRecord, compute_expiry, is_token
 
 # A server names its own authorization server, so each URL is hostile. The answers contain tokens and secrets, so errors
 # quote only OAuth's error fields.
@@ -57,292 +50,191 @@ _MAX_URL_CHARACTERS = 1 << 13
 REQUEST_TIMEOUT_SECONDS = 30.0
 _MAX_REQUESTS = 24
 _ERROR_TEXT = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")  # RFC 6749 of error and error_description
-_MAX_SHOWN_URL_CHARACTERS = 200
-_SUCCESS_STATUSES = (200, 201)
-_REVOCATION = "revocation"
-
-
-def _create_http_client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(verify=get_tls_context(), follow_redirects=False)
 
 
 class AuthorizationClient:
-    """Sends the requests of one sign-in to ``name``, the server at ``server_url``.
+    """Sends the requests of one sign-in at a server.
 
     Requests go only to hosts as public as the server's, with TLS except on its own host or loopback. A configured
-    secret goes only to ``trusted_issuer`` or the server's own host.
+    secret goes only to the configured issuer or the server's own host.
     """
 
-    def __init__(self, name: str, server_url: str, *, has_client_secret: bool, trusted_issuer: str | None) -> None:
-        self._name = name
-        self._server = httpx2.URL(server_url)
-        self._has_client_secret = has_client_secret
-        self._trusted_issuer = trusted_issuer
+    def __init__(self, server: ServerConfig, settings: AuthSettings) -> None:
+        self._server = server
+        self._url = httpx2.URL(server.url or "")
+        self._settings = settings
         self._sent_count = 0
-        self.issuer: str | None = None
-        self.may_register = True
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request and return its sanitized answer. Raises `SignInError`."""
+    async def send(self, request: httpx2.Request, issuer: str) -> httpx2.Response:
+        """Send a request to the authorization server ``issuer`` and return the checked answer. Raises `SignInError`."""
         self._sent_count += 1
         if self._sent_count > _MAX_REQUESTS:
-            raise AuthorizationUnavailableError(f"the sign-in to {self._name!r} needs too many requests")
+            raise AuthorizationUnavailableError(f"the sign-in to {self._server.name!r} needs too many requests")
         await self.check_url(request.url)
         await request.aread()
-        grant = _read_grant_type(request)
-        self._check_secret_and_client_id_recipient(request, grant)
-        request.headers["Accept"] = "application/json"
-        request.headers["Accept-Encoding"] = "identity"
-        request.extensions["timeout"] = httpx2.Timeout(REQUEST_TIMEOUT_SECONDS).as_dict()
-        url = _format_url_without_secrets(request.url)
-        try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_http_client() as client:
-                response = await client.send(request, stream=True)
-                body = await self._read_body(response, url)
-        except TimeoutError:
-            raise AuthorizationUnavailableError(
-                f"{url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s"
-            ) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
-            raise AuthorizationUnavailableError(f"{url} cannot be reached ({type(error).__name__})") from None
-        return self._sanitize_response(request, response, body, grant)
+        answer_model, url = _get_answer_model(request), format_url_without_secrets(request.url)
+        if self._settings.client_id is not None and request.method == "POST":
+            self._check_recipient_of_client(request, issuer, is_registration=answer_model is OAuthClientInformationFull)
+        request.headers.update({"Accept": "application/json", "Accept-Encoding": "identity"})
+        async with _open_http_client(url) as client, aclosing(await client.send(request, stream=True)) as response:
+            body = await _read_body(response, url)
+        if request.method == "POST" and not response.is_redirect and response.status_code not in (200, 201):
+            raise _create_status_error(response.status_code, body, url)
+        if answer_model is not None and not response.is_redirect:
+            _check_credentials(answer_model, body, url)
+        checked = httpx2.Response(response.status_code, content=b"" if response.is_redirect else body, request=request)
+        checked.next_request = response.next_request
+        return checked
 
-    async def request_challenge(self, headers: Mapping[str, str], *, reads_only: bool) -> httpx2.Response | None:
+    async def request_challenge(self) -> httpx2.Response | None:
         """Request the server without a token and return its sign-in challenge, or None.
 
-        ``reads_only``: send GET instead of POST. Raises `AuthorizationUnavailableError`.
+        Raises `AuthorizationUnavailableError`.
         """
-        headers_to_send = {**headers, "accept": "application/json, text/event-stream", "accept-encoding": "identity"}
-        ping = None if reads_only else {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        try:
-            request = httpx2.Request("GET" if reads_only else "POST", self._server, headers=headers_to_send, json=ping)
-            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS), _create_http_client() as client:
-                response = await send_following_redirects(partial(client.send, stream=True), request)
-                await response.aclose()
-        except RefusedRedirectError as error:
-            raise AuthorizationUnavailableError(
-                f"{_format_url_without_secrets(self._server)} cannot be requested: {error}"
-            ) from None
-        except (TimeoutError, httpx2.HTTPError, httpx2.StreamError, OSError, ValueError) as error:
-            raise AuthorizationUnavailableError(
-                f"{_format_url_without_secrets(self._server)} cannot be reached ({type(error).__name__})"
-            ) from None
+        headers = {
+            **self._server.headers,
+            "accept": "application/json, text/event-stream",
+            "accept-encoding": "identity",
+        }
+        async with _open_http_client(format_url_without_secrets(self._url)) as client:
+            if self._server.transport == "sse":
+                request = httpx2.Request("GET", self._url, headers=headers)
+            else:
+                ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+                request = httpx2.Request("POST", self._url, headers=headers, json=ping)
+            response = await send_following_redirects(partial(client.send, stream=True), request)
+            await response.aclose()
         return response if response.status_code in (401, 403) else None
 
     async def check_url(self, url: httpx2.URL | str) -> None:
         """Raise `AuthorizationRefusedError` for a URL that this server may not direct requests to."""
-        if len(str(url)) > _MAX_URL_CHARACTERS:
-            raise AuthorizationRefusedError(f"{self._name!r} gave a URL that is too long")
         try:
             target = httpx2.URL(url)
         except (httpx2.InvalidURL, ValueError, TypeError):
-            raise AuthorizationRefusedError(f"{self._name!r} gave an invalid URL") from None
-        has_valid_port = target.port is None or 0 < target.port < 1 << 16
-        if target.scheme not in ("http", "https") or not target.host or target.userinfo or not has_valid_port:
+            raise AuthorizationRefusedError(f"{self._server.name!r} gave an invalid URL") from None
+        if (problem := await self._find_url_problem(target)) is not None:
             raise AuthorizationRefusedError(
-                f"{self._name!r} gave {_format_url_without_secrets(target)}, which is not an https URL with a host"
-            )
-        if target.host == self._server.host:
-            if target.scheme == "http" and self._server.scheme == "https":
-                raise AuthorizationRefusedError(
-                    f"{self._name!r} gave {_format_url_without_secrets(target)}, which does not use TLS"
-                )
-            return
-        server_reach, target_reach = (
-            await self._resolve_reachability(self._server),
-            await self._resolve_reachability(target),
-        )
-        if target.scheme == "http" and (server_reach, target_reach) != (_LOOPBACK, _LOOPBACK):
-            raise AuthorizationRefusedError(
-                f"{self._name!r} gave {_format_url_without_secrets(target)}, which does not use TLS"
-            )
-        if target_reach < server_reach:
-            raise AuthorizationRefusedError(
-                f"{self._name!r} gave {_format_url_without_secrets(target)}, an address of a private network"
+                f"{self._server.name!r} gave {format_url_without_secrets(target)}, {problem}"
             )
 
-    async def _resolve_reachability(self, url: httpx2.URL) -> int:
-        """Return from where the host is reachable; its most private address counts."""
-        host = url.host.strip("[]")
-        try:
-            addresses = [str(ipaddress.ip_address(host))]
-        except ValueError:
-            try:
-                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
-                    addresses = list(await resolve_host(host, url.port or 443))
-            except (OSError, TimeoutError, UnicodeError):
-                return _PUBLIC  # a proxy may resolve it; otherwise the request fails
-        return min((_classify_address_reachability(address) for address in addresses), default=_PUBLIC)
+    async def _find_url_problem(self, url: httpx2.URL) -> str | None:
+        if len(str(url)) > _MAX_URL_CHARACTERS:
+            return "which is too long"
+        if url.scheme not in ("http", "https") or not url.host or url.userinfo or (url.port or 443) >= 1 << 16:
+            return "which is not an https URL with a host"
+        if url.host == self._url.host:
+            return "which does not use TLS" if (url.scheme, self._url.scheme) == ("http", "https") else None
+        server_reach, reach = await _resolve_reach(self._url), await _resolve_reach(url)
+        if url.scheme == "http" and (server_reach, reach) != (_LOOPBACK, _LOOPBACK):
+            return "which does not use TLS"
+        return "an address of a private network" if reach < server_reach else None
 
-    def _check_secret_and_client_id_recipient(self, request: httpx2.Request, grant: str | None) -> None:
-        if grant is None and request.method == "POST" and not self.may_register:
-            raise AuthorizationRefusedError(
-                f"{self._name!r} names another authorization server than auth.issuer, which must not get clientId"
-            )
-        if grant is None or not self._has_client_secret or request.url.host == self._server.host:
-            return
+    def is_configured_issuer(self, issuer: str) -> bool:
+        """Return whether ``auth.issuer`` is this authorization server."""
+        return self._settings.issuer is not None and self._settings.issuer.rstrip("/") == issuer.rstrip("/")
+
+    def _check_recipient_of_client(self, request: httpx2.Request, issuer: str, *, is_registration: bool) -> None:
+        if is_registration:
+            message = "names another authorization server than auth.issuer, which must not get clientId"
+            raise AuthorizationRefusedError(f"{self._server.name!r} {message}")
         if (
-            self._trusted_issuer is None
-            or self.issuer is None
-            or self._trusted_issuer.rstrip("/") != self.issuer.rstrip("/")
+            self._settings.client_secret is not None
+            and request.url.host != self._url.host
+            and not self.is_configured_issuer(issuer)
         ):
-            shown = _format_url_without_secrets(request.url)
             raise AuthorizationRefusedError(
-                f"{self._name!r} wants clientSecret sent to {shown}. "
+                f"{self._server.name!r} wants clientSecret sent to {format_url_without_secrets(request.url)}. "
                 f"If that is right, write the authorization server's issuer as auth.issuer of this server"
             )
 
-    async def _read_body(self, response: httpx2.Response, url: str) -> bytes:
-        try:
-            if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise AuthorizationUnavailableError(f"{url} compressed its answer, which the request forbids")
-            body = bytearray()
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > _MAX_RESPONSE_BYTES:
-                    raise AuthorizationUnavailableError(
-                        f"{url} answered with more than {_MAX_RESPONSE_BYTES >> 10} KiB"
-                    )
-            return bytes(body)
-        finally:
-            await response.aclose()
 
-    def _sanitize_response(
-        self, request: httpx2.Request, response: httpx2.Response, body: bytes, grant: str | None
-    ) -> httpx2.Response:
-        is_ok, url = response.status_code in _SUCCESS_STATUSES, _format_url_without_secrets(request.url)
-        if request.method != "POST":
-            body = body if is_ok else b"{}"
-        elif not is_ok:
-            error = _parse_oauth_error(body)
-            self._raise_for_status(response.status_code, error, url)
-            body = json.dumps(error).encode()
-        elif grant != _REVOCATION:
-            body = json.dumps(
-                (_parse_client_registration if grant is None else _parse_tokens)(_parse_json_object(body, url), url)
-            ).encode()
-        headers = {"content-type": "application/json"}
-        if response.is_redirect and len(location := response.headers.get("location", "")) <= _MAX_URL_CHARACTERS:
-            headers["location"] = location
-        believed = httpx2.Response(response.status_code, headers=headers, content=body, request=request)
-        believed.next_request = response.next_request
-        return believed
-
-    def _raise_for_status(self, status: int, error: Mapping[str, Any], url: str) -> None:
-        if 300 <= status < 400:
-            return
-        details = f": {', '.join(error.values())}" if error else ""
-        error_type = (
-            AuthorizationUnavailableError if status >= 500 or status in (408, 429) else AuthorizationRefusedError
-        )
-        raise error_type(f"{url} answered {status}{details}")
+@asynccontextmanager
+async def _open_http_client(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Open a client for one request to ``url``. Raises `AuthorizationUnavailableError` if that fails."""
+    try:
+        async with (
+            asyncio.timeout(REQUEST_TIMEOUT_SECONDS),
+            httpx2.AsyncClient(verify=get_tls_context(), follow_redirects=False, timeout=None) as client,
+        ):
+            yield client
+    except TimeoutError:
+        raise AuthorizationUnavailableError(f"{url} did not answer within {REQUEST_TIMEOUT_SECONDS:.0f} s") from None
+    except RefusedRedirectError as error:
+        raise AuthorizationUnavailableError(f"{url} cannot be requested: {error}") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+        raise AuthorizationUnavailableError(f"{url} cannot be reached ({type(error).__name__})") from None
 
 
 _UNROUTABLE, _LOOPBACK, _PRIVATE, _PUBLIC = -1, 0, 1, 2
 
 
-def _classify_address_reachability(address: str) -> int:
+async def _resolve_reach(url: httpx2.URL) -> int:
+    """Return from where the host is reachable; its most private address counts."""
+    try:
+        async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+            addresses = await resolve_host(url.host.strip("[]"), url.port or 443)
+    except (OSError, UnicodeError):
+        return _PUBLIC  # a proxy may resolve it; otherwise the request fails
+    return min((_classify_address(address) for address in addresses), default=_PUBLIC)
+
+
+def _classify_address(address: str) -> int:
     if is_public_address(address):
         return _PUBLIC
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    address_in_v4 = getattr(parsed, "ipv4_mapped", None) or parsed
-    if address_in_v4.is_loopback:
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    if parsed.is_loopback:
         return _LOOPBACK
     # Link-local addresses hold the metadata services of clouds.
-    return (
-        _PRIVATE
-        if address_in_v4.is_private and not (address_in_v4.is_link_local or address_in_v4.is_unspecified)
-        else _UNROUTABLE
-    )
+    return _PRIVATE if parsed.is_private and not (parsed.is_link_local or parsed.is_unspecified) else _UNROUTABLE
 
 
-def _read_grant_type(request: httpx2.Request) -> str | None:
-    """Return the grant of a request for tokens; None for any other."""
-    if request.method != "POST" or "form" not in request.headers.get("content-type", ""):
+def _get_answer_model(request: httpx2.Request) -> type[OAuthToken | OAuthClientInformationFull] | None:
+    """Return what the answer contains: tokens, a registered client, or None for no credentials."""
+    if request.method != "POST":
         return None
-    form = dict(parse_qsl(request.content.decode("utf-8", errors="replace")))
-    return form.get("grant_type", _REVOCATION if "token" in form else None)
+    if request.headers["content-type"] == "application/json":
+        return OAuthClientInformationFull
+    return OAuthToken if b"grant_type=" in request.content else None
 
 
-def _parse_json_object(body: bytes, url: str) -> dict[str, Any]:
-    value = _decode_json_or_none(body)
-    if not is_object(value):
-        raise AuthorizationUnavailableError(f"{url} did not answer with a JSON object")
-    return value
+async def _read_body(response: httpx2.Response, url: str) -> bytes:
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise AuthorizationUnavailableError(f"{url} compressed its answer, which the request forbids")
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > _MAX_RESPONSE_BYTES:
+            raise AuthorizationUnavailableError(f"{url} answered with more than {_MAX_RESPONSE_BYTES >> 10} KiB")
+    return bytes(body)
 
 
-def _decode_json_or_none(body: bytes) -> Any:
+def _create_status_error(status: int, body: bytes, url: str) -> SignInError:
+    fields = dict[Any, Any]()
+    with suppress(ValueError):
+        fields.update(mapping_or_empty(decode_json(body.decode("utf-8", errors="replace"))))
+    texts = [fields.get("error"), fields.get("error_description")]
+    details = ", ".join(text for text in texts if isinstance(text, str) and _ERROR_TEXT.fullmatch(text))
+    is_temporary = status >= 500 or status in (408, 429)
+    error_type = AuthorizationUnavailableError if is_temporary else AuthorizationRefusedError
+    return error_type(f"{url} answered {status}{details and f': {details}'}")
+
+
+def _check_credentials(model: type[OAuthToken | OAuthClientInformationFull], body: bytes, url: str) -> None:
+    """Raise `AuthorizationUnavailableError` for an answer without usable tokens or client.
+
+    The SDK's own error would quote them.
+    """
     try:
-        return decode_json(body.decode("utf-8", errors="replace"))
+        answer = model.model_validate_json(body)
     except ValueError:
-        return None
+        raise AuthorizationUnavailableError(f"{url} did not answer with {_CREDENTIALS[model]}") from None
+    for name in ("access_token", "refresh_token", "client_id", "client_secret"):
+        if (text := getattr(answer, name, None)) is not None and not is_token(text):
+            raise AuthorizationUnavailableError(f"{url} gave no usable {name}: it has invalid characters")
 
 
-def _parse_tokens(value: Mapping[str, Any], url: str) -> dict[str, Any]:
-    tokens: dict[str, Any] = {"token_type": "Bearer"}
-    if str(value.get("token_type", "Bearer")).lower() != "bearer":
-        raise AuthorizationUnavailableError(f"{url} gave a token that is not a bearer token")
-    for key in ("access_token", "refresh_token"):
-        if value.get(key) is not None:
-            if not is_token(value[key]):
-                raise AuthorizationUnavailableError(f"{url} gave a token with invalid characters")
-            tokens[key] = value[key]
-    if "access_token" not in tokens:
-        raise AuthorizationUnavailableError(f"{url} did not answer with tokens")
-    expires = value.get("expires_in")
-    seconds = int(expires) if isinstance(expires, str) and expires.isascii() and expires.isdigit() else expires
-    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1 << 40:
-        tokens["expires_in"] = int(seconds)
-    scope = value.get("scope")
-    if isinstance(scope, str) and len(scope) < 1 << 13 and scope.isprintable():
-        tokens["scope"] = scope
-    return tokens
-
-
-def _parse_client_registration(value: Mapping[str, Any], url: str) -> dict[str, Any]:
-    for key in ("client_id", "client_secret"):
-        value_of_key = value.get(key)
-        if (value_of_key is not None or key == "client_id") and not is_token(value_of_key):
-            raise AuthorizationUnavailableError(f"{url} gave no usable {key}")
-    return {
-        key: field_value
-        for key, field_value in value.items()
-        if key in _CLIENT_FIELD_CHECKS and _CLIENT_FIELD_CHECKS[key](field_value)
-    }
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_text_list(value: Any) -> bool:
-    return is_array(value) and all(isinstance(text, str) for text in value)
-
-
-def _is_time(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 40
-
-
-_CLIENT_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("client_id", "client_secret", "token_endpoint_auth_method", "scope"), _is_text),
-    **dict.fromkeys(("redirect_uris", "grant_types", "response_types"), _is_text_list),
-    **dict.fromkeys(("client_id_issued_at", "client_secret_expires_at"), _is_time),
-}
-
-
-def _parse_oauth_error(body: bytes) -> dict[str, str]:
-    value = _decode_json_or_none(body)
-    fields = value if is_object(value) else {}
-    return {
-        key: fields[key]
-        for key in ("error", "error_description")
-        if isinstance(fields.get(key), str) and _ERROR_TEXT.fullmatch(fields[key])
-    }
-
-
-def _format_url_without_secrets(url: httpx2.URL) -> str:
-    """Return the URL without its parts that may contain credentials."""
-    return str(url.copy_with(userinfo=b"", query=None, fragment=None))[:_MAX_SHOWN_URL_CHARACTERS]
+_CREDENTIALS = {OAuthToken: "bearer tokens", OAuthClientInformationFull: "a registered client"}
 
 
 # The SDK's provider would serialize the requests of a server and send its own requests. Here it runs only when tokens
@@ -351,25 +243,26 @@ def _format_url_without_secrets(url: httpx2.URL) -> str:
 OnAuthorizationUrl = Callable[[str], Awaitable[None]]
 WaitForRedirect = Callable[[], Awaitable[AuthorizationCodeResult]]
 
-_MAX_CHALLENGE_CHARACTERS = 1 << 12
+_UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
 # Drop the provider's log of a failed sign-in: the same error is raised.
 _SUPPRESSED_LOG_PREFIXES = ("OAuth flow error", "Token refresh failed", "Invalid refresh response")
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda one: not str(one.msg).startswith(_SUPPRESSED_LOG_PREFIXES))
 
 
 class OAuthExchange:
-    """One sign-in or renewal of a principal at a server. ``record`` is the stored record, if any."""
+    """One sign-in or renewal of a principal at a server. ``record`` is the stored record, if any.
+
+    For the SDK it is the token storage, which writes nothing, because another object holds the lock.
+    """
 
     def __init__(
         self, server: ServerConfig, settings: AuthSettings, principal: str, record: TokenRecord | None
     ) -> None:
         self._server = server
-        self._url = server.url or ""
         self._settings = settings
         self._record = record or TokenRecord(server=server.name, principal=principal, saved_at=time.time())
-        self.client = AuthorizationClient(
-            server.name, self._url, has_client_secret=settings.client_secret is not None, trusted_issuer=settings.issuer
-        )
+        self._redirect_uri = _UNUSED_REDIRECT_URI
+        self._client = AuthorizationClient(server, settings)
 
     async def refresh(self) -> TokenRecord:
         """Exchange the refresh token and return the record with the new tokens.
@@ -377,17 +270,17 @@ class OAuthExchange:
         Raises `AuthorizationRefusedError` for a rejected refresh token, `AuthorizationUnavailableError` for a temporary
         failure.
         """
-        provider = self._create_provider("http://127.0.0.1/callback", None, None)
+        provider = self._create_provider(None, None)
         provider.context.token_expiry_time = 1.0
         await self._run_provider(provider, None)
         if provider.context.current_tokens is None:
             raise AuthorizationRefusedError(f"{self._server.name!r} does not support renewal")
-        return self._to_record(provider.context)
+        return self._to_record(provider.context, provider.context.current_tokens)
 
     async def authorize(
         self,
         challenge: httpx2.Response | None,
-        redirect_uri: str = "http://127.0.0.1/callback",
+        redirect_uri: str = _UNUSED_REDIRECT_URI,
         on_authorization_url: OnAuthorizationUrl | None = None,
         wait_for_redirect: WaitForRedirect | None = None,
     ) -> TokenRecord:
@@ -398,133 +291,117 @@ class OAuthExchange:
         """
 
         async def check_and_report_url(url: str) -> None:
-            issuer = self._get_issuer(provider.context)
-            if self._settings.issuer is not None and issuer.rstrip("/") != self._settings.issuer.rstrip("/"):
+            issuer = _get_issuer(provider.context)
+            if self._settings.issuer is not None and not self._client.is_configured_issuer(issuer):
                 raise AuthorizationRefusedError(
                     f"{self._server.name!r} names the authorization server {issuer}, not that of auth.issuer"
                 )
-            await self.client.check_url(url)
+            await self._client.check_url(url)
             try:
                 require_safe_page_host(url)
             except PageURLError as error:
-                raise AuthorizationRefusedError(
-                    f"the page on which {self._server.name!r} asks to sign in {error}"
-                ) from None
+                message = f"the page on which {self._server.name!r} asks to sign in {error}"
+                raise AuthorizationRefusedError(message) from None
             if on_authorization_url is not None:
                 await on_authorization_url(url)
 
-        if challenge is None:  # some servers name the authorization server only when they refuse a request
-            challenge = await self.client.request_challenge(
-                self._server.headers, reads_only=self._server.transport == "sse"
-            )
-        provider = self._create_provider(redirect_uri, check_and_report_url, wait_for_redirect)
-        provider.context.token_expiry_time = None
-        await self._run_provider(provider, self._create_challenge(challenge))
+        # Some servers name the authorization server only when they refuse a request.
+        challenge = challenge or await self._client.request_challenge()
+        self._redirect_uri = redirect_uri
+        provider = self._create_provider(check_and_report_url, wait_for_redirect)
+        await self._run_provider(provider, self._add_configured_scopes(challenge))
         if provider.context.current_tokens is None:
             raise AuthorizationUnavailableError(f"{self._server.name!r} gave no tokens")
-        return self._to_record(provider.context)
+        return self._to_record(provider.context, provider.context.current_tokens)
 
-    async def revoke(self) -> bool:
-        """Revoke the tokens; return whether the authorization server supports it."""
-        metadata = self._record.metadata or {}
-        endpoint, provider = (
-            metadata.get("revocation_endpoint"),
-            self._create_provider("http://127.0.0.1/callback", None, None),
-        )
-        if not isinstance(endpoint, str):
-            return False
-        provider.context.client_info = await provider.context.storage.get_client_info()
+    async def revoke(self) -> None:
+        """Revoke the tokens if the authorization server supports it. Raises `SignInError`."""
+        metadata, context = self._record.metadata, self._create_provider(None, None).context
+        if metadata is None or metadata.revocation_endpoint is None:
+            return
+        context.client_info = await self.get_client_info()
+        client_id = {} if context.client_info is None else {"client_id": context.client_info.client_id}
         for token_type in ("refresh_token", "access_token"):
             token = getattr(self._record, token_type)
             if token is not None:
-                data, headers = provider.context.prepare_token_auth({"token": token, "token_type_hint": token_type}, {})
-                if provider.context.client_info is not None:
-                    data.setdefault("client_id", provider.context.client_info.client_id)
-                self.client.issuer = metadata.get("issuer")
-                await self.client.send(httpx2.Request("POST", endpoint, data=data, headers=headers))
-        return True
+                form = {"token": token, "token_type_hint": token_type, **client_id}
+                data, headers = context.prepare_token_auth(form, {})
+                request = httpx2.Request("POST", str(metadata.revocation_endpoint), data=data, headers=headers)
+                await self._client.send(request, str(metadata.issuer))
 
     def _create_provider(
-        self,
-        redirect_uri: str,
-        on_authorization_url: OnAuthorizationUrl | None,
-        wait_for_redirect: WaitForRedirect | None,
+        self, on_authorization_url: OnAuthorizationUrl | None, wait_for_redirect: WaitForRedirect | None
     ) -> OAuthClientProvider:
-        settings, storage = (
-            self._settings,
-            _ReadOnlyTokenStorage(
-                self._record,
-                self._create_configured_client_info(redirect_uri),
-                None if on_authorization_url is None else redirect_uri,
-            ),
-        )
+        settings, url = self._settings, self._server.url or ""
         if settings.flow == "client_credentials":
             from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 
+            client_id, client_secret = settings.client_id or "", settings.client_secret or ""
             with warnings.catch_warnings():
                 # Without an issuer, `AuthorizationClient` sends the secret only to the server's own host.
                 warnings.simplefilter("ignore")
                 provider: OAuthClientProvider = ClientCredentialsOAuthProvider(
-                    self._url,
-                    storage,
-                    settings.client_id or "",
-                    settings.client_secret or "",
-                    scope=settings.scopes,
-                    issuer=settings.issuer,
+                    url, self, client_id, client_secret, scope=settings.scopes, issuer=settings.issuer
                 )
         else:
             metadata = OAuthClientMetadata(
-                redirect_uris=[AnyUrl(redirect_uri)], client_name=settings.client_name, scope=settings.scopes
+                redirect_uris=[AnyUrl(self._redirect_uri)], client_name=settings.client_name, scope=settings.scopes
             )
             provider = OAuthClientProvider(
-                self._url,
-                metadata,
-                storage,
-                on_authorization_url,
-                wait_for_redirect,
-                client_metadata_url=settings.client_metadata_url,
+                url, metadata, self, on_authorization_url, wait_for_redirect, settings.client_metadata_url
             )
-        self.client.may_register = settings.client_id is None
-        context, record = provider.context, self._record
-        with suppress(ValueError):
-            if record.metadata is not None:
-                context.oauth_metadata = OAuthMetadata.model_validate(record.metadata)
-            if record.resource is not None:
-                context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(record.resource)
+        provider.context.oauth_metadata = self._record.metadata
+        provider.context.protected_resource_metadata = self._record.resource
         return provider
 
-    def _create_configured_client_info(self, redirect_uri: str) -> OAuthClientInformationFull | None:
-        settings = self._settings
-        if settings.client_id is None:
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return the stored tokens."""
+        record = self._record
+        if record.access_token is None and record.refresh_token is None:
             return None
-        return OAuthClientInformationFull(
-            client_id=settings.client_id,
-            client_secret=settings.client_secret,
-            redirect_uris=[AnyUrl(redirect_uri)],
-            token_endpoint_auth_method="none" if settings.client_secret is None else "client_secret_basic",
-            issuer=settings.issuer,
+        return OAuthToken(
+            access_token=record.access_token or "", refresh_token=record.refresh_token, scope=record.scope
         )
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the configured client, or the registered one if it can be used with the redirect URL."""
+        settings, registered = self._settings, self._record.client
+        if settings.client_id is not None:
+            return OAuthClientInformationFull(
+                client_id=settings.client_id,
+                client_secret=settings.client_secret,
+                redirect_uris=[AnyUrl(self._redirect_uri)],
+                token_endpoint_auth_method="none" if settings.client_secret is None else "client_secret_basic",
+                issuer=settings.issuer,
+            )
+        if registered is None or 0 < (registered.client_secret_expires_at or 0) < time.time():
+            return None
+        is_usable = self._redirect_uri in (_UNUSED_REDIRECT_URI, *map(str, registered.redirect_uris or []))
+        return registered if is_usable else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Store nothing."""
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Store nothing."""
 
     async def _run_provider(self, provider: OAuthClientProvider, challenge: httpx2.Response | None) -> None:
         """Answer the provider's requests until it repeats the server's own request."""
-        request = httpx2.Request("POST", self._url)
+        request = httpx2.Request("POST", self._server.url or "")
         flow, context = provider.async_auth_flow(request), provider.context
         try:
             outgoing = await anext(flow)
             while True:
-                if outgoing is request:
-                    if challenge is None:
-                        return
+                if outgoing is not request:
+                    response = await self._client.send(outgoing, _get_issuer(context))
+                    _set_supported_auth_method(context, response)
+                elif challenge is not None:
                     response, challenge = challenge, None
                 else:
-                    self.client.issuer = self._get_issuer(context)
-                    response = await self.client.send(outgoing)
-                    _set_supported_auth_method(context, response)
+                    return
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
-        except SignInError:
-            raise
         except OAuthFlowError as error:
             raise AuthorizationRefusedError(
                 f"signing in to {self._server.name!r} failed: {clip_to_visible_line(str(error), 300)}"
@@ -535,87 +412,44 @@ class OAuthExchange:
         finally:
             await flow.aclose()
 
-    def _get_issuer(self, context: OAuthContext) -> str:
-        return "" if context.oauth_metadata is None else str(context.oauth_metadata.issuer)
-
-    def _create_challenge(self, response: httpx2.Response | None) -> httpx2.Response:
-        """Return a sanitized challenge of the server with the configured scopes."""
-        status, fields = 401, dict[str, str]()
-        if response is not None and len(response.headers.get("www-authenticate", "")) <= _MAX_CHALLENGE_CHARACTERS:
-            status = response.status_code if response.status_code == 403 else 401
-            for name in ("resource_metadata", "scope", "error"):
-                value_text = extract_field_from_www_auth(response, name)
-                if value_text and value_text.isascii() and value_text.isprintable() and '"' not in value_text:
-                    fields[name] = value_text
+    def _add_configured_scopes(self, response: httpx2.Response | None) -> httpx2.Response:
+        """Return the challenge with the configured scopes; of a field that occurs twice, the SDK reads the first."""
+        challenge = "" if response is None else response.headers.get("www-authenticate", "")
         if self._settings.scopes is not None:
-            fields["scope"] = self._settings.scopes
-        value_text = ", ".join(f'{name}="{value}"' for name, value in fields.items())
-        return httpx2.Response(
-            status, headers={"www-authenticate": f"Bearer {value_text}"}, request=httpx2.Request("POST", self._url)
-        )
+            challenge = f'Bearer scope="{self._settings.scopes}", {challenge}'
+        status = 401 if response is None else response.status_code
+        return create_challenge(status, challenge)
 
-    def _to_record(self, context: OAuthContext) -> TokenRecord:
-        tokens, now = context.current_tokens, time.time()
-        if tokens is None:
-            raise AuthorizationUnavailableError(f"{self._server.name!r} gave no tokens")
-        return replace(
-            self._record,
-            saved_at=now,
-            access_token=tokens.access_token,
-            refresh_token=tokens.refresh_token,
-            scope=tokens.scope,
-            expires_at=compute_expiry(now, tokens.expires_in),
-            client=None if self._settings.client_id else _to_plain_json(context.client_info),
-            metadata=_to_plain_json(context.oauth_metadata),
-            resource=_to_plain_json(context.protected_resource_metadata),
-        )
+    def _to_record(self, context: OAuthContext, tokens: OAuthToken) -> TokenRecord:
+        now = time.time()
+        changes: dict[str, Any] = {
+            "saved_at": now,
+            "access_token": tokens.access_token,
+            "refresh_token": tokens.refresh_token,
+            "scope": tokens.scope,
+            "expires_at": compute_expiry(now, tokens.expires_in),
+            "client": None if self._settings.client_id else context.client_info,
+            "metadata": context.oauth_metadata,
+            "resource": context.protected_resource_metadata,
+        }
+        return self._record.model_copy(update=changes)
 
 
-class _ReadOnlyTokenStorage:
-    """The SDK's token storage: reads a record and writes nothing, because another object holds the lock."""
+def create_challenge(status: int, www_authenticate: str) -> httpx2.Response:
+    """Return the part of a server's answer that asks for a sign-in."""
+    return httpx2.Response(status, headers={b"www-authenticate": www_authenticate.encode()})
 
-    def __init__(
-        self, record: TokenRecord, configured_client: OAuthClientInformationFull | None, redirect_uri: str | None
-    ) -> None:
-        self._record = record
-        self._configured_client = configured_client
-        self._redirect_uri = redirect_uri
 
-    async def get_tokens(self) -> OAuthToken | None:
-        record = self._record
-        if record.access_token is None and record.refresh_token is None:
-            return None
-        return OAuthToken(
-            access_token=record.access_token or "", refresh_token=record.refresh_token, scope=record.scope
-        )
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._configured_client is not None or self._record.client is None:
-            return self._configured_client
-        with suppress(ValueError):
-            found = OAuthClientInformationFull.model_validate(self._record.client)
-            is_known = self._redirect_uri is None or self._redirect_uri in map(str, found.redirect_uris or [])
-            if is_known and not 0 < (found.client_secret_expires_at or 0) < time.time():
-                return found
-        return None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None: ...
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None: ...
+def _get_issuer(context: OAuthContext) -> str:
+    return "" if context.oauth_metadata is None else str(context.oauth_metadata.issuer)
 
 
 def _set_supported_auth_method(context: OAuthContext, response: httpx2.Response) -> None:
-    """Choose the client authentication method that the authorization server supports."""
+    """Choose the client authentication method that the answered metadata support."""
     client = context.client_info
-    if client is None or client.client_secret is None or "/.well-known/" not in str(response.request.url):
+    if client is None or client.client_secret is None or response.request.method != "GET":
         return
-    try:
-        methods: Any = response.json().get("token_endpoint_auth_methods_supported")
-    except (ValueError, AttributeError):
-        return
-    if isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods:
-        client.token_endpoint_auth_method = "client_secret_post"  # noqa: S105
-
-
-def _to_plain_json(value: Any) -> dict[str, Any] | None:
-    return None if value is None else value.model_dump(mode="json", exclude_none=True)
+    with suppress(ValueError):
+        methods = OAuthMetadata.model_validate_json(response.content).token_endpoint_auth_methods_supported or []
+        if "client_secret_basic" not in methods and "client_secret_post" in methods:
+            client.token_endpoint_auth_method = "client_secret_post"  # noqa: S105

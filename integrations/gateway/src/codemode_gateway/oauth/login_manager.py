@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 from urllib.parse import urlsplit
@@ -19,9 +19,11 @@ from ..config.model import ConfigError, GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..page_urls import require_safe_page_host
 from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, render_page
-from .settings import SignInError, TokenRecord
+from .settings import SignInError
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
+
     from .bearer_auth import UpstreamBearerAuth
     from .browser import PendingSignIn
     from .login_attempt import SignInAttempt
@@ -122,7 +124,6 @@ class SignInManager:
         # Imported only for servers that need it.
         from .bearer_auth import UpstreamBearerAuth
         from .settings import AuthSettings
-        from .token_store import TokenStore, create_storage
 
         settings = AuthSettings.from_server(server)
         key = settings.compute_storage_key(server, principal)
@@ -130,12 +131,10 @@ class SignInManager:
         if auth is None:
             if settings.client_secret is not None:
                 self.secrets.add_secrets(settings.client_secret)
-            store = TokenStore(create_storage(settings.storage, self.folder))
             auth = self._auths[key] = UpstreamBearerAuth(
                 server,
                 settings,
                 principal,
-                store,
                 self.folder,
                 self.secrets,
                 lambda: self.get_page_url(server.name, principal),
@@ -159,7 +158,6 @@ class SignInManager:
         if attempt is None or attempt.is_over:
             attempt = SignInAttempt(
                 auth,
-                self.folder,
                 self._open_browser,
                 self.callback_url,
                 is_forced=is_forced,
@@ -171,16 +169,11 @@ class SignInManager:
                 del self._attempts[key]
         return attempt
 
-    async def get_or_start_sign_in_url(self, server: ServerConfig, principal: str = "local") -> str:
-        """Return the URL for the principal to open, or an empty text after a sign-in. Raises `SignInError`.
+    async def get_or_start_sign_in(self, server: ServerConfig, principal: str = "local") -> PendingSignIn | None:
+        """Return the sign-in in progress, or None if none is needed. Raises `SignInError`.
 
         The sign-in stays open for five minutes; repeated calls return the same URL.
         """
-        sign_in = await self.get_or_start_sign_in(server, principal)
-        return "" if sign_in is None else sign_in.url
-
-    async def get_or_start_sign_in(self, server: ServerConfig, principal: str = "local") -> PendingSignIn | None:
-        """Return the sign-in in progress, or None if none is needed. Raises `SignInError`."""
         attempt = self.get_or_start_attempt(server, principal)
         try:
             async with asyncio.timeout(_URL_TIMEOUT_SECONDS):
@@ -204,58 +197,41 @@ class SignInManager:
         elif auth is None or await auth.load_usable_token() is None:
             raise SignInError(f"no sign-in to {server.name!r} is in progress")
 
-    async def callback_app(self, scope: Any, _receive: Any, send: Any) -> None:
+    async def callback_app(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve ``callback_url`` as an ASGI application: a GET with the query of the redirect. Needs no sign-in."""
-        message = None
-        if scope["type"] == "http" and scope["method"] == "GET":
-            from .browser import parse_sign_in_cookies
+        from starlette.requests import Request
 
-            query = scope.get("query_string", b"").decode("latin-1")
-            message = await self._accept_redirect(query, parse_sign_in_cookies(scope.get("headers", ())))
-        await _send_page(send, 200 if message in (SIGNED_IN, DECLINED) else 400, render_page(message or UNKNOWN))
+        from .login_attempt import deliver_redirect, list_sign_in_files
 
-    async def start_page_app(self, scope: Any, _receive: Any, send: Any) -> None:
+        request, message = Request(scope), None
+        if request.method == "GET":
+            query, cookies = scope["query_string"].decode("latin-1"), request.cookies
+            message = await run_in_single_use_thread(
+                lambda: deliver_redirect(list_sign_in_files(self.folder), query, cookies)
+            )
+        page = _create_page(render_page(message or UNKNOWN), 200 if message in (SIGNED_IN, DECLINED) else 400)
+        await page(scope, receive, send)
+
+    async def start_page_app(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve the start page of a sign-in, which binds it to the browser, as an ASGI application."""
         from .browser import START_PATH
         from .login_attempt import find_sign_in_by_ticket
 
         ticket, sign_in = str(scope["path"]).rpartition(START_PATH)[2], None
         if scope["method"] == "GET":
-            candidates = (attempt.get_sign_in_for_ticket(ticket) for attempt in list(self._attempts.values()))
-            sign_in = next((candidate for candidate in candidates if candidate is not None), None)
-            sign_in = sign_in or await run_in_single_use_thread(lambda: find_sign_in_by_ticket(self.folder, ticket))
+            sign_in = await run_in_single_use_thread(lambda: find_sign_in_by_ticket(self.folder, ticket))
         if sign_in is None:
-            await _send_page(send, 404, render_page(UNKNOWN))
+            page = _create_page(render_page(UNKNOWN), 404)
         else:
-            await _send_page(send, 200, sign_in.render_start_page(), sign_in.create_cookie_header())
-
-    async def _accept_redirect(self, query: str, cookies: Mapping[str, str]) -> str | None:
-        """Deliver a redirect here or to another process; return None if no sign-in matches."""
-        from .login_attempt import deliver_redirect_to_other_process, parse_redirect
-
-        parameters = parse_redirect(query)
-        if parameters is None:
-            return None
-        messages = (
-            attempt.accept_redirect_from_browser(parameters["state"], query, cookies)
-            for attempt in list(self._attempts.values())
-        )
-        message = next((candidate for candidate in messages if candidate is not None), None)
-        if message is not None:
-            return message
-        try:
-            return await run_in_single_use_thread(
-                lambda: deliver_redirect_to_other_process(self.folder, query, cookies)
-            )
-        except OSError:
-            return None
+            page = _create_page(sign_in.render_start_page(), 200)
+            page.headers["Set-Cookie"] = sign_in.create_cookie_header() or ""
+        await page(scope, receive, send)
 
 
-async def _send_page(send: Any, status: int, text: str, cookie: str | None = None) -> None:
-    header_fields = {**PAGE_HEADERS, **({} if cookie is None else {"Set-Cookie": cookie})}
-    headers = [(key.lower().encode(), header_value.encode("latin-1")) for key, header_value in header_fields.items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": text.encode()})
+def _create_page(text: str, status: int) -> Response:
+    from starlette.responses import HTMLResponse
+
+    return HTMLResponse(text, status, PAGE_HEADERS)
 
 
 def _insert_at_end(entries: dict[str, EntryT], key: str, entry: EntryT) -> None:
@@ -303,9 +279,8 @@ async def login(
             reason = "it is a command or an API" if server.url is None else "it sends a configured Authorization header"
             raise ConfigError(f"mcpServers.{name} needs no sign-in: {reason}")
         if auth.settings.flow == "client_credentials":
-            await auth.sign_in_and_save(
-                lambda record: OAuthExchange(server, auth.settings, principal, record).authorize(None)
-            )
+            exchange = OAuthExchange(server, auth.settings, principal, await auth.load_record())
+            await auth.save_record(await exchange.authorize(None))
             return
         attempt = sign_ins.get_or_start_attempt(server, principal, is_forced=True)
         sign_in = await attempt.wait_for_sign_in_start()
@@ -377,7 +352,7 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
 
 
 def _delete_token_files_of_other_configs(folder: Path, name: str, principal: str) -> bool:
-    from .token_store import UnsafeFileError, read_private_file
+    from .token_store import TokenRecord, UnsafeFileError, read_private_file
 
     found = False
     for path in folder.glob("*.json"):

@@ -1,4 +1,4 @@
-"""Settings, errors and token records of OAuth."""
+"""Settings and errors of sign-ins at servers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
-from codemode.data.narrowing import is_mapping, is_object, is_sequence
+from codemode.data.narrowing import is_mapping, is_sequence
 from codemode.errors import CodeModeAuthenticationError
 
 from ..config.model import ConfigError, ServerConfig
@@ -31,10 +32,7 @@ class AuthorizationUnavailableError(SignInError):
 Flow = Literal["browser", "client_credentials"]
 Storage = Literal["auto", "keyring", "files"]
 
-_TEXT_KEYS = ("clientId", "clientSecret", "clientName", "clientMetadataUrl", "issuer", "redirectUri", "scope")
 _FLOWS = {"browser": "browser", "authorization_code": "browser", "client_credentials": "client_credentials"}
-_STORAGES = ("auto", "keyring", "files")
-_KEYS = {*_TEXT_KEYS, "scopes", "flow", "grant", "callbackPort", "storage"}
 
 
 @dataclass(frozen=True)
@@ -59,20 +57,13 @@ class AuthSettings:
     @classmethod
     def from_server(cls, server: ServerConfig) -> AuthSettings:
         """Parse the settings of a server. Raises `ConfigError` with the key."""
-        auth = validate_auth_settings(server.auth, f"mcpServers.{server.name}.auth")
-        scopes = auth.get("scopes", auth.get("scope"))
-        return cls(
-            flow=cast("Flow", _FLOWS[auth.get("flow", auth.get("grant", "browser"))]),
-            client_id=auth.get("clientId"),
-            client_secret=auth.get("clientSecret"),
-            client_name=auth.get("clientName", "codemode"),
-            client_metadata_url=auth.get("clientMetadataUrl"),
-            scopes=scopes if scopes is None or isinstance(scopes, str) else " ".join(cast("list[str]", scopes)),
-            issuer=auth.get("issuer"),
-            callback_port=auth.get("callbackPort", 0),
-            redirect_uri=auth.get("redirectUri"),
-            storage=auth.get("storage", "auto"),
-        )
+        auth = _validate_auth_settings(server.auth, f"mcpServers.{server.name}.auth")
+        values = {re.sub("[A-Z]", r"_\g<0>", key).lower(): value for key, value in auth.items()}
+        flow, scopes = values.pop("flow", "browser"), values.pop("scope", None)
+        flow, scopes = values.pop("grant", flow), values.pop("scopes", scopes)
+        if is_sequence(scopes):
+            scopes = " ".join(scopes)
+        return cls(flow=cast("Flow", _FLOWS[flow]), scopes=scopes, **values)
 
     def compute_storage_key(self, server: ServerConfig, principal: str) -> str:
         """Return the storage key of the tokens, unique for each configuration and principal."""
@@ -81,148 +72,50 @@ class AuthSettings:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 
 
-def validate_auth_settings(auth: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return the validated ``auth`` of a server. Raises `ConfigError` with the key under ``path``."""
+def _get_flow(auth: Mapping[str, Any]) -> Flow:
+    return cast("Flow", _FLOWS[auth.get("flow", auth.get("grant", "browser"))])
 
-    def require_valid(is_valid: object, key: str, expected: str) -> None:
-        if not is_valid:
-            raise ConfigError(f"{path}.{key}: this must be {expected}")
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_url(value: Any) -> bool:
+    with suppress(ValueError):
+        return _is_text(value) and urlsplit(str(value)).scheme in ("http", "https")
+    return False
+
+
+def _is_text_or_texts(value: Any) -> bool:
+    return isinstance(value, str) or (is_sequence(value) and all(isinstance(text, str) for text in value))
+
+
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("clientId", "clientSecret", "clientName", "scope"), (_is_text, "a text")),
+    **dict.fromkeys(("clientMetadataUrl", "issuer", "redirectUri"), (_is_url, "an http(s) URL")),
+    **dict.fromkeys(
+        ("flow", "grant"),
+        (lambda value: isinstance(value, str) and value in _FLOWS, "browser or client_credentials"),
+    ),
+    "scopes": (_is_text_or_texts, "texts"),
+    "callbackPort": (
+        lambda value: type(value) is int and 0 <= value < 1 << 16,
+        "a port: a whole number from 0 to 65535",
+    ),
+    "storage": (lambda value: value in ("auto", "keyring", "files"), "auto, keyring or files"),
+}
+
+
+def _validate_auth_settings(auth: Any, path: str) -> Mapping[str, Any]:
     if not is_mapping(auth):
         raise ConfigError(f"{path}: this must be an object")
     for key, value in auth.items():
-        if key not in _KEYS:
-            raise ConfigError(f"{path}.{key} is not a setting; the settings are {', '.join(sorted(_KEYS))}")
-        if key in _TEXT_KEYS:
-            require_valid(isinstance(value, str) and value, key, "a text")
-        elif key == "callbackPort":
-            require_valid(type(value) is int and 0 <= value < 1 << 16, key, "a port: a whole number from 0 to 65535")
-        elif key == "storage":
-            require_valid(value in _STORAGES, key, "auto, keyring or files")
-        elif key in ("flow", "grant"):
-            require_valid(isinstance(value, str) and value in _FLOWS, key, "browser or client_credentials")
-    scopes: Any = auth.get("scopes", [])
-    texts: Any = [scopes] if isinstance(scopes, str) else scopes
-    require_valid(is_sequence(texts) and all(isinstance(text, str) for text in texts), "scopes", "texts")
-    if _FLOWS[auth.get("flow", auth.get("grant", "browser"))] == "client_credentials":
-        require_valid(auth.get("clientId"), "clientId", "given for client_credentials")
-        require_valid(auth.get("clientSecret"), "clientSecret", "given for client_credentials")
-    for key in ("issuer", "redirectUri", "clientMetadataUrl"):
-        require_valid(key not in auth or _get_url_scheme(auth[key]) in ("http", "https"), key, "an http(s) URL")
+        if key not in _CHECKS:
+            raise ConfigError(f"{path}.{key} is not a setting; the settings are {', '.join(sorted(_CHECKS))}")
+        is_valid, expected = _CHECKS[key]
+        if not is_valid(value):
+            raise ConfigError(f"{path}.{key}: this must be {expected}")
+    for key in ("clientId", "clientSecret"):
+        if key not in auth and _get_flow(auth) == "client_credentials":
+            raise ConfigError(f"{path}.{key}: this must be given for client_credentials")
     return auth
-
-
-def _get_url_scheme(url: str) -> str:
-    try:
-        return urlsplit(url).scheme
-    except ValueError:
-        return ""
-
-
-# Characters of a token in a header: RFC 6750 allows fewer, but real servers use all visible ones.
-_TOKEN_PATTERN = re.compile(r"[\x21-\x7e]{1,16384}")
-_MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
-_MAX_RECORD_CHARACTERS = 1 << 18
-_RENEW_EARLY_SECONDS = 30.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenRecord:
-    """The tokens of a principal at a server. Times are seconds since 1970; ``expires_at`` None is unknown.
-
-    ``client``, ``metadata`` and ``resource`` are the SDK's client, authorization server and resource data as plain
-    JSON.
-    """
-
-    server: str
-    principal: str
-    saved_at: float
-    access_token: str | None = None
-    refresh_token: str | None = None
-    scope: str | None = None
-    expires_at: float | None = None
-    client: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    resource: dict[str, Any] | None = None
-
-    def __repr__(self) -> str:
-        return f"<TokenRecord of {self.server!r}>"
-
-    def needs_renewal(self, now: float) -> bool:
-        """Return whether the access token is missing, expired or about to expire."""
-        if self.access_token is None:
-            return True
-        if self.expires_at is None:
-            return False
-        return now >= self.expires_at - min(_RENEW_EARLY_SECONDS, (self.expires_at - self.saved_at) / 10)
-
-    def without_tokens(self) -> TokenRecord:
-        """Return the client's record without its rejected tokens."""
-        return replace(self, access_token=None, refresh_token=None, expires_at=None)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The secret texts of the record."""
-        client_secret = (self.client or {}).get("client_secret")
-        candidates = (self.access_token, self.refresh_token, client_secret)
-        return tuple(text for text in candidates if isinstance(text, str))
-
-    def to_json(self) -> str:
-        """Return the record as text."""
-        return json.dumps({"version": 1, **asdict(self)})
-
-    @classmethod
-    def from_json(cls, text: str) -> TokenRecord | None:
-        """Parse the text of a record; return None for an invalid one."""
-        if len(text) > _MAX_RECORD_CHARACTERS:
-            return None
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if (
-            not is_object(value)
-            or value.pop("version", None) != 1
-            or value.keys() != {record_field.name for record_field in fields(cls)}
-        ):
-            return None
-        is_valid = all(_FIELD_CHECKS[record_field.name](value[record_field.name]) for record_field in fields(cls))
-        return cls(**value) if is_valid else None
-
-
-def is_token(value: object) -> bool:
-    """Return whether a value is a safe bearer token: visible characters only, to prevent header injection."""
-    return isinstance(value, str) and _TOKEN_PATTERN.fullmatch(value) is not None
-
-
-def compute_expiry(now: float, expires_in: object) -> float | None:
-    """Return the expiry time of a token received at ``now``, or None if unknown."""
-    try:
-        seconds = float(expires_in)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return now + max(0.0, min(seconds, _MAX_LIFETIME_SECONDS)) if seconds == seconds else None
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _allow_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or check(value)
-
-
-_FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "server": _is_text,
-    "principal": _is_text,
-    "saved_at": _is_time,
-    "access_token": _allow_none(is_token),
-    "refresh_token": _allow_none(is_token),
-    "scope": _allow_none(_is_text),
-    "expires_at": _allow_none(_is_time),
-    **dict.fromkeys(("client", "metadata", "resource"), _allow_none(is_object)),
-}

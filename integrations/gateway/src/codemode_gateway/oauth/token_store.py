@@ -1,4 +1,4 @@
-"""Store tokens in the keyring or in private files that processes lock."""
+"""Store token records in the keyring or in private files that processes lock."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import secrets
 import stat
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal
+
+from annotated_types import Predicate
+from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, ProtectedResourceMetadata
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from codemode.host.threads import BackgroundThreads
 
 from ..state_files import is_file_unused, mark_file_used, start_cleanup_if_due
-from .settings import Storage, TokenRecord
+from .settings import Storage
 
 _IS_POSIX = os.name == "posix"
 _POLL_SECONDS = 0.05
 _LEFTOVER_SECONDS = 60.0
-_LOCK_FILE = re.compile(r"[0-9a-f]{40}(\.browser)?\.lock")
-_SIGN_IN_FILE = re.compile(r"[0-9a-f]{40}\.(url|brought)")
+_REMOVABLE_FILE = re.compile(r"[0-9a-f]{40}\.(lock|browser\.lock|url|brought)")
 
 
 class UnsafeFileError(OSError):
@@ -128,161 +131,168 @@ def try_lock_and_start_cleanup(path: Path) -> Callable[[], None] | None:
 
 def remove_unused_lock_and_sign_in_files(folder: Path) -> None:
     """Remove unused lock files and leftovers of unfinished sign-ins, but never tokens. Raises `OSError`."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            is_lock = _LOCK_FILE.fullmatch(entry.name) is not None
-            if not is_lock and _SIGN_IN_FILE.fullmatch(entry.name) is None:
+    from filelock import FileLock
+
+    for path in folder.iterdir():
+        if _REMOVABLE_FILE.fullmatch(path.name) is None:
+            continue
+        with suppress(OSError):
+            if not is_file_unused(path.lstat()):
                 continue
-            with suppress(OSError):
-                if not is_file_unused(entry.stat(follow_symlinks=False)):
-                    continue
-                if is_lock:
-                    _remove_lock_file_if_unused(Path(entry))
-                else:
-                    Path(entry).unlink()
+            # Whoever holds a lock file can remove it: no other process holds it then.
+            with FileLock(path, timeout=0, mode=0o600, thread_local=False) if path.suffix == ".lock" else nullcontext():
+                if is_file_unused(path.lstat()):
+                    path.unlink()
 
 
-def _remove_lock_file_if_unused(path: Path) -> None:
-    """Remove a lock file while holding it, so that no other process can hold it."""
-    from filelock import FileLock, Timeout
-
-    with suppress(Timeout), FileLock(path, timeout=0, mode=0o600, thread_local=False):
-        if is_file_unused(path.lstat()):
-            path.unlink()
-
-
+# Characters of a token in a header: RFC 6750 allows fewer, but real servers use all visible ones.
+_TOKEN_PATTERN = re.compile(r"[\x21-\x7e]{1,16384}")
+_MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
 _MAX_RECORD_BYTES = 1 << 18
+_RENEW_EARLY_SECONDS = 30.0
+
+
+def is_token(value: object) -> bool:
+    """Return whether a value is a safe bearer token: visible characters only, to prevent header injection."""
+    return isinstance(value, str) and _TOKEN_PATTERN.fullmatch(value) is not None
+
+
+def compute_expiry(now: float, expires_in: int | None) -> float | None:
+    """Return the expiry time of a token received at ``now``, or None if unknown."""
+    return None if expires_in is None else now + max(0, min(expires_in, _MAX_LIFETIME_SECONDS))
+
+
+_Token = Annotated[str, Predicate(is_token)]
+_Seconds = int | FiniteFloat
+
+
+class TokenRecord(BaseModel):
+    """The tokens of a principal at a server. Times are seconds since 1970; ``expires_at`` None is unknown.
+
+    ``client``, ``metadata`` and ``resource`` are the SDK's client, authorization server and resource data.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    server: str
+    principal: str
+    saved_at: _Seconds
+    access_token: _Token | None = None
+    refresh_token: _Token | None = None
+    scope: str | None = None
+    expires_at: _Seconds | None = None
+    client: OAuthClientInformationFull | None = None
+    metadata: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        return [("server", self.server)]
+
+    def needs_renewal(self, now: float) -> bool:
+        """Return whether the access token is missing, expired or about to expire."""
+        if self.access_token is None:
+            return True
+        if self.expires_at is None:
+            return False
+        return now >= self.expires_at - min(_RENEW_EARLY_SECONDS, (self.expires_at - self.saved_at) / 10)
+
+    def without_tokens(self) -> TokenRecord:
+        """Return the client's record without its rejected tokens."""
+        return self.model_copy(update={"access_token": None, "refresh_token": None, "expires_at": None})
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secret texts of the record."""
+        client_secret = None if self.client is None else self.client.client_secret
+        return tuple(text for text in (self.access_token, self.refresh_token, client_secret) if text)
+
+    @classmethod
+    def from_json(cls, text: str) -> TokenRecord | None:
+        """Parse the text of a record; return None for an invalid one."""
+        try:
+            return cls.model_validate_json(text)
+        except ValueError:
+            return None
+
+
 _KEYRING_SERVICE = "codemode-mcp"
 _KEY_PATTERN = re.compile(r"[0-9a-f]{40}")
 _logger = logging.getLogger("codemode.mcp.signin")
 
 
-class TextStorage(Protocol):
-    """A store of texts by key. Methods may block and may raise `OSError`."""
-
-    def read(self, key: str) -> str | None:
-        """Return the text, or None if missing."""
-        ...
-
-    def write(self, key: str, text: str) -> None:
-        """Store the text."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Delete the text, if there is one."""
-        ...
-
-
-class FileStorage:
-    """Texts in files of a private folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def read(self, key: str) -> str | None:
-        """Return the text of a file. Raises `OSError` for one that others could have read."""
-        if not self.folder.exists():
-            return None
-        ensure_private_folder(self.folder)
-        return read_private_file(self._get_path(key), _MAX_RECORD_BYTES)
-
-    def write(self, key: str, text: str) -> None:
-        """Write the file as a whole."""
-        write_private_file(self._get_path(key), text)
-
-    def delete(self, key: str) -> None:
-        """Remove the file."""
-        self._get_path(key).unlink(missing_ok=True)
-
-    def _get_path(self, key: str) -> Path:
-        if not _KEY_PATTERN.fullmatch(key):
-            raise ValueError("not the key of a record")
-        return self.folder / f"{key}.json"
-
-
-class KeyringOrFileStorage:
-    """Texts in the desktop keyring, or in ``files`` when it is locked or rejects them."""
-
-    def __init__(self, ring: Any, files: FileStorage) -> None:
-        self._ring = ring
-        self._files = files
-
-    def read(self, key: str) -> str | None:
-        """Return the text from the keyring, else from the files."""
-        try:
-            found = self._ring.get_password(_KEYRING_SERVICE, key)
-        except Exception:  # noqa: BLE001 - each backend raises its own
-            found = None
-        return found if isinstance(found, str) else self._files.read(key)
-
-    def write(self, key: str, text: str) -> None:
-        """Store the text in one of the two and remove older text from the other."""
-        try:
-            self._ring.set_password(_KEYRING_SERVICE, key, text)
-        except Exception as error:  # noqa: BLE001
-            _logger.warning("the keyring cannot store tokens (%s): they are stored in files", type(error).__name__)
-            self._delete_from_keyring(key)
-            self._files.write(key, text)
-        else:
-            self._files.delete(key)
-
-    def delete(self, key: str) -> None:
-        """Remove the text from both."""
-        self._delete_from_keyring(key)
-        self._files.delete(key)
-
-    def _delete_from_keyring(self, key: str) -> None:
-        try:
-            self._ring.delete_password(_KEYRING_SERVICE, key)
-        except Exception:  # noqa: BLE001
-            return
-
-
-def create_storage(storage: Storage, folder: Path) -> TextStorage:
-    """Return the storage for ``auth.storage``; ``auto`` prefers a working keyring.
+def find_keyring(storage: Storage) -> Any:
+    """Return the working keyring that ``auth.storage`` asks for, or None to use files.
 
     Raises `OSError` if ``keyring`` is configured and unavailable.
     """
-    files = FileStorage(folder)
-    ring = None if storage == "files" else _find_keyring()
+    ring: Any = None
+    with suppress(Exception):  # not installed or no desktop; each backend raises its own errors
+        ring = None if storage == "files" else importlib.import_module("keyring").get_keyring()
+        ring = ring if ring is not None and ring.priority > 0 else None
     if ring is None and storage == "keyring":
         raise OSError("no keyring is available: install codemode-gateway[keyring] or set auth.storage to files")
-    return files if ring is None else KeyringOrFileStorage(ring, files)
-
-
-def _find_keyring() -> Any:
-    try:
-        ring = importlib.import_module("keyring").get_keyring()
-        is_usable = ring.priority > 0
-    except Exception:  # noqa: BLE001 - not installed or no desktop; each backend raises its own errors
-        return None
-    return ring if is_usable else None
+    return ring
 
 
 class TokenStore:
-    """Reads and writes token records in a thread. Unsafe records count as missing."""
+    """Token records in private files of ``folder``, or in the desktop keyring ``ring`` while it accepts them.
 
-    def __init__(self, storage: TextStorage) -> None:
-        self._storage = storage
+    Reads and writes in a thread. Unsafe records count as missing.
+    """
+
+    def __init__(self, folder: Path, ring: Any = None) -> None:
+        self._folder = folder
+        self._ring = ring
         self._threads = BackgroundThreads("codemode-tokens", 1)
 
     async def read(self, key: str) -> TokenRecord | None:
         """Return the record, or None without a usable one."""
-
-        def read_record() -> TokenRecord | None:
-            try:
-                text = self._storage.read(key)
-            except UnsafeFileError as error:
-                _logger.warning("tokens are not used: %s", error)
-                return None
-            return None if text is None else TokenRecord.from_json(text)
-
-        return await self._threads.run(read_record)
+        return await self._threads.run(lambda: self._read(key))
 
     async def write(self, key: str, record: TokenRecord) -> None:
-        """Store a record. Raises `OSError`."""
-        await self._threads.run(lambda: self._storage.write(key, record.to_json()))
+        """Store a record in one place, and remove older text from the other. Raises `OSError`."""
+        await self._threads.run(lambda: self._write(key, record.model_dump_json()))
 
     async def delete(self, key: str) -> None:
         """Delete a record. Raises `OSError`."""
-        await self._threads.run(lambda: self._storage.delete(key))
+        await self._threads.run(lambda: self._delete(key))
+
+    def _read(self, key: str) -> TokenRecord | None:
+        text: Any = None
+        with suppress(Exception):
+            text = None if self._ring is None else self._ring.get_password(_KEYRING_SERVICE, key)
+        if not isinstance(text, str) and self._folder.exists():
+            try:
+                ensure_private_folder(self._folder)
+                text = read_private_file(self._get_path(key), _MAX_RECORD_BYTES)
+            except UnsafeFileError as error:
+                _logger.warning("tokens are not used: %s", error)
+        return TokenRecord.from_json(text) if isinstance(text, str) else None
+
+    def _write(self, key: str, text: str) -> None:
+        path = self._get_path(key)
+        if self._ring is not None:
+            try:
+                self._ring.set_password(_KEYRING_SERVICE, key, text)
+            except Exception as error:  # noqa: BLE001
+                _logger.warning("the keyring cannot store tokens (%s): they are stored in files", type(error).__name__)
+                self._delete_from_keyring(key)
+            else:
+                path.unlink(missing_ok=True)
+                return
+        write_private_file(path, text)
+
+    def _delete(self, key: str) -> None:
+        self._delete_from_keyring(key)
+        self._get_path(key).unlink(missing_ok=True)
+
+    def _delete_from_keyring(self, key: str) -> None:
+        if self._ring is not None:
+            with suppress(Exception):
+                self._ring.delete_password(_KEYRING_SERVICE, key)
+
+    def _get_path(self, key: str) -> Path:
+        if not _KEY_PATTERN.fullmatch(key):
+            raise ValueError("not the key of a record")
+        return self._folder / f"{key}.json"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,7 +15,10 @@ import pytest
 from authorization_server import sign_in_server
 from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig
 from codemode_gateway.gateway.http_app import create_http_app
-from codemode_gateway.oauth.browser import PendingSignIn, parse_pending_sign_in, parse_sign_in_cookies
+from codemode_gateway.oauth.browser import PendingSignIn
+from codemode_gateway.oauth.login_attempt import read_sign_in
+from codemode_gateway.oauth.token_store import write_private_file
+from starlette.requests import cookie_parser
 from test_gateway_oauth_callback import MIA, back_from, host, signed_in
 
 from codemode.interrupts.interrupt import InterruptRequested
@@ -99,19 +104,17 @@ def test_the_cookie_goes_to_the_callback_alone_and_is_secure_where_that_is() -> 
     assert "Secure" not in cookie
     assert (sign_in.start_url or "").startswith("http://127.0.0.1:9/below/oauth/start/")
     pair = cookie.partition(";")[0]
-    assert sign_in.is_browser_allowed(parse_sign_in_cookies([(b"Cookie", f"a=b; {pair}".encode())]))
+    assert sign_in.is_browser_allowed(cookie_parser(f"a=b; {pair}"))
     other = PendingSignIn(plain.replace("state=s1", "state=s2"), "notes", "mia", "secret")
-    assert not other.is_browser_allowed(parse_sign_in_cookies([(b"cookie", pair.encode())]))
+    assert not other.is_browser_allowed(cookie_parser(pair))
     secure = PendingSignIn(AUTHORIZE, "notes", "mia", "secret")
     planted = pair.replace("codemode", "__Host-codemode"), (secure.create_cookie_header() or "").partition(";")[0]
-    assert [secure.is_browser_allowed(parse_sign_in_cookies([(b"cookie", one.encode())])) for one in planted] == [
+    assert [secure.is_browser_allowed(cookie_parser(one)) for one in planted] == [
         True,
         True,
     ]
     without_prefix = planted[1].removeprefix("__Host-")
-    assert not secure.is_browser_allowed(parse_sign_in_cookies([(b"cookie", without_prefix.encode())])), (
-        "another host may set this one"
-    )
+    assert not secure.is_browser_allowed(cookie_parser(without_prefix)), "another host may set this one"
     assert urlsplit(sign_in.start_url or "").path.endswith(sign_in.ticket)
 
 
@@ -121,11 +124,20 @@ def test_a_sign_in_with_its_own_listener_is_shown_as_it_is() -> None:
     assert not sign_in.matches_ticket(sign_in.ticket)
 
 
-def test_files_of_other_processes_are_read_with_care() -> None:
-    whole = {"url": AUTHORIZE, "server": "notes", "principal": "mia", "secret": "s", "until": 1}
-    assert parse_pending_sign_in(whole) == PendingSignIn(AUTHORIZE, "notes", "mia", "s")
-    for broken in ({}, {"url": 1}, {**whole, "secret": 5}):
-        assert parse_pending_sign_in(broken) is None
+def test_files_of_other_processes_are_read_with_care(tmp_path: Path) -> None:
+    file, until = tmp_path / "a.url", time.time() + 60
+    whole = {"url": AUTHORIZE, "server": "notes", "principal": "mia", "secret": "s", "until": until}
+    write_private_file(file, json.dumps(whole))
+    assert read_sign_in(file) == PendingSignIn(AUTHORIZE, "notes", "mia", "s", until)
+    for broken in ({}, [], {**whole, "url": 1}, {**whole, "secret": 5}, {**whole, "until": 1}, {**whole, "until": "x"}):
+        write_private_file(file, json.dumps(broken))
+        assert read_sign_in(file) is None
+    write_private_file(file, "no JSON")
+    assert read_sign_in(file) is None
+    write_private_file(file, json.dumps(whole))
+    file.chmod(0o644)
+    assert read_sign_in(file) is None
+    assert read_sign_in(tmp_path / "missing.url") is None
 
 
 def test_a_loopback_sign_in_of_a_gateway_over_http_keeps_its_listener(tmp_path: Path) -> None:

@@ -15,17 +15,12 @@ from typing import Any
 import httpx2
 import pytest
 from authorization_server import Answer, SignInServer, as_json, browse, configured, sign_in_server
-from codemode_gateway.config.model import GatewayConfig
+from codemode_gateway.config.model import GatewayConfig, ServerConfig
 from codemode_gateway.oauth import flow as doors
-from codemode_gateway.oauth.flow import AuthorizationClient
+from codemode_gateway.oauth.flow import AuthorizationClient, OAuthExchange
 from codemode_gateway.oauth.login_manager import create_stored_token_hook, login
-from codemode_gateway.oauth.settings import (
-    AuthorizationRefusedError,
-    SignInError,
-    TokenRecord,
-    compute_expiry,
-    is_token,
-)
+from codemode_gateway.oauth.settings import AuthorizationRefusedError, AuthSettings, SignInError
+from codemode_gateway.oauth.token_store import TokenRecord, is_token
 from hypothesis import given
 from hypothesis import strategies as st
 from suite import each_row
@@ -56,7 +51,9 @@ NO_URLS = [
 
 
 def door(url: str, *, issuer: str | None = None) -> AuthorizationClient:
-    return AuthorizationClient("notes", url, has_client_secret=True, trusted_issuer=issuer)
+    return AuthorizationClient(
+        ServerConfig("notes", "http", url=url), AuthSettings(client_id="me", client_secret="hunter2", issuer=issuer)
+    )
 
 
 @each_row("url", [*PRIVATE, *NO_URLS])
@@ -262,9 +259,6 @@ def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, chal
     with pytest.raises(SignInError, match="login notes"):
         asyncio.run(call())
     # What it says is looked at when somebody signs in, by the same rules.
-    from codemode_gateway.oauth.flow import OAuthExchange
-    from codemode_gateway.oauth.settings import AuthSettings
-
     exchange = OAuthExchange(config.servers[0], AuthSettings.from_server(config.servers[0]), "local", None)
     response = httpx2.Response(401, headers={"www-authenticate": challenge})
 
@@ -281,10 +275,24 @@ def test_only_visible_characters_are_a_token(value: Any):
     assert is_token(value) == is_visible
 
 
-@given(st.floats() | st.integers() | st.text() | st.none() | st.booleans())
-def test_any_lifetime_is_a_time_or_none(expires_in: Any):
-    found = compute_expiry(1000.0, expires_in)
-    assert found is None or 1000.0 <= found <= 1000.0 + 10 * 365 * 86_400
+@pytest.mark.parametrize("expires_in", [None, 0, -5, "60", 10**30, 86_400 * 365 * 20])
+def test_any_lifetime_is_a_time_or_none(server: SignInServer, tmp_path: Path, expires_in: Any):
+    server.answers["/token"] = always(as_json({"access_token": "abc", "expires_in": expires_in}))
+    asyncio.run(login(configured(server.url, tmp_path), "notes", open_browser=browse, out=io.StringIO()))
+    (file,) = (tmp_path / "tokens").glob("*.json")
+    record = TokenRecord.from_json(file.read_text())
+    assert record is not None
+    if expires_in is None:
+        assert record.expires_at is None
+    else:
+        assert record.expires_at is not None
+        assert 0 <= record.expires_at - record.saved_at <= 10 * 365 * 86_400
+
+
+@pytest.mark.parametrize("expires_in", [1e400, [], "soon", 0.5])
+def test_a_lifetime_that_is_no_number_of_seconds_is_refused(server: SignInServer, tmp_path: Path, expires_in: Any):
+    server.answers["/token"] = always(as_json({"access_token": "abc", "expires_in": expires_in}))
+    assert "/token" in refused(configured(server.url, tmp_path))
 
 
 JSON = st.recursive(
@@ -297,10 +305,10 @@ NAMES = ["server", "principal", "saved_at", "access_token", "refresh_token", "sc
 
 @given(st.dictionaries(st.sampled_from(NAMES), JSON, max_size=8) | JSON)
 def test_a_spoilt_record_is_none(spoilt: Any):
-    whole = json.loads(TokenRecord(server="a", principal="b", saved_at=1.0, access_token="c").to_json())
+    whole = json.loads(TokenRecord(server="a", principal="b", saved_at=1.0, access_token="c").model_dump_json())
     text = json.dumps({**whole, **spoilt} if isinstance(spoilt, dict) else spoilt)
     record = TokenRecord.from_json(text)
-    assert record is None or json.loads(record.to_json()) == json.loads(text)
+    assert record is None or json.loads(record.model_dump_json()) == json.loads(text)
 
 
 @given(st.text(max_size=50))

@@ -25,7 +25,7 @@ def test_of_users_without_end_the_last_are_kept_and_those_in_use(tmp_path: Path,
             used = sign_ins.get_or_create_auth(server, "in use")
             for n in range(USERS):
                 with pytest.raises(SignInError):
-                    await sign_ins.get_or_start_sign_in_url(server, f"user {n}")
+                    await sign_ins.get_or_start_sign_in(server, f"user {n}")
                 with pytest.raises(SignInError):
                     await sign_ins.wait_until_signed_in(server, f"user {n}")
             gc.collect()

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway.oauth.settings import TokenRecord
 from codemode_gateway.oauth.token_store import (
-    FileStorage,
-    KeyringOrFileStorage,
+    TokenRecord,
     TokenStore,
     UnsafeFileError,
-    create_storage,
     ensure_private_folder,
+    find_keyring,
     hold_lock,
     read_private_file,
     try_lock_and_start_cleanup,
@@ -38,14 +36,14 @@ def mode(path: Path) -> int:
 def test_files_and_their_folder_are_the_users_alone(tmp_path: Path):
     before = os.umask(0)
     try:
-        FileStorage(tmp_path / "state" / "tokens").write(KEY, "text")
+        asyncio.run(TokenStore(tmp_path / "state" / "tokens").write(KEY, RECORD))
     finally:
         os.umask(before)
     folder = tmp_path / "state" / "tokens"
     assert mode(folder) == 0o700
     assert [mode(one) for one in folder.iterdir()] == [0o600]
     folder.chmod(0o755)
-    assert FileStorage(folder).read(KEY) == "text"
+    assert asyncio.run(TokenStore(folder).read(KEY)) == RECORD
     assert mode(folder) == 0o700
 
 
@@ -55,7 +53,7 @@ def test_a_file_that_others_could_have_read_or_made_is_not_used(
     tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
 ):
     path = tmp_path / f"{KEY}.json"
-    write_private_file(path, RECORD.to_json())
+    write_private_file(path, RECORD.model_dump_json())
     if spoil == "mode":
         path.chmod(0o644)
     elif spoil == "large":
@@ -63,7 +61,7 @@ def test_a_file_that_others_could_have_read_or_made_is_not_used(
     else:
         path.rename(tmp_path / "elsewhere")
         {"link": lambda: path.symlink_to("elsewhere"), "folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}[spoil]()
-    assert asyncio.run(TokenStore(FileStorage(tmp_path)).read(KEY)) is None
+    assert asyncio.run(TokenStore(tmp_path).read(KEY)) is None
     assert str(path) in caplog.text
     assert "access-token" not in caplog.text
 
@@ -100,7 +98,7 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path):
 
 
 def test_records_come_back_and_go(tmp_path: Path):
-    store = TokenStore(FileStorage(tmp_path / "tokens"))
+    store = TokenStore(tmp_path / "tokens")
 
     async def run() -> list[Any]:
         found: list[Any] = [await store.read(KEY)]
@@ -116,7 +114,7 @@ def test_records_come_back_and_go(tmp_path: Path):
 @pytest.mark.parametrize("key", ["../x", "", "a/b", KEY + "0"])
 def test_a_key_is_no_path(tmp_path: Path, key: str):
     with pytest.raises(ValueError, match="key"):
-        FileStorage(tmp_path).write(key, "text")
+        asyncio.run(TokenStore(tmp_path).write(key, RECORD))
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path: Path):
@@ -174,33 +172,43 @@ class Ring:
         del self.kept[key]
 
 
+async def written_and_read(store: TokenStore, record: TokenRecord) -> TokenRecord | None:
+    await store.write(KEY, record)
+    return await store.read(KEY)
+
+
+async def deleted_and_read(store: TokenStore) -> TokenRecord | None:
+    await store.delete(KEY)
+    await store.delete(KEY)
+    return await store.read(KEY)
+
+
 def test_a_keyring_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ring = Ring()
     module = types.ModuleType("keyring")
     module.get_keyring = lambda: ring  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "keyring", module)
     for storage in ("auto", "keyring"):
-        place = create_storage(storage, tmp_path)
-        place.write(KEY, "text")
-        assert (place.read(KEY), ring.kept) == ("text", {KEY: "text"})
-        place.delete(KEY)
-        place.delete(KEY)
-        assert (place.read(KEY), ring.kept) == (None, {})
-    assert isinstance(create_storage("files", tmp_path), FileStorage)
+        store = TokenStore(tmp_path, find_keyring(storage))
+        assert asyncio.run(written_and_read(store, RECORD)) == RECORD
+        assert list(ring.kept) == [KEY]
+        assert asyncio.run(deleted_and_read(store)) is None
+        assert ring.kept == {}
+    assert find_keyring("files") is None
     ring.priority = 0.0
-    assert isinstance(create_storage("auto", tmp_path), FileStorage)
+    assert find_keyring("auto") is None
     with pytest.raises(OSError, match="storage"):
-        create_storage("keyring", tmp_path)
+        find_keyring("keyring")
     assert not list(tmp_path.iterdir())
 
 
 def test_what_a_keyring_refuses_is_in_files(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    ring = Ring(most=5)
-    place = KeyringOrFileStorage(ring, FileStorage(tmp_path))
-    place.write(KEY, "short")
-    place.write(KEY, "much longer")
-    assert (ring.kept, place.read(KEY)) == ({}, "much longer")
+    ring = Ring(most=len(RECORD.model_dump_json()))
+    store, longer = TokenStore(tmp_path, ring), RECORD.model_copy(update={"access_token": "much-longer-token"})
+    asyncio.run(store.write(KEY, RECORD))
+    assert asyncio.run(written_and_read(store, longer)) == longer
+    assert ring.kept == {}
     assert "longer" not in caplog.text
-    place.write(KEY, "short")
+    asyncio.run(store.write(KEY, RECORD))
     assert not list(tmp_path.iterdir())
-    assert place.read(KEY) == "short"
+    assert asyncio.run(store.read(KEY)) == RECORD
