@@ -11,7 +11,6 @@ from typing import TypeGuard
 
 import httpx2
 
-from ..config.locations import GATEWAY_COMMAND, format_login_command
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
 from ..outgoing_http import is_trusted_redirect
@@ -29,9 +28,8 @@ _RETRY_SECONDS = 5.0
 class UpstreamBearerAuth(httpx2.Auth):
     """The sign-in of one principal at one server: the HTTP ``auth`` of all its connections.
 
-    A request without valid sign-in raises `SignInError`. ``failure`` is the error of the last rejected request,
-    ``challenge`` the last answer that asked for a sign-in. ``get_page_url`` returns the sign-in page, or None for sign-
-    in by ``command``.
+    A request without valid sign-in raises `SignInError`. ``challenge`` is the last answer that asked for a sign-in.
+    ``describe_sign_in`` returns what the user has to do.
     """
 
     def __init__(
@@ -41,27 +39,25 @@ class UpstreamBearerAuth(httpx2.Auth):
         principal: str,
         folder: Path,
         secrets: SecretRedactor,
-        get_page_url: Callable[[], str | None] = lambda: None,
-        command: str = GATEWAY_COMMAND,
+        describe_sign_in: Callable[[], str],
     ) -> None:
         self.server = server
         self.settings = settings
         self.principal = principal
         self.key = settings.compute_storage_key(server, principal)
-        self.failure: SignInError | None = None
         self.challenge: httpx2.Response | None = None
         self.folder = folder
         self._url = httpx2.URL(server.url or "")
         self._store = TokenStore(folder, find_keyring(settings.storage))
         self._lock_file = folder / f"{self.key}.lock"
         self._secrets = secrets
-        self._get_page_url = get_page_url
-        self._command = command
+        self._describe_sign_in = describe_sign_in
         self._record: TokenRecord | None = None
         self._is_loaded = False
         self._rejected_token: str | None = None
         self._renewal: asyncio.Task[str] | None = None
-        self._failed_at = -_RETRY_SECONDS
+        self._failure: SignInError | None = None
+        self._failed_at = 0.0
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; retry once with another token after a rejection."""
@@ -73,20 +69,22 @@ class UpstreamBearerAuth(httpx2.Auth):
         _set_bearer_token(request, token)
         response = yield request
         if not _asks_for_sign_in(response):
-            self.failure = None if token is not None else self.failure
             return
-        header = response.headers.get("www-authenticate", "")
-        self.challenge = create_challenge(response.status_code, header)
+        self.challenge = create_challenge(response.status_code, response.headers.get("www-authenticate", ""))
         self._rejected_token = token or self._rejected_token
         _set_bearer_token(request, await self._get_or_renew_other_token(token, is_step_up=response.status_code == 403))
         response = yield request
         if _asks_for_sign_in(response):
-            raise self._record_failure(self._create_sign_in_needed_error())
+            raise self._create_sign_in_needed_error()
 
     async def aclose(self) -> None:
         """Wait for a renewal in progress, which uses up the refresh token."""
         if self._renewal is not None:
             await asyncio.wait([self._renewal])
+
+    def create_exchange(self, record: TokenRecord | None) -> OAuthExchange:
+        """Return a sign-in or renewal that begins with the record."""
+        return OAuthExchange(self.server, self.settings, self.principal, record)
 
     async def load_usable_token(self) -> str | None:
         """Return the stored token unless the server rejected it; another process may have signed in."""
@@ -150,22 +148,22 @@ class UpstreamBearerAuth(httpx2.Auth):
         try:
             async with hold_lock(self._lock_file, _LOCK_TIMEOUT_SECONDS):
                 return await self._obtain_token(rejected, is_step_up)
-        except SignInError as error:
-            raise self._record_failure(error) from None
+        except (AuthorizationUnavailableError, AuthorizationRefusedError) as error:
+            if error is not self._failure:
+                self._failure, self._failed_at = error, time.monotonic()
+            raise
         except OSError as error:
             is_locked = isinstance(error, TimeoutError)
             reason = "another gateway is renewing it" if is_locked else "its tokens cannot be stored"
-            message = f"the sign-in of {self.server.name!r} cannot be used: {reason}"
-            raise self._record_failure(SignInError(message)) from None
+            raise SignInError(f"the sign-in of {self.server.name!r} cannot be used: {reason}") from None
 
     async def _obtain_token(self, rejected: str | None, is_step_up: bool) -> str:
         record = await self.load_record()
         if self._is_usable(record, rejected):
-            self.failure = None
             return record.access_token or ""
-        if self.failure is not None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
-            raise self.failure
-        exchange = OAuthExchange(self.server, self.settings, self.principal, record)
+        if self._failure is not None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
+            raise self._failure
+        exchange = self.create_exchange(record)
         if self.settings.flow == "client_credentials":
             return await self._save_record_and_get_token(await exchange.authorize(self.challenge))
         if is_step_up or record is None or record.refresh_token is None:
@@ -183,24 +181,17 @@ class UpstreamBearerAuth(httpx2.Auth):
         return record.access_token not in (rejected, self._rejected_token)
 
     def _create_sign_in_needed_error(self) -> SignInError:
-        name, page_url = self.server.name, self._get_page_url()
+        name = self.server.name
         if self.settings.flow == "client_credentials":
             return SignInError(f"{name!r} rejects the credentials of its auth settings")
-        way = format_login_command(name, self._command) if page_url is None else f"open {page_url} in a browser"
-        return SignInError(f"the user must sign in to {name!r} first: {way}")
-
-    def _record_failure(self, error: SignInError) -> SignInError:
-        if isinstance(error, AuthorizationUnavailableError | AuthorizationRefusedError) and error is not self.failure:
-            self._failed_at = time.monotonic()
-        self.failure = error
-        return error
+        return SignInError(f"the user must sign in to {name!r} first: {self._describe_sign_in()}")
 
     async def _save_record_and_get_token(self, record: TokenRecord) -> str:
         self._secrets.add_secrets(*record.secrets, owner=self.key)
         self._record, self._is_loaded = record, True  # the old refresh token is used up even if saving fails
         await self._store.write(self.key, record)
         if record.access_token is not None:
-            self.failure, self._failed_at = None, -_RETRY_SECONDS
+            self._failure = None
         return record.access_token or ""
 
 

@@ -78,8 +78,16 @@ class PendingSignIn:
         return f"{callback.removesuffix(CALLBACK_PATH)}{START_PATH}{self.ticket}"
 
     @property
+    def state(self) -> str:
+        """The state that the redirect must have."""
+        return self._get_parameter("state")
+
+    @property
     def _callback_url(self) -> str:
-        return dict(parse_qsl(urlsplit(self.url).query)).get("redirect_uri", "")
+        return self._get_parameter("redirect_uri")
+
+    def _get_parameter(self, name: str) -> str:
+        return dict(parse_qsl(urlsplit(self.url).query)).get(name, "")
 
     @property
     def _is_secure(self) -> bool:
@@ -87,7 +95,7 @@ class PendingSignIn:
 
     @property
     def _cookie_name(self) -> str:
-        digest = hashlib.sha256((parse_state_parameter(self.url) or "").encode()).hexdigest()[:16]
+        digest = hashlib.sha256(self.state.encode()).hexdigest()[:16]
         return f"{_HOST_PREFIX if self._is_secure else ''}{_COOKIE}{digest}"
 
     def create_cookie_header(self) -> str | None:
@@ -118,16 +126,6 @@ class PendingSignIn:
             " Continue only if you started this yourself."
             f'<p><a href="{html.escape(self.url)}" rel="noreferrer">Continue to {host}</a>'
         )
-
-
-def parse_state_parameter(url: str) -> str | None:
-    """Return the state in the URL of a sign-in."""
-    return dict(parse_qsl(urlsplit(url).query)).get("state")
-
-
-def create_secret() -> str:
-    """Return a secret for one sign-in."""
-    return secrets.token_urlsafe(32)
 
 
 def open_in_browser(url: str) -> object:

@@ -32,12 +32,7 @@ from codemode.fetch.client import is_public_address, resolve_host
 from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
-from ..outgoing_http import (
-    RefusedRedirectError,
-    format_url_without_secrets,
-    get_tls_context,
-    send_following_redirects,
-)
+from ..outgoing_http import RefusedRedirectError, format_url_without_secrets, get_tls_context, send_following_redirects
 from ..page_urls import PageURLError, require_safe_page_host
 from .settings import AuthorizationRefusedError, AuthorizationUnavailableError, AuthSettings, SignInError
 from .token_store import TokenRecord, compute_expiry, is_token
@@ -91,17 +86,11 @@ class AuthorizationClient:
 
         Raises `AuthorizationUnavailableError`.
         """
-        headers = {
-            **self._server.headers,
-            "accept": "application/json, text/event-stream",
-            "accept-encoding": "identity",
-        }
+        headers = {**self._server.headers, "accept": "application/json, text/event-stream"}
         async with _open_http_client(format_url_without_secrets(self._url)) as client:
-            if self._server.transport == "sse":
-                request = httpx2.Request("GET", self._url, headers=headers)
-            else:
-                ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-                request = httpx2.Request("POST", self._url, headers=headers, json=ping)
+            is_post = self._server.transport != "sse"
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"} if is_post else None
+            request = httpx2.Request("POST" if is_post else "GET", self._url, headers=headers, json=ping)
             response = await send_following_redirects(partial(client.send, stream=True), request)
             await response.aclose()
         return response if response.status_code in (401, 403) else None
@@ -228,13 +217,10 @@ def _check_credentials(model: type[OAuthToken | OAuthClientInformationFull], bod
     try:
         answer = model.model_validate_json(body)
     except ValueError:
-        raise AuthorizationUnavailableError(f"{url} did not answer with {_CREDENTIALS[model]}") from None
+        raise AuthorizationUnavailableError(f"{url} did not answer with usable credentials") from None
     for name in ("access_token", "refresh_token", "client_id", "client_secret"):
         if (text := getattr(answer, name, None)) is not None and not is_token(text):
             raise AuthorizationUnavailableError(f"{url} gave no usable {name}: it has invalid characters")
-
-
-_CREDENTIALS = {OAuthToken: "bearer tokens", OAuthClientInformationFull: "a registered client"}
 
 
 # The SDK's provider would serialize the requests of a server and send its own requests. Here it runs only when tokens

@@ -28,11 +28,8 @@ from .browser import (
     SIGNED_IN,
     UNKNOWN,
     PendingSignIn,
-    create_secret,
-    parse_state_parameter,
     render_page,
 )
-from .flow import OAuthExchange
 from .settings import AuthorizationRefusedError, SignInError
 from .token_store import TokenRecord, read_private_file, try_lock_and_start_cleanup, write_private_file
 
@@ -75,8 +72,7 @@ def deliver_redirect(files: Iterable[Path], query: str, cookies: Mapping[str, st
         return None
     for file in files:
         sign_in = read_sign_in(file)
-        state = "" if sign_in is None else parse_state_parameter(sign_in.url) or ""
-        if sign_in is None or not secrets.compare_digest(parameters["state"].encode(), state.encode()):
+        if sign_in is None or not secrets.compare_digest(parameters["state"].encode(), sign_in.state.encode()):
             continue
         if not sign_in.is_browser_allowed(cookies):
             return OTHER_BROWSER
@@ -160,7 +156,7 @@ async def _answer_redirect(
     await writer.drain()
 
 
-# The process with the lock runs the sign-in; the others wait for the stored tokens.
+# The process with the lock runs the sign-in; the others wait for the lock, and then find the stored tokens.
 
 _SIGN_IN_TIMEOUT_SECONDS = 300.0
 _START_TIMEOUT_SECONDS = 120.0
@@ -192,7 +188,7 @@ class SignInAttempt:
         self._binds_browser = binds_browser
         self._listens = False
         self._started: asyncio.Future[PendingSignIn] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._sign_in_or_wait_for_leader())
+        self._task = asyncio.create_task(self._run_or_wait_for_other_process())
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # there may be no waiter
 
     @property
@@ -222,29 +218,39 @@ class SignInAttempt:
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _sign_in_or_wait_for_leader(self) -> None:
+    async def _run_or_wait_for_other_process(self) -> None:
         try:
-            release_lock = try_lock_and_start_cleanup(self._lock_file)
-            if release_lock is None:
-                await self._wait_for_leader()
-                return
-            try:
-                # Another process may have signed in meanwhile.
-                if self._is_forced or await self._auth.load_usable_token() is None:
-                    async with asyncio.timeout(_SIGN_IN_TIMEOUT_SECONDS + _START_TIMEOUT_SECONDS):
+            async with asyncio.timeout(_SIGN_IN_TIMEOUT_SECONDS + _START_TIMEOUT_SECONDS):
+                release_lock = await self._lock_and_show_sign_in_of_other_process()
+                try:
+                    # Another process may have signed in meanwhile.
+                    if self._is_forced or await self._auth.load_usable_token() is None:
                         await self._sign_in()
-            finally:
-                self._file.unlink(missing_ok=True)
-                _get_redirect_file(self._file).unlink(missing_ok=True)
-                release_lock()
+                finally:
+                    self._file.unlink(missing_ok=True)
+                    _get_redirect_file(self._file).unlink(missing_ok=True)
+                    release_lock()
+        except TimeoutError:
+            raise SignInError(f"no sign-in to {self._name!r} within {_SIGN_IN_TIMEOUT_SECONDS:.0f} s") from None
         except OSError as error:
             raise SignInError(f"signing in to {self._name!r} failed: {error.strerror or error}") from None
 
+    async def _lock_and_show_sign_in_of_other_process(self) -> Callable[[], None]:
+        """Wait while another process runs the sign-in, and return the function that releases the lock."""
+        while (release_lock := try_lock_and_start_cleanup(self._lock_file)) is None:
+            self._is_forced = False
+            if not self._started.done() and (sign_in := read_sign_in(self._file)) is not None:
+                self._started.set_result(sign_in)
+            await asyncio.sleep(_POLL_SECONDS)
+        return release_lock
+
     async def _sign_in(self) -> None:
+        if self._started.done():
+            raise SignInError(f"the sign-in to {self._name!r} in another process was cancelled; start again")
         auth = self._auth
         record = await auth.load_record()
         async with self._serve_redirect_uri(record) as redirect_uri:
-            exchange = OAuthExchange(auth.server, auth.settings, auth.principal, record)
+            exchange = auth.create_exchange(record)
             try:
                 new_record = await exchange.authorize(
                     auth.challenge, redirect_uri, self._show_sign_in, self._wait_for_redirect
@@ -256,7 +262,7 @@ class SignInAttempt:
         await auth.save_record(new_record)
 
     async def _show_sign_in(self, url: str) -> None:
-        secret = create_secret() if self._binds_browser and not self._listens else None
+        secret = secrets.token_urlsafe(32) if self._binds_browser and not self._listens else None
         until = time.time() + _SIGN_IN_TIMEOUT_SECONDS
         sign_in = PendingSignIn(url, self._name, self._auth.principal, secret, until)
         write_private_file(self._file, json.dumps(asdict(sign_in)))
@@ -267,11 +273,11 @@ class SignInAttempt:
                 await run_in_single_use_thread(lambda: open_browser(page))
 
     async def _wait_for_redirect(self) -> AuthorizationCodeResult:
-        deadline = time.monotonic() + _SIGN_IN_TIMEOUT_SECONDS
-        while (query := read_private_file(_get_redirect_file(self._file), _MAX_BYTES)) is None:
-            if time.monotonic() >= deadline:
-                raise SignInError(f"no sign-in to {self._name!r} within {_SIGN_IN_TIMEOUT_SECONDS:.0f} s")
-            await asyncio.sleep(_POLL_SECONDS)
+        file, query = _get_redirect_file(self._file), None
+        async with asyncio.timeout(_SIGN_IN_TIMEOUT_SECONDS):
+            while query is None:
+                await asyncio.sleep(_POLL_SECONDS)
+                query = read_private_file(file, _MAX_BYTES)
         parameters = _parse_redirect(query) or {}
         if not parameters.get("code") or "error" in parameters:
             raise AuthorizationRefusedError(f"signing in to {self._name!r} was declined")
@@ -293,21 +299,6 @@ class SignInAttempt:
         self._listens = True
         async with _listen_for_redirect(self.accept_redirect, port, path, is_port_fixed=is_port_fixed) as actual_port:
             yield configured_uri or f"http://127.0.0.1:{actual_port}{CALLBACK_PATH}"
-
-    async def _wait_for_leader(self) -> None:
-        """Wait for the process that runs the sign-in; it has ended when its lock is free."""
-        deadline = time.monotonic() + _SIGN_IN_TIMEOUT_SECONDS + _START_TIMEOUT_SECONDS
-        while time.monotonic() < deadline:
-            if not self._started.done() and (sign_in := read_sign_in(self._file)) is not None:
-                self._started.set_result(sign_in)
-            if (release_lock := try_lock_and_start_cleanup(self._lock_file)) is not None:
-                release_lock()
-            if await self._auth.load_usable_token() is not None:
-                return
-            if release_lock is not None:
-                raise SignInError(f"the sign-in to {self._name!r} in another process was cancelled; start again")
-            await asyncio.sleep(_POLL_SECONDS)
-        raise SignInError(f"no sign-in to {self._name!r} within {_SIGN_IN_TIMEOUT_SECONDS:.0f} s")
 
 
 def _get_registered_port(record: TokenRecord | None) -> int:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Self, TextIO
 from weakref import WeakValueDictionary
 
 from codemode.data.narrowing import mapping_or_empty
 from codemode.host.threads import run_in_single_use_thread
 from codemode.trace.visible_text import clip_to_visible_line
 
-from ..config.locations import GATEWAY_COMMAND, state_folder
+from ..config.locations import GATEWAY_COMMAND, format_login_command, state_folder
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..page_urls import require_safe_page_host
@@ -36,7 +37,6 @@ MAX_CACHED_SIGN_INS = 256
 """The numbers of sign-ins and of ended attempts that are cached."""
 
 _URL_TIMEOUT_SECONDS = 60.0
-EntryT = TypeVar("EntryT")
 
 
 class SignInManager:
@@ -61,13 +61,13 @@ class SignInManager:
         self._open_browser = open_browser
         self._command = command
         self.callback_url = callback_url
-        self.get_page_url: Callable[[str, str], str | None] = _return_no_page_url
+        self.get_page_url: Callable[[str, str], str | None] = lambda _server, _principal: None
         """Returns the sign-in page URL of a server and a principal, or None."""
         self.binds_browsers = False
         """True if only the browser that started a sign-in can finish it at ``callback_url``."""
         # The number of users is unlimited: connections hold the sign-ins in use, and some others are cached.
         self._auths: WeakValueDictionary[str, UpstreamBearerAuth] = WeakValueDictionary()
-        self._recent: dict[str, UpstreamBearerAuth] = {}
+        self._recent: OrderedDict[str, UpstreamBearerAuth] = OrderedDict()
         self._attempts: dict[str, SignInAttempt] = {}
 
     async def __aenter__(self) -> Self:
@@ -137,13 +137,17 @@ class SignInManager:
                 principal,
                 self.folder,
                 self.secrets,
-                lambda: self.get_page_url(server.name, principal),
-                self._command,
+                lambda: self._describe_sign_in(server.name, principal),
             )
-        _insert_at_end(self._recent, key, auth)
-        while len(self._recent) > MAX_CACHED_SIGN_INS:
-            del self._recent[next(iter(self._recent))]
+        self._recent[key] = auth
+        self._recent.move_to_end(key)
+        if len(self._recent) > MAX_CACHED_SIGN_INS:
+            self._recent.popitem(last=False)
         return auth
+
+    def _describe_sign_in(self, server: str, principal: str) -> str:
+        page_url = self.get_page_url(server, principal)
+        return format_login_command(server, self._command) if page_url is None else f"open {page_url} in a browser"
 
     def get_or_start_attempt(
         self, server: ServerConfig, principal: str = "local", *, is_forced: bool = False
@@ -157,13 +161,10 @@ class SignInManager:
         attempt = self._attempts.get(auth.key)
         if attempt is None or attempt.is_over:
             attempt = SignInAttempt(
-                auth,
-                self._open_browser,
-                self.callback_url,
-                is_forced=is_forced,
-                binds_browser=self.binds_browsers,
+                auth, self._open_browser, self.callback_url, is_forced=is_forced, binds_browser=self.binds_browsers
             )
-            _insert_at_end(self._attempts, auth.key, attempt)
+            self._attempts.pop(auth.key, None)
+            self._attempts[auth.key] = attempt
             finished = [key for key, other in self._attempts.items() if other.is_over]
             for key in finished[: max(0, len(self._attempts) - MAX_CACHED_SIGN_INS)]:
                 del self._attempts[key]
@@ -234,23 +235,6 @@ def _create_page(text: str, status: int) -> Response:
     return HTMLResponse(text, status, PAGE_HEADERS)
 
 
-def _insert_at_end(entries: dict[str, EntryT], key: str, entry: EntryT) -> None:
-    entries.pop(key, None)
-    entries[key] = entry
-
-
-def _return_no_page_url(_server: str, _principal: str) -> None:
-    return None
-
-
-def create_stored_token_hook(
-    config: GatewayConfig, *, principal: str = "local", secrets: SecretRedactor | None = None
-) -> Callable[[ServerConfig], UpstreamBearerAuth | None]:
-    """Return an `UpstreamHooks.create_auth` that uses and renews stored tokens and starts no sign-in."""
-    return SignInManager(config, secrets=secrets).create_auth_hook(principal)
-
-
-_MAX_RECORD_BYTES = 1 << 18
 _MAX_PASTE_ATTEMPTS = 5
 _MAX_LINE_CHARACTERS = 1 << 14
 
@@ -270,8 +254,6 @@ async def login(
     ``read_line`` returns the final address that the user pastes. Raises `ConfigError` for a server without sign-in and
     `SignInError` for a failed sign-in.
     """
-    from .flow import OAuthExchange  # imported late: only a sign-in needs it
-
     server, output = _require_server(config, name), sys.stderr if out is None else out
     async with SignInManager(config, open_browser=open_browser) as sign_ins:
         auth = sign_ins.get_or_create_auth(server, principal)
@@ -279,15 +261,14 @@ async def login(
             reason = "it is a command or an API" if server.url is None else "it sends a configured Authorization header"
             raise ConfigError(f"mcpServers.{name} needs no sign-in: {reason}")
         if auth.settings.flow == "client_credentials":
-            exchange = OAuthExchange(server, auth.settings, principal, await auth.load_record())
+            exchange = auth.create_exchange(await auth.load_record())
             await auth.save_record(await exchange.authorize(None))
             return
         attempt = sign_ins.get_or_start_attempt(server, principal, is_forced=True)
         sign_in = await attempt.wait_for_sign_in_start()
         if sign_in is not None:
-            _print_lines(
-                output, f"Sign in to {name} at {require_safe_page_host(sign_in.url)}:", sign_in.start_url or sign_in.url
-            )
+            heading = f"Sign in to {name} at {require_safe_page_host(sign_in.url)}:"
+            _print_lines(output, heading, sign_in.start_url or sign_in.url)
         if read_line is None:
             await attempt.wait_until_signed_in()
         else:
@@ -307,7 +288,7 @@ async def _wait_for_redirect_or_pasted_address(
             if not reading.done():
                 reading.cancel()
                 break
-            if attempt.accept_redirect(_parse_query(reading.result())) is not None:
+            if attempt.accept_redirect(reading.result().strip().partition("?")[2].partition("#")[0]) is not None:
                 break
             _print_lines(out, "This is not the final address of this sign-in. Try again:")
         else:
@@ -322,20 +303,11 @@ def _print_lines(out: TextIO, *lines: str) -> None:
     out.flush()
 
 
-def _parse_query(pasted: str) -> str:
-    try:
-        return urlsplit(pasted.strip()).query
-    except ValueError:
-        return ""
-
-
 async def logout(config: GatewayConfig, name: str, *, principal: str = "local") -> bool:
     """Delete the tokens of the server ``name``, also of earlier configurations; return whether there were any.
 
     They are revoked first if the server supports it. A failed revocation is printed as a warning.
     """
-    from .flow import OAuthExchange
-
     server = _require_server(config, name)
     async with SignInManager(config) as sign_ins:
         auth = sign_ins.get_or_create_auth(server, principal)
@@ -344,7 +316,7 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
         record = await auth.delete_and_return_record()
         if record is not None:
             try:
-                await OAuthExchange(server, auth.settings, principal, record).revoke()
+                await auth.create_exchange(record).revoke()
             except SignInError as error:
                 _print_lines(sys.stderr, f"the tokens are deleted here but not revoked: {error}")
         others = _delete_token_files_of_other_configs(sign_ins.folder, name, principal)
@@ -352,17 +324,15 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
 
 
 def _delete_token_files_of_other_configs(folder: Path, name: str, principal: str) -> bool:
-    from .token_store import TokenRecord, UnsafeFileError, read_private_file
+    from .token_store import MAX_RECORD_BYTES, TokenRecord, UnsafeFileError, read_private_file
 
     found = False
     for path in folder.glob("*.json"):
-        try:
-            record = TokenRecord.from_json(read_private_file(path, _MAX_RECORD_BYTES) or "")
-        except UnsafeFileError:
-            continue
-        if record is not None and (record.server, record.principal) == (name, principal):
-            path.unlink(missing_ok=True)
-            found = True
+        with suppress(UnsafeFileError):
+            record = TokenRecord.from_json(read_private_file(path, MAX_RECORD_BYTES) or "")
+            if record is not None and (record.server, record.principal) == (name, principal):
+                path.unlink(missing_ok=True)
+                found = True
     return found
 
 

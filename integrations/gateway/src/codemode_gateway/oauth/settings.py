@@ -94,8 +94,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("clientId", "clientSecret", "clientName", "scope"), (_is_text, "a text")),
     **dict.fromkeys(("clientMetadataUrl", "issuer", "redirectUri"), (_is_url, "an http(s) URL")),
     **dict.fromkeys(
-        ("flow", "grant"),
-        (lambda value: isinstance(value, str) and value in _FLOWS, "browser or client_credentials"),
+        ("flow", "grant"), (lambda value: isinstance(value, str) and value in _FLOWS, "browser or client_credentials")
     ),
     "scopes": (_is_text_or_texts, "texts"),
     "callbackPort": (

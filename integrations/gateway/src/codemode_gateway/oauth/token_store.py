@@ -148,7 +148,7 @@ def remove_unused_lock_and_sign_in_files(folder: Path) -> None:
 # Characters of a token in a header: RFC 6750 allows fewer, but real servers use all visible ones.
 _TOKEN_PATTERN = re.compile(r"[\x21-\x7e]{1,16384}")
 _MAX_LIFETIME_SECONDS = 10 * 365 * 86_400
-_MAX_RECORD_BYTES = 1 << 18
+MAX_RECORD_BYTES = 1 << 18
 _RENEW_EARLY_SECONDS = 30.0
 
 
@@ -265,7 +265,7 @@ class TokenStore:
         if not isinstance(text, str) and self._folder.exists():
             try:
                 ensure_private_folder(self._folder)
-                text = read_private_file(self._get_path(key), _MAX_RECORD_BYTES)
+                text = read_private_file(self._get_path(key), MAX_RECORD_BYTES)
             except UnsafeFileError as error:
                 _logger.warning("tokens are not used: %s", error)
         return TokenRecord.from_json(text) if isinstance(text, str) else None

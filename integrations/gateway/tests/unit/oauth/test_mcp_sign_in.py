@@ -17,7 +17,7 @@ from codemode_gateway import Gateway, GatewayOptions
 from codemode_gateway.config.model import ConfigError, GatewayConfig, GatewaySettings, ServerConfig
 from codemode_gateway.oauth import token_store
 from codemode_gateway.oauth.bearer_auth import UpstreamBearerAuth
-from codemode_gateway.oauth.login_manager import PAUSE_KIND, SignInManager, create_stored_token_hook, login, logout
+from codemode_gateway.oauth.login_manager import PAUSE_KIND, SignInManager, login, logout
 from codemode_gateway.oauth.settings import SignInError
 from suite import each_row
 
@@ -52,7 +52,7 @@ def test_a_sign_in_in_the_browser_is_used_by_connections_after_it(server: SignIn
     assert asked["code_challenge_method"] == "S256"
     assert asked["resource"] == server.url
     assert urlsplit(asked["redirect_uri"]).hostname == "127.0.0.1"
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
     assert server.counts["/register"] == 1
     assert "access-token" not in out.getvalue()
 
@@ -73,12 +73,12 @@ def test_where_to_sign_in_may_stand_in_the_servers_refusal_alone(server: SignInS
     config = configured(server.url, tmp_path)
     signed_in(config)
     assert (server.asked[0]["scope"], server.counts["/elsewhere"]) == ("notes", 1)
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
 
 
 def test_without_a_sign_in_the_connection_fails_and_says_what_to_do(server: SignInServer, tmp_path: Path):
     config = configured(server.url, tmp_path)
-    auth = create_stored_token_hook(config)(config.servers[0])
+    auth = SignInManager(config).get_or_create_auth(config.servers[0])
     with pytest.raises(SignInError, match="codemode mcp login notes"):
         asyncio.run(status_of(config, auth))
     assert server.counts["/register"] == 0
@@ -122,7 +122,7 @@ def test_a_token_is_renewed_before_it_ends_and_what_another_kept_is_used(server:
     seen = len(server.seen_tokens)
     for _ in range(2):
         # Each is a gateway of its own: the second finds what the first has kept.
-        assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+        assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
     assert server.counts["refresh_token"] == 1
     assert len(server.seen_tokens) == seen + 2
 
@@ -134,10 +134,10 @@ def test_a_refused_refresh_token_is_presented_no_second_time(server: SignInServe
     server.refresh.clear()
     for _ in range(3):
         with pytest.raises(SignInError, match="login notes"):
-            asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0])))
+            asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0])))
     assert server.counts["refresh_token"] == 1
     signed_in(config)
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
 
 
 def test_a_refresh_token_outlives_an_authorization_server_that_is_away(server: SignInServer, tmp_path: Path):
@@ -146,9 +146,9 @@ def test_a_refresh_token_outlives_an_authorization_server_that_is_away(server: S
     server.access.clear()
     server.answers["/token"] = lambda _form, _headers: (503, {}, b"")
     with pytest.raises(SignInError, match="503"):
-        asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0])))
+        asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0])))
     del server.answers["/token"]
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
 
 
 def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(server: SignInServer, tmp_path: Path):
@@ -173,7 +173,7 @@ def test_a_call_that_is_given_up_does_not_lose_what_its_refresh_token_gave(serve
             go.set()
 
     asyncio.run(given_up())
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
     assert server.counts["refresh_token"] == 1
 
 
@@ -205,7 +205,7 @@ def test_tokens_go_to_the_origin_of_their_server_alone(server: SignInServer, tmp
     with sign_in_server() as other:
 
         async def elsewhere() -> int:
-            auth = create_stored_token_hook(config)(config.servers[0])
+            auth = SignInManager(config).get_or_create_auth(config.servers[0])
             async with httpx2.AsyncClient(auth=auth, timeout=60) as client:
                 return (await client.post(other.url)).status_code
 
@@ -219,14 +219,14 @@ def test_client_credentials_need_nobody(server: SignInServer, tmp_path: Path):
     config = configured(
         server.url, tmp_path, flow="client_credentials", clientId="me", clientSecret="hunter2:ä", scopes=["a", "b"]
     )
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
     assert server.counts["client_credentials"] == 1
     wrong = configured(
         server.url, tmp_path, flow="client_credentials", clientId="me", clientSecret="wrong", issuer=server.origin
     )
     with pytest.raises(SignInError, match="invalid_client"):
-        asyncio.run(status_of(wrong, create_stored_token_hook(wrong)(wrong.servers[0])))
+        asyncio.run(status_of(wrong, SignInManager(wrong).get_or_create_auth(wrong.servers[0])))
 
 
 def test_configured_clients_and_scopes_are_used(server: SignInServer, tmp_path: Path):
@@ -261,7 +261,7 @@ def test_configured_clients_and_scopes_are_used(server: SignInServer, tmp_path: 
     assert out.getvalue().count("Try again") == 3
     assert server.asked[-1]["scope"] == "read write"
     assert server.counts["/register"] == 0
-    assert asyncio.run(status_of(config, create_stored_token_hook(config)(config.servers[0]))) == 200
+    assert asyncio.run(status_of(config, SignInManager(config).get_or_create_auth(config.servers[0]))) == 200
 
 
 def test_logout_revokes_and_forgets(server: SignInServer, tmp_path: Path):
@@ -294,12 +294,12 @@ def test_principals_and_configurations_have_tokens_of_their_own(server: SignInSe
     signed_in(config)
     for one, principal in ((config, "other"), (configured(server.url, tmp_path, scopes="more"), "local")):
         with pytest.raises(SignInError):
-            asyncio.run(status_of(one, create_stored_token_hook(one, principal=principal)(one.servers[0])))
+            asyncio.run(status_of(one, SignInManager(one).get_or_create_auth(one.servers[0], principal)))
 
 
 def test_servers_that_need_no_sign_in_of_ours_have_none(tmp_path: Path):
     config = GatewayConfig((), GatewaySettings(state_folder=tmp_path))
-    hook = create_stored_token_hook(config)
+    hook = SignInManager(config).create_auth_hook()
     assert hook(ServerConfig("a", "stdio", command="x")) is None
     assert hook(ServerConfig("a", "http", url="https://x.example", headers={"AUTHORIZATION": "Bearer x"})) is None
     assert isinstance(hook(ServerConfig("a", "http", url="https://x.example")), UpstreamBearerAuth)

@@ -18,7 +18,7 @@ from authorization_server import Answer, SignInServer, as_json, browse, configur
 from codemode_gateway.config.model import GatewayConfig, ServerConfig
 from codemode_gateway.oauth import flow as doors
 from codemode_gateway.oauth.flow import AuthorizationClient, OAuthExchange
-from codemode_gateway.oauth.login_manager import create_stored_token_hook, login
+from codemode_gateway.oauth.login_manager import SignInManager, login
 from codemode_gateway.oauth.settings import AuthorizationRefusedError, AuthSettings, SignInError
 from codemode_gateway.oauth.token_store import TokenRecord, is_token
 from hypothesis import given
@@ -253,7 +253,9 @@ def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, chal
     config = configured(server.url, tmp_path)
 
     async def call() -> None:
-        async with httpx2.AsyncClient(auth=create_stored_token_hook(config)(config.servers[0]), timeout=60) as client:
+        async with httpx2.AsyncClient(
+            auth=SignInManager(config).get_or_create_auth(config.servers[0]), timeout=60
+        ) as client:
             await client.post(server.url)
 
     with pytest.raises(SignInError, match="login notes"):
