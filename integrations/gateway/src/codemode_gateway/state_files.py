@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sqlite3
 import stat
 import time
@@ -36,6 +37,50 @@ def find_folder_privacy_problem(status: os.stat_result) -> str | None:
     if _HAS_OWNERS and status.st_mode & 0o022:
         return "other users may write to its folder: set the folder's mode to 700"
     return None
+
+
+class UnsafeFileError(OSError):
+    """A file or folder that other users can read or could have written."""
+
+
+def read_private_file(path: Path, max_bytes: int) -> str | None:
+    """Return the text of a file, or None if missing.
+
+    Raises `UnsafeFileError` for a file of another owner, one that others may access, a too large one, or a link.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnsafeFileError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        status = os.fstat(descriptor)
+        problem = find_file_privacy_problem(status)
+        if problem is None and status.st_size > max_bytes:
+            problem = "it is too large: remove it"
+        if problem is not None:
+            raise UnsafeFileError(f"{path} is not used: {problem}")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(max_bytes).decode("utf-8", errors="replace")
+    finally:
+        os.close(descriptor)
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write a file that only this user can access, as a whole or not at all. Raises `OSError`."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 UNUSED_SECONDS = 90 * 86_400.0

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from codemode.host.threads import run_in_single_use_thread
 
+from ..state_files import read_private_file
 from .bearer_auth import UpstreamBearerAuth
 from .browser import (
     CALLBACK_PATH,
@@ -31,7 +32,7 @@ from .browser import (
     render_page,
 )
 from .settings import AuthorizationRefusedError, SignInError
-from .token_store import TokenRecord, read_private_file, try_lock_and_start_cleanup, write_private_file
+from .token_store import TokenRecord, try_lock_and_start_cleanup, write_private_text
 
 # The process that runs a sign-in stores its URL in a file of the state folder. Any process with that folder can show
 # the URL, and take the browser's redirect: it stores the redirect in a file next to it.
@@ -77,7 +78,7 @@ def deliver_redirect(files: Iterable[Path], query: str, cookies: Mapping[str, st
         if not sign_in.is_browser_allowed(cookies):
             return OTHER_BROWSER
         with suppress(OSError):
-            write_private_file(_get_redirect_file(file), query)
+            write_private_text(_get_redirect_file(file), query)
             return DECLINED if "error" in parameters else SIGNED_IN
     return None
 
@@ -265,7 +266,7 @@ class SignInAttempt:
         secret = secrets.token_urlsafe(32) if self._binds_browser and not self._listens else None
         until = time.time() + _SIGN_IN_TIMEOUT_SECONDS
         sign_in = PendingSignIn(url, self._name, self._auth.principal, secret, until)
-        write_private_file(self._file, json.dumps(asdict(sign_in)))
+        write_private_text(self._file, json.dumps(asdict(sign_in)))
         self._started.set_result(sign_in)
         open_browser, page = self._open_browser, sign_in.start_url or url
         if open_browser is not None:

@@ -19,6 +19,7 @@ from ..config.locations import GATEWAY_COMMAND, format_login_command, state_fold
 from ..config.model import ConfigError, GatewayConfig, ServerConfig
 from ..config.redaction import SecretRedactor
 from ..page_urls import require_safe_page_host
+from ..state_files import UnsafeFileError, read_private_file
 from .browser import DECLINED, PAGE_HEADERS, SIGNED_IN, UNKNOWN, open_in_browser, render_page
 from .settings import SignInError
 
@@ -324,7 +325,7 @@ async def logout(config: GatewayConfig, name: str, *, principal: str = "local") 
 
 
 def _delete_token_files_of_other_configs(folder: Path, name: str, principal: str) -> bool:
-    from .token_store import MAX_RECORD_BYTES, TokenRecord, UnsafeFileError, read_private_file
+    from .token_store import MAX_RECORD_BYTES, TokenRecord
 
     found = False
     for path in folder.glob("*.json"):

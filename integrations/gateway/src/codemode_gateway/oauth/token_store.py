@@ -7,7 +7,6 @@ import importlib
 import logging
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -21,17 +20,20 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from codemode.host.threads import BackgroundThreads
 
-from ..state_files import is_file_unused, mark_file_used, start_cleanup_if_due
+from ..state_files import (
+    UnsafeFileError,
+    is_file_unused,
+    mark_file_used,
+    read_private_file,
+    start_cleanup_if_due,
+    write_private_file,
+)
 from .settings import Storage
 
 _IS_POSIX = os.name == "posix"
 _POLL_SECONDS = 0.05
 _LEFTOVER_SECONDS = 60.0
 _REMOVABLE_FILE = re.compile(r"[0-9a-f]{40}\.(lock|browser\.lock|url|brought)")
-
-
-class UnsafeFileError(OSError):
-    """A file or folder that other users can read or could have written."""
 
 
 def ensure_private_folder(path: Path) -> Path:
@@ -46,55 +48,13 @@ def ensure_private_folder(path: Path) -> Path:
     return path
 
 
-def read_private_file(path: Path, max_bytes: int) -> str | None:
-    """Return the text of a file, or None if missing.
-
-    Raises `UnsafeFileError` for a file of another owner, a readable or too large file, or a link.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnsafeFileError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or (_IS_POSIX and status.st_uid != os.geteuid()):
-            raise UnsafeFileError(f"{path} is not a file of this user; remove it and sign in again")
-        if _IS_POSIX and status.st_mode & 0o077:
-            raise UnsafeFileError(f"others may read {path}; remove it and sign in again")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            data = file.read(max_bytes + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > max_bytes:
-        raise UnsafeFileError(f"{path} is too large; remove it and sign in again")
-    return data.decode("utf-8", errors="replace")
-
-
-def write_private_file(path: Path, text: str) -> None:
-    """Write a file that only this user can read, as a whole or not at all. Raises `OSError`."""
-    folder = ensure_private_folder(path.parent)
-    _remove_stale_temp_files(folder)
-    temporary = folder / f".{path.name}.{secrets.token_hex(8)}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _remove_stale_temp_files(folder: Path) -> None:
-    """Remove unfinished files of processes that died while writing."""
-    for path in folder.glob(".*.new"):
+def write_private_text(path: Path, text: str) -> None:
+    """Write a file of a folder that only this user can access. Raises `OSError`."""
+    for leftover in ensure_private_folder(path.parent).glob(".*"):  # of processes that died while writing
         with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _LEFTOVER_SECONDS:
-                path.unlink()
+            if is_file_unused(leftover.lstat(), _LEFTOVER_SECONDS):
+                leftover.unlink()
+    write_private_file(path, text.encode())
 
 
 @asynccontextmanager
@@ -281,7 +241,7 @@ class TokenStore:
             else:
                 path.unlink(missing_ok=True)
                 return
-        write_private_file(path, text)
+        write_private_text(path, text)
 
     def _delete(self, key: str) -> None:
         self._delete_from_keyring(key)

@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import re
-import secrets
-import stat
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from copy import copy
@@ -36,7 +34,13 @@ from codemode.trace.visible_text import clip_to_visible_line
 
 from ..config.model import ServerConfig
 from ..config.redaction import SecretRedactor
-from ..state_files import is_file_unused, mark_file_used, start_cleanup_if_due
+from ..state_files import (
+    is_file_unused,
+    mark_file_used,
+    read_private_file,
+    start_cleanup_if_due,
+    write_private_file,
+)
 
 MAX_TOOLS = 5_000
 MAX_TOOL_BYTES = 256 << 10
@@ -375,8 +379,11 @@ class ListCache:
             return None
 
         def read_listing() -> Listing | None:
-            text = _read_file_and_mark_used(path)
-            return None if text is None else _parse_listing(text)
+            text = read_private_file(path, _MAX_BYTES)
+            if text is None:
+                return None
+            mark_file_used(path)
+            return _parse_listing(text)
 
         return await _run_off_loop_or_log(read_listing, config.name)
 
@@ -384,7 +391,7 @@ class ListCache:
         """Cache a list. A failure costs only time."""
         path = self._get_path(config)
         if path is not None:
-            await _run_off_loop_or_log(lambda: _write_atomically(path, _serialize_listing(listing)), config.name)
+            await _run_off_loop_or_log(lambda: write_private_file(path, _serialize_listing(listing)), config.name)
             start_cleanup_if_due(path.parent, remove_unused_lists)
 
     def _get_path(self, config: ServerConfig) -> Path | None:
@@ -413,21 +420,6 @@ def _to_plain_value(value: Any) -> Any:
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def _read_file_and_mark_used(path: Path) -> str | None:
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-    try:
-        descriptor = os.open(path, flags)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        is_own = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
-        if not stat.S_ISREG(found.st_mode) or not is_own or found.st_size > _MAX_BYTES:
-            return None
-        mark_file_used(path)
-        return file.read(_MAX_BYTES + 1).decode("utf-8", "replace")
-
-
 def _parse_listing(text: str) -> Listing | None:
     stored = decode_json(text, max_depth=_MAX_DEPTH)
     if not is_mapping(stored) or stored.get("version") != _VERSION or not is_array(stored.get("tools")):
@@ -439,19 +431,6 @@ def _serialize_listing(listing: Listing) -> bytes:
     # The texts of the tools are JSON already.
     head = json.dumps({"version": _VERSION, **listing.to_dict_without_tools()})
     return f'{head[:-1]},"tools":[{",".join(listing.texts)}]}}'.encode("utf-8", "surrogatepass")
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def remove_unused_lists(folder: Path) -> None:

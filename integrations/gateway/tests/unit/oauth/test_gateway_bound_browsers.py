@@ -17,7 +17,7 @@ from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySett
 from codemode_gateway.gateway.http_app import create_http_app
 from codemode_gateway.oauth.browser import PendingSignIn
 from codemode_gateway.oauth.login_attempt import read_sign_in
-from codemode_gateway.oauth.token_store import write_private_file
+from codemode_gateway.oauth.token_store import write_private_text
 from starlette.requests import cookie_parser
 from test_gateway_oauth_callback import MIA, back_from, host, signed_in
 
@@ -127,14 +127,14 @@ def test_a_sign_in_with_its_own_listener_is_shown_as_it_is() -> None:
 def test_files_of_other_processes_are_read_with_care(tmp_path: Path) -> None:
     file, until = tmp_path / "a.url", time.time() + 60
     whole = {"url": AUTHORIZE, "server": "notes", "principal": "mia", "secret": "s", "until": until}
-    write_private_file(file, json.dumps(whole))
+    write_private_text(file, json.dumps(whole))
     assert read_sign_in(file) == PendingSignIn(AUTHORIZE, "notes", "mia", "s", until)
     for broken in ({}, [], {**whole, "url": 1}, {**whole, "secret": 5}, {**whole, "until": 1}, {**whole, "until": "x"}):
-        write_private_file(file, json.dumps(broken))
+        write_private_text(file, json.dumps(broken))
         assert read_sign_in(file) is None
-    write_private_file(file, "no JSON")
+    write_private_text(file, "no JSON")
     assert read_sign_in(file) is None
-    write_private_file(file, json.dumps(whole))
+    write_private_text(file, json.dumps(whole))
     file.chmod(0o644)
     assert read_sign_in(file) is None
     assert read_sign_in(tmp_path / "missing.url") is None

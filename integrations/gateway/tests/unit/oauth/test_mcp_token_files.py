@@ -14,14 +14,13 @@ import pytest
 from codemode_gateway.oauth.token_store import (
     TokenRecord,
     TokenStore,
-    UnsafeFileError,
     ensure_private_folder,
     find_keyring,
     hold_lock,
-    read_private_file,
     try_lock_and_start_cleanup,
-    write_private_file,
+    write_private_text,
 )
+from codemode_gateway.state_files import UnsafeFileError, read_private_file
 
 KEY = "0" * 40
 RECORD = TokenRecord(server="notes", principal="local", saved_at=1.0, access_token="access-token-1")
@@ -53,7 +52,7 @@ def test_a_file_that_others_could_have_read_or_made_is_not_used(
     tmp_path: Path, spoil: str, caplog: pytest.LogCaptureFixture
 ):
     path = tmp_path / f"{KEY}.json"
-    write_private_file(path, RECORD.model_dump_json())
+    write_private_text(path, RECORD.model_dump_json())
     if spoil == "mode":
         path.chmod(0o644)
     elif spoil == "large":
@@ -76,24 +75,24 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path):
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "a.json"
-    write_private_file(path, "before")
+    write_private_text(path, "before")
 
     def full(_descriptor: int) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        write_private_file(path, "after")
+        write_private_text(path, "after")
     assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
     assert read_private_file(path, 100) == "before"
 
 
 def test_what_a_dead_process_left_is_removed(tmp_path: Path):
-    old, new = tmp_path / ".a.json.1.new", tmp_path / ".a.json.2.new"
+    old, new = tmp_path / ".a.1.0123abcd", tmp_path / ".a.2.0123abcd"
     for one in (old, new):
         one.write_text("half")
     os.utime(old, (1, 1))
-    write_private_file(tmp_path / "a.json", "text")
+    write_private_text(tmp_path / "a.json", "text")
     assert sorted(one.name for one in tmp_path.iterdir()) == [new.name, "a.json"]
 
 
