@@ -66,13 +66,15 @@ class UpstreamBearerAuth(httpx2.Auth):
             yield request
             return
         token = await self._get_or_renew_token()
-        _set_bearer_token(request, token)
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
         response = yield request
         if not _asks_for_sign_in(response):
             return
         self.challenge = create_challenge(response.status_code, response.headers.get("www-authenticate", ""))
         self._rejected_token = token or self._rejected_token
-        _set_bearer_token(request, await self._get_or_renew_other_token(token, is_step_up=response.status_code == 403))
+        other_token = await self._get_or_renew_other_token(token, is_step_up=response.status_code == 403)
+        request.headers["Authorization"] = f"Bearer {other_token}"
         response = yield request
         if _asks_for_sign_in(response):
             raise self._create_sign_in_needed_error()
@@ -195,12 +197,6 @@ class UpstreamBearerAuth(httpx2.Auth):
         return record.access_token or ""
 
 
-def _set_bearer_token(request: httpx2.Request, token: str | None) -> None:
-    if token:
-        request.headers["Authorization"] = f"Bearer {token}"
-
-
 def _asks_for_sign_in(response: httpx2.Response) -> bool:
-    if response.status_code == 401:
-        return True
-    return response.status_code == 403 and "insufficient_scope" in response.headers.get("www-authenticate", "")[:4096]
+    header = response.headers.get("www-authenticate", "")
+    return response.status_code == 401 or (response.status_code == 403 and "insufficient_scope" in header)

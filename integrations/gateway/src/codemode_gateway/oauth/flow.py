@@ -259,9 +259,7 @@ class OAuthExchange:
         provider = self._create_provider(None, None)
         provider.context.token_expiry_time = 1.0
         await self._run_provider(provider, None)
-        if provider.context.current_tokens is None:
-            raise AuthorizationRefusedError(f"{self._server.name!r} does not support renewal")
-        return self._to_record(provider.context, provider.context.current_tokens)
+        return self._to_record(provider.context)
 
     async def authorize(
         self,
@@ -296,9 +294,7 @@ class OAuthExchange:
         self._redirect_uri = redirect_uri
         provider = self._create_provider(check_and_report_url, wait_for_redirect)
         await self._run_provider(provider, self._add_configured_scopes(challenge))
-        if provider.context.current_tokens is None:
-            raise AuthorizationUnavailableError(f"{self._server.name!r} gave no tokens")
-        return self._to_record(provider.context, provider.context.current_tokens)
+        return self._to_record(provider.context)
 
     async def revoke(self) -> None:
         """Revoke the tokens if the authorization server supports it. Raises `SignInError`."""
@@ -406,19 +402,22 @@ class OAuthExchange:
         status = 401 if response is None else response.status_code
         return create_challenge(status, challenge)
 
-    def _to_record(self, context: OAuthContext, tokens: OAuthToken) -> TokenRecord:
-        now = time.time()
-        changes: dict[str, Any] = {
-            "saved_at": now,
-            "access_token": tokens.access_token,
-            "refresh_token": tokens.refresh_token,
-            "scope": tokens.scope,
-            "expires_at": compute_expiry(now, tokens.expires_in),
-            "client": None if self._settings.client_id else context.client_info,
-            "metadata": context.oauth_metadata,
-            "resource": context.protected_resource_metadata,
-        }
-        return self._record.model_copy(update=changes)
+    def _to_record(self, context: OAuthContext) -> TokenRecord:
+        tokens, now = context.current_tokens, time.time()
+        if tokens is None:
+            raise AuthorizationRefusedError(f"{self._server.name!r} gave no tokens")
+        return self._record.model_copy(
+            update={
+                "saved_at": now,
+                "access_token": tokens.access_token,
+                "refresh_token": tokens.refresh_token,
+                "scope": tokens.scope,
+                "expires_at": compute_expiry(now, tokens.expires_in),
+                "client": None if self._settings.client_id else context.client_info,
+                "metadata": context.oauth_metadata,
+                "resource": context.protected_resource_metadata,
+            }
+        )
 
 
 def create_challenge(status: int, www_authenticate: str) -> httpx2.Response:

@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import islice
@@ -112,19 +112,12 @@ async def _listen_for_redirect(
 
     Raises `OSError` if a fixed port is in use.
     """
-    open_connections = 0
+    slots = asyncio.Semaphore(_MAX_CONNECTIONS)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal open_connections
-        open_connections += 1
-        try:
-            if open_connections <= _MAX_CONNECTIONS:
-                with suppress(OSError, ValueError, EOFError, asyncio.LimitOverrunError):
-                    async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
-                        await _answer_redirect(reader, writer, on_query, path)
-        finally:
-            open_connections -= 1
-            writer.close()
+        with closing(writer), suppress(OSError, ValueError, EOFError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_READ_TIMEOUT_SECONDS), slots:
+                await _answer_redirect(reader, writer, on_query, path)
 
     start = partial(asyncio.start_server, serve, "127.0.0.1", limit=_MAX_BYTES)
     try:
@@ -133,13 +126,8 @@ async def _listen_for_redirect(
         if is_port_fixed:
             raise
         server = await start(0)
-    try:
+    async with server:
         yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
-                await server.wait_closed()
 
 
 async def _answer_redirect(
@@ -266,6 +254,7 @@ class SignInAttempt:
         secret = secrets.token_urlsafe(32) if self._binds_browser and not self._listens else None
         until = time.time() + _SIGN_IN_TIMEOUT_SECONDS
         sign_in = PendingSignIn(url, self._name, self._auth.principal, secret, until)
+        _get_redirect_file(self._file).unlink(missing_ok=True)  # of a process that died
         write_private_text(self._file, json.dumps(asdict(sign_in)))
         self._started.set_result(sign_in)
         open_browser, page = self._open_browser, sign_in.start_url or url

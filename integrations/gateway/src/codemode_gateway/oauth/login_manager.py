@@ -103,12 +103,15 @@ class SignInManager:
                 if answer is not None:
                     await self.wait_until_signed_in(server, principal)
                     return True
-                url = await self._get_or_start_url_to_open(server, principal)
+                sign_in = await self.get_or_start_sign_in(server, principal)
             except SignInError:
                 return False
-            if url:
+            if sign_in is not None:
                 from codemode.interrupts.interrupt import request_interrupt
 
+                url = sign_in.url
+                if sign_in.secret is not None:  # the browser needs a cookie of the gateway first
+                    url = self.get_page_url(server.name, principal) or sign_in.start_url or url
                 message = f"Sign in to {server.name!r}."
                 request_interrupt({"kind": PAUSE_KIND, "server": server.name, "url": url, "message": message})
             return True
@@ -182,13 +185,6 @@ class SignInManager:
                 return await attempt.wait_for_sign_in_start()
         except TimeoutError:
             raise SignInError(f"{server.name!r} did not answer in time how to sign in") from None
-
-    async def _get_or_start_url_to_open(self, server: ServerConfig, principal: str) -> str | None:
-        """Return the URL for a client to open: the authorization URL only if any browser may finish the sign-in."""
-        sign_in = await self.get_or_start_sign_in(server, principal)
-        if sign_in is None or sign_in.secret is None:
-            return None if sign_in is None else sign_in.url
-        return self.get_page_url(server.name, principal) or sign_in.start_url or sign_in.url
 
     async def wait_until_signed_in(self, server: ServerConfig, principal: str = "local") -> None:
         """Wait until the principal has signed in. Raises `SignInError` on timeout or without a sign-in."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, cast
-from urllib.parse import urlsplit
+from typing import Literal
 
-from codemode.data.narrowing import is_mapping, is_sequence
+from codemode.data.narrowing import is_sequence
 from codemode.errors import CodeModeAuthenticationError
 
+from ..config.codemode_section import SIGN_IN_CHECKS, parse_fields
+from ..config.config_file import ConfigFieldError
 from ..config.model import ConfigError, ServerConfig
+from ..page_urls import is_safe_page_url
 
 
 class SignInError(CodeModeAuthenticationError):
@@ -32,7 +32,12 @@ class AuthorizationUnavailableError(SignInError):
 Flow = Literal["browser", "client_credentials"]
 Storage = Literal["auto", "keyring", "files"]
 
-_FLOWS = {"browser": "browser", "authorization_code": "browser", "client_credentials": "client_credentials"}
+_FLOWS: dict[str, Flow] = {
+    "browser": "browser",
+    "authorization_code": "browser",
+    "client_credentials": "client_credentials",
+}
+_URL_KEYS = {"issuer", "redirectUri", "clientMetadataUrl"}
 
 
 @dataclass(frozen=True)
@@ -57,64 +62,28 @@ class AuthSettings:
     @classmethod
     def from_server(cls, server: ServerConfig) -> AuthSettings:
         """Parse the settings of a server. Raises `ConfigError` with the key."""
-        auth = _validate_auth_settings(server.auth, f"mcpServers.{server.name}.auth")
-        values = {re.sub("[A-Z]", r"_\g<0>", key).lower(): value for key, value in auth.items()}
-        flow, scopes = values.pop("flow", "browser"), values.pop("scope", None)
-        flow, scopes = values.pop("grant", flow), values.pop("scopes", scopes)
-        if is_sequence(scopes):
-            scopes = " ".join(scopes)
-        return cls(flow=cast("Flow", _FLOWS[flow]), scopes=scopes, **values)
+        path = f"mcpServers.{server.name}.auth"
+        try:
+            auth = parse_fields(SIGN_IN_CHECKS, server.auth, path)
+        except ConfigFieldError as error:
+            raise ConfigError(str(error)) from None
+        flow = _FLOWS[auth.get("flow", auth.get("grant", "browser"))]
+        for key in _URL_KEYS & auth.keys():
+            if not is_safe_page_url(auth[key]):
+                raise ConfigError(f"{path}.{key}: this must be an http(s) URL")
+        for key in ("clientId", "clientSecret"):
+            if flow == "client_credentials" and key not in auth:
+                raise ConfigError(f"{path}.{key}: this must be given for client_credentials")
+        scopes = auth.get("scopes", auth.get("scope"))
+        others = {key: value for key, value in auth.items() if key not in ("flow", "grant", "scopes", "scope")}
+        return cls(
+            flow=flow,
+            scopes=" ".join(scopes) if is_sequence(scopes) else scopes,
+            **{re.sub("[A-Z]", r"_\g<0>", key).lower(): value for key, value in others.items()},
+        )
 
     def compute_storage_key(self, server: ServerConfig, principal: str) -> str:
         """Return the storage key of the tokens, unique for each configuration and principal."""
         secret = hashlib.sha256((self.client_secret or "").encode()).hexdigest()
         parts = [principal, server.name, server.url, self.flow, self.client_id, secret, self.scopes, self.issuer]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
-
-
-def _get_flow(auth: Mapping[str, Any]) -> Flow:
-    return cast("Flow", _FLOWS[auth.get("flow", auth.get("grant", "browser"))])
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_url(value: Any) -> bool:
-    with suppress(ValueError):
-        return _is_text(value) and urlsplit(str(value)).scheme in ("http", "https")
-    return False
-
-
-def _is_text_or_texts(value: Any) -> bool:
-    return isinstance(value, str) or (is_sequence(value) and all(isinstance(text, str) for text in value))
-
-
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("clientId", "clientSecret", "clientName", "scope"), (_is_text, "a text")),
-    **dict.fromkeys(("clientMetadataUrl", "issuer", "redirectUri"), (_is_url, "an http(s) URL")),
-    **dict.fromkeys(
-        ("flow", "grant"), (lambda value: isinstance(value, str) and value in _FLOWS, "browser or client_credentials")
-    ),
-    "scopes": (_is_text_or_texts, "texts"),
-    "callbackPort": (
-        lambda value: type(value) is int and 0 <= value < 1 << 16,
-        "a port: a whole number from 0 to 65535",
-    ),
-    "storage": (lambda value: value in ("auto", "keyring", "files"), "auto, keyring or files"),
-}
-
-
-def _validate_auth_settings(auth: Any, path: str) -> Mapping[str, Any]:
-    if not is_mapping(auth):
-        raise ConfigError(f"{path}: this must be an object")
-    for key, value in auth.items():
-        if key not in _CHECKS:
-            raise ConfigError(f"{path}.{key} is not a setting; the settings are {', '.join(sorted(_CHECKS))}")
-        is_valid, expected = _CHECKS[key]
-        if not is_valid(value):
-            raise ConfigError(f"{path}.{key}: this must be {expected}")
-    for key in ("clientId", "clientSecret"):
-        if key not in auth and _get_flow(auth) == "client_credentials":
-            raise ConfigError(f"{path}.{key}: this must be given for client_credentials")
-    return auth

@@ -378,6 +378,15 @@ def test_the_browser_may_come_back_to_the_gateways_own_address(server: SignInSer
     assert asyncio.run(run()) == [400] * 7 + [200, 200]
 
 
+def test_a_redirect_that_a_dead_process_left_ends_no_other_sign_in(server: SignInServer, tmp_path: Path):
+    config = configured(server.url, tmp_path)
+    auth = SignInManager(config).get_or_create_auth(config.servers[0])
+    assert auth is not None
+    token_store.write_private_text(auth.folder / f"{auth.key}.brought", "code=stale&state=stale")
+    signed_in(config)
+    assert server.counts["authorization_code"] == 1
+
+
 def test_a_declined_sign_in_ends_and_says_so(server: SignInServer, tmp_path: Path):
     def decline(query: dict[str, str], _headers: Any) -> Any:
         return 302, {"Location": f"{query['redirect_uri']}?error=access_denied&state={query['state']}"}, b""
