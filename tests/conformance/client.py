@@ -71,7 +71,7 @@ async def authorization_server(url: str) -> str:
 async def work(upstream: Any, known: Mapping[str, Any]) -> None:
     """List the tools of a server and call each of them."""
     await upstream.tools()
-    schemas = {one.name: one.input_schema for one in upstream.listed}
+    schemas = {one.name: one.input_schema for one in upstream.listed_tools}
     calls = known.get("toolCalls") or [{"name": name, "arguments": arguments(name, schemas)} for name in schemas]
     for one in calls:
         with contextlib.suppress(CodeModeToolError) if known.get("toolCalls") else contextlib.nullcontext():
