@@ -292,6 +292,6 @@ class SignInAttempt:
 
 
 def _get_registered_port(record: TokenRecord | None) -> int:
-    """Return the port of the registered client's redirect URL, or 0."""
+    """Return the port of the registered client's loopback redirect URL, or 0."""
     uris = None if record is None or record.client is None else record.client.redirect_uris
-    return (uris[0].port or 0) if uris else 0
+    return (uris[0].port or 0) if uris and uris[0].host == "127.0.0.1" else 0
