@@ -246,7 +246,8 @@ def test_a_loop_of_redirects_ends(server: SignInServer, tmp_path: Path):
 @pytest.mark.parametrize(
     "challenge",
     ['Bearer resource_metadata="http://169.254.169.254/x"', "Bearer resource_metadata=file:///etc/passwd",
-     'Bearer scope="' + "x " * 50_000 + '"', 'Bearer error="' + "\\" * 1000, "Bearer resource_metadata=\x7f"],
+     'Bearer scope="' + "x " * 50_000 + '"', 'Bearer error="' + "\\" * 1000, "Bearer resource_metadata=\x7f",
+     'Bearer scope="\xe9"'],
 )  # fmt: skip
 def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, challenge: str):
     server.answers["/mcp"] = always((401, {"WWW-Authenticate": challenge}, b""))
@@ -262,7 +263,7 @@ def test_challenges_lead_nowhere_else(server: SignInServer, tmp_path: Path, chal
         asyncio.run(call())
     # What it says is looked at when somebody signs in, by the same rules.
     exchange = OAuthExchange(config.servers[0], AuthSettings.from_server(config.servers[0]), "local", None)
-    response = httpx2.Response(401, headers={"www-authenticate": challenge})
+    response = httpx2.Response(401, headers={b"www-authenticate": challenge.encode()})
 
     async def shown(_url: str) -> None:
         raise SignInError("far enough")
