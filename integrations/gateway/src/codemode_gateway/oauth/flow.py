@@ -43,7 +43,6 @@ from .token_store import TokenRecord, compute_expiry, is_token
 _MAX_RESPONSE_BYTES = 1 << 16
 _MAX_URL_CHARACTERS = 1 << 13
 REQUEST_TIMEOUT_SECONDS = 30.0
-_MAX_REQUESTS = 24
 _ERROR_TEXT = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")  # RFC 6749 of error and error_description
 
 
@@ -58,13 +57,9 @@ class AuthorizationClient:
         self._server = server
         self._url = httpx2.URL(server.url or "")
         self._settings = settings
-        self._sent_count = 0
 
     async def send(self, request: httpx2.Request, issuer: str) -> httpx2.Response:
         """Send a request to the authorization server ``issuer`` and return the checked answer. Raises `SignInError`."""
-        self._sent_count += 1
-        if self._sent_count > _MAX_REQUESTS:
-            raise AuthorizationUnavailableError(f"the sign-in to {self._server.name!r} needs too many requests")
         await self.check_url(request.url)
         await request.aread()
         answer_model, url = _get_answer_model(request), format_url_without_secrets(request.url)

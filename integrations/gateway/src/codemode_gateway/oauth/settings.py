@@ -32,11 +32,6 @@ class AuthorizationUnavailableError(SignInError):
 Flow = Literal["browser", "client_credentials"]
 Storage = Literal["auto", "keyring", "files"]
 
-_FLOWS: dict[str, Flow] = {
-    "browser": "browser",
-    "authorization_code": "browser",
-    "client_credentials": "client_credentials",
-}
 _URL_KEYS = {"issuer", "redirectUri", "clientMetadataUrl"}
 
 
@@ -67,17 +62,17 @@ class AuthSettings:
             auth = parse_fields(SIGN_IN_CHECKS, server.auth, path)
         except ConfigFieldError as error:
             raise ConfigError(str(error)) from None
-        flow = _FLOWS[auth.get("flow", auth.get("grant", "browser"))]
+        is_browser = auth.get("flow", auth.get("grant")) != "client_credentials"
         for key in _URL_KEYS & auth.keys():
             if not is_safe_page_url(auth[key]):
                 raise ConfigError(f"{path}.{key}: this must be an http(s) URL")
         for key in ("clientId", "clientSecret"):
-            if flow == "client_credentials" and key not in auth:
+            if not is_browser and key not in auth:
                 raise ConfigError(f"{path}.{key}: this must be given for client_credentials")
         scopes = auth.get("scopes", auth.get("scope"))
         others = {key: value for key, value in auth.items() if key not in ("flow", "grant", "scopes", "scope")}
         return cls(
-            flow=flow,
+            flow="browser" if is_browser else "client_credentials",
             scopes=" ".join(scopes) if is_sequence(scopes) else scopes,
             **{re.sub("[A-Z]", r"_\g<0>", key).lower(): value for key, value in others.items()},
         )
