@@ -227,7 +227,9 @@ WaitForRedirect = Callable[[], Awaitable[AuthorizationCodeResult]]
 _UNUSED_REDIRECT_URI = "http://127.0.0.1/callback"
 # Drop the provider's log of a failed sign-in: the same error is raised.
 _SUPPRESSED_LOG_PREFIXES = ("OAuth flow error", "Token refresh failed", "Invalid refresh response")
-logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda one: not str(one.msg).startswith(_SUPPRESSED_LOG_PREFIXES))
+logging.getLogger("mcp.client.auth.oauth2").addFilter(
+    lambda entry: not str(entry.msg).startswith(_SUPPRESSED_LOG_PREFIXES)
+)
 
 
 class OAuthExchange:
