@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import logging
 import re
 import time
@@ -24,7 +25,7 @@ from mcp.shared.auth import (
     OAuthMetadata,
     OAuthToken,
 )
-from pydantic import AnyUrl
+from pydantic import AnyUrl, ValidationError
 
 from codemode.data.json_values import decode_json
 from codemode.data.narrowing import mapping_or_empty
@@ -43,6 +44,7 @@ from .token_store import TokenRecord, compute_expiry, is_token
 _MAX_RESPONSE_BYTES = 1 << 16
 _MAX_URL_CHARACTERS = 1 << 13
 REQUEST_TIMEOUT_SECONDS = 30.0
+_CREDENTIALS = ("access_token", "refresh_token", "client_id", "client_secret")
 _ERROR_TEXT = re.compile(r"[\x20-\x21\x23-\x5b\x5d-\x7e]{1,200}")  # RFC 6749 of error and error_description
 
 
@@ -71,7 +73,7 @@ class AuthorizationClient:
         if request.method == "POST" and not response.is_redirect and response.status_code not in (200, 201):
             raise _create_status_error(response.status_code, body, url)
         if answer_model is not None and not response.is_redirect:
-            _check_credentials(answer_model, body, url)
+            body = _check_credentials_and_drop_invalid_fields(answer_model, body, url)
         checked = httpx2.Response(response.status_code, content=b"" if response.is_redirect else body, request=request)
         checked.next_request = response.next_request
         return checked
@@ -204,18 +206,31 @@ def _create_status_error(status: int, body: bytes, url: str) -> SignInError:
     return error_type(f"{url} answered {status}{details and f': {details}'}")
 
 
-def _check_credentials(model: type[OAuthToken | OAuthClientInformationFull], body: bytes, url: str) -> None:
-    """Raise `AuthorizationUnavailableError` for an answer without usable tokens or client.
+def _check_credentials_and_drop_invalid_fields(
+    model: type[OAuthToken | OAuthClientInformationFull], body: bytes, url: str
+) -> bytes:
+    """Return the answer without invalid fields of no importance, such as ``expires_in`` "soon".
 
-    The SDK's own error would quote them.
+    Raises `AuthorizationUnavailableError` for an answer without usable tokens or client. The SDK's own error would
+    quote them.
     """
+    fields = dict[str, Any]()
+    with suppress(ValueError):
+        fields.update(mapping_or_empty(decode_json(body.decode("utf-8", errors="replace"))))
     try:
-        answer = model.model_validate_json(body)
-    except ValueError:
+        model.model_validate(fields)
+    except ValidationError as error:
+        for problem in error.errors():
+            if problem["loc"] and problem["loc"][0] != "token_type":  # a token of another type is of no use
+                fields.pop(str(problem["loc"][0]), None)
+    try:
+        answer = model.model_validate(fields)
+    except ValidationError:
         raise AuthorizationUnavailableError(f"{url} did not answer with usable credentials") from None
-    for name in ("access_token", "refresh_token", "client_id", "client_secret"):
+    for name in _CREDENTIALS:
         if (text := getattr(answer, name, None)) is not None and not is_token(text):
             raise AuthorizationUnavailableError(f"{url} gave no usable {name}: it has invalid characters")
+    return json.dumps(fields).encode()
 
 
 # The SDK's provider would serialize the requests of a server and send its own requests. Here it runs only when tokens
