@@ -16,8 +16,9 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+from tests.support.leftovers import find_zygotes, living_children
 
 from codemode import CodeModeError, WorkerPool, create_code_mode_tool, tool
 
@@ -35,21 +36,12 @@ class WorkerKills:
     seconds: float = 0.0
 
 
-def children(pid: int) -> list[int]:
-    """Return the ids of the processes that a process has started."""
-    found: list[int] = []
-    with suppress(OSError):
-        for children_file in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, children_file.read_text().split())
-    return found
-
-
 async def kill_at_random(kills: WorkerKills, rng: random.Random) -> None:
     """Kill a random zygote or worker again and again, until cancelled."""
     while True:
         await asyncio.sleep(rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS))
-        zygotes = children(os.getpid())
-        workers = [worker for zygote in zygotes for worker in children(zygote)]
+        zygotes = sorted(find_zygotes())
+        workers = [worker for zygote in zygotes for worker in living_children(zygote)]
         if not workers:
             continue
         victim = rng.choice([*zygotes, *workers])

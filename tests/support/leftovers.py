@@ -31,14 +31,21 @@ def living_children(pid: int) -> set[int]:
     return {child for child in found if _stat(child)[:1] not in ([], ["Z"])}
 
 
+def find_zygotes() -> set[int]:
+    """Pids of this process's zygotes.
+
+    Its other children are left alone by tests that kill: there may be a browser among them, or a process from which
+    scripts of tests are forked.
+    """
+    return {child for child in living_children(os.getpid()) if "zygote_main.py" in command_line(child)}
+
+
 def kill_workers() -> None:
     """Kill the workers of this process's zygotes, and wait until they are dead: one of them may be a pool's spare.
 
-    One that was closed just now may be gone already. Other children of this process are left alone: there may be a
-    browser among them, or a process from which scripts of tests are forked.
+    One that was closed just now may be gone already.
     """
-    zygotes = [child for child in children() if "zygote_main.py" in command_line(child)]
-    workers = {worker for zygote in zygotes for worker in children(zygote)}
+    workers = {worker for zygote in find_zygotes() for worker in children(zygote)}
     assert workers
     kill_all(workers)
     deadline = time.monotonic() + PATIENCE_SECONDS
