@@ -224,4 +224,9 @@ def program(random: Random, *, may_fail: bool) -> str:
         parts.append(statement(random, MISTAKES))
     random.shuffle(parts)
     head = random.choice(("", "", "", "#!/usr/bin/env x\n", "\ufeff", "'use strict'\n", "\n", "/* é😀 */"))
-    return head + "".join(part + random.choice(ENDS) for part in parts)
+    return head + "".join(_terminate(part, random.choice(ENDS)) for part in parts)
+
+
+def _terminate(part: str, end: str) -> str:
+    # The engine does not take U+2028 between `async` and `function` for the end of a line.
+    return part + ("\n" if part.endswith("async") and end == "\u2028" else end)
