@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -62,17 +64,22 @@ def children() -> set[str]:
     return found
 
 
-def channels() -> set[str]:
-    """What workers are reached through: sockets and pipes."""
-    found: set[str] = set()
+def channels() -> dict[str, int]:
+    """The sockets and pipes through which workers are reached, and their descriptors."""
+    found: dict[str, int] = {}
     for entry in Path("/proc/self/fd").iterdir():
-        try:
+        with contextlib.suppress(OSError):
             target = str(entry.readlink())
-        except OSError:
-            continue
-        if target.startswith(("socket:", "pipe:")):
-            found.add(target)
+            if target.startswith(("socket:", "pipe:")):
+                found[target] = int(entry.name)
     return found
+
+
+def describe_open(name: str) -> str:
+    """Tell where a socket leads: to a database, for instance. A worker's has no names."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(channels().get(name, -1))) as end:
+        return f"{name} {end.family.name} {end.getsockname()!r} to {end.getpeername()!r}"
+    return name
 
 
 @pytest.fixture(scope="session")
@@ -87,11 +94,11 @@ def left_by_files() -> Iterator[tuple[dict[str, str], dict[str, str]]]:
 
     def find_left() -> dict[str, str]:
         open_then = processes | descriptors
-        return {name: open_then[name] for name in (children() | channels()) & open_then.keys()}
+        return {name: open_then[name] for name in {*children(), *channels()} & open_then.keys()}
 
     pause, deadline = 0.01, time.monotonic() + PATIENCE_SECONDS
     while left := find_left():
-        assert time.monotonic() < deadline, left
+        assert time.monotonic() < deadline, {describe_open(name): file for name, file in left.items()}
         gc.collect()  # a loop of exec's own, of which the last pair was dropped, is garbage when its thread has ended
         time.sleep(pause := 2 * pause)  # a look for garbage among all that the tests imported takes a second
 
@@ -122,5 +129,5 @@ def nothing_left(
         gc.collect()
         wait_while(lambda: active_runs() > active)
         assert active_runs() <= active
-    left_by_files[0].update(dict.fromkeys(channels() - descriptors, request.node.nodeid))
+    left_by_files[0].update(dict.fromkeys(channels().keys() - descriptors, request.node.nodeid))
     left_by_files[1].update(dict.fromkeys(children() - processes, request.node.nodeid))
