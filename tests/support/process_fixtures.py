@@ -75,6 +75,14 @@ def channels() -> dict[str, int]:
     return found
 
 
+def default_spares() -> set[str]:
+    """The sockets of spare workers of the default pool, which any later test may take."""
+    if pools._default_pool is None:
+        return set()
+    spares = {worker.process.channel.fileno() for worker in pools._default_pool.supply.inventory.spares}
+    return {name for name, descriptor in channels().items() if descriptor in spares}
+
+
 def describe_open(name: str) -> str:
     """Tell where a socket leads: to a database, for instance. A worker's has no names."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(channels().get(name, -1))) as end:
@@ -129,5 +137,6 @@ def nothing_left(
         gc.collect()
         wait_while(lambda: active_runs() > active)
         assert active_runs() <= active
-    left_by_files[0].update(dict.fromkeys(channels().keys() - descriptors, request.node.nodeid))
+    left = channels().keys() - descriptors - default_spares()
+    left_by_files[0].update(dict.fromkeys(left, request.node.nodeid))
     left_by_files[1].update(dict.fromkeys(children() - processes, request.node.nodeid))
