@@ -209,7 +209,7 @@ def _create_status_error(status: int, body: bytes, url: str) -> SignInError:
 def _check_credentials_and_drop_invalid_fields(
     model: type[OAuthToken | OAuthClientInformationFull], body: bytes, url: str
 ) -> bytes:
-    """Return the answer without invalid fields of no importance, such as ``expires_in`` "soon".
+    """Return the answer without invalid optional fields, such as ``expires_in`` "soon".
 
     Raises `AuthorizationUnavailableError` for an answer without usable tokens or client. The SDK's own error would
     quote them.
@@ -225,8 +225,9 @@ def _check_credentials_and_drop_invalid_fields(
                 fields.pop(str(problem["loc"][0]), None)
     try:
         answer = model.model_validate(fields)
-    except ValidationError:
-        raise AuthorizationUnavailableError(f"{url} did not answer with usable credentials") from None
+    except ValidationError as error:
+        unusable = ", ".join(str(problem["loc"][0]) for problem in error.errors() if problem["loc"])
+        raise AuthorizationUnavailableError(f"{url} did not answer with usable credentials: {unusable}") from None
     for name in _CREDENTIALS:
         if (text := getattr(answer, name, None)) is not None and not is_token(text):
             raise AuthorizationUnavailableError(f"{url} gave no usable {name}: it has invalid characters")

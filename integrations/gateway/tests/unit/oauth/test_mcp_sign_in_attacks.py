@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -298,6 +299,23 @@ def test_any_lifetime_becomes_a_time(server: SignInServer, tmp_path: Path, expir
 def test_an_unusable_lifetime_is_unknown(server: SignInServer, tmp_path: Path, expires_in: Any):
     record = stored_record(server, tmp_path, {"expires_in": expires_in, "scope": ["notes"]})
     assert record.expires_at is None
+
+
+def test_a_client_is_registered_whatever_its_optional_fields_are(server: SignInServer, tmp_path: Path):
+    spoilt = {"client_secret_expires_at": "never", "grant_types": 5, "redirect_uris": ["no URL"]}
+    server.answers["/register"] = always(as_json({"client_id": "me", **spoilt}, 201))
+
+    def authorize(query: dict[str, str], _headers: Any) -> Answer:
+        answer = urlencode({"code": "c", "state": query["state"], "iss": server.origin})
+        return 302, {"Location": f"{query['redirect_uri']}?{answer}"}, b""
+
+    server.answers["/authorize"] = authorize
+    assert stored_record(server, tmp_path, {}).access_token == "abc"
+
+
+def test_an_answer_without_usable_credentials_names_the_fields(server: SignInServer, tmp_path: Path):
+    server.answers["/token"] = always(as_json({"access_token": "abc", "token_type": "mac"}))
+    assert "/token did not answer with usable credentials: token_type" in refused(configured(server.url, tmp_path))
 
 
 JSON = st.recursive(
