@@ -80,6 +80,7 @@ ENDLESS = "console.log('one'); for (;;) {}"
 @pytest.mark.parametrize(
     "code",
     [
+        ENDLESS,
         f"setTimeout(() => {{ {ENDLESS} }}); await sleep(60000)",
         f"await hub.fails(1).catch(() => 0); {ENDLESS}",
         *full_only(

@@ -1,6 +1,7 @@
 """Loaded by path in a worker: its time is what it computes, and 350 seconds for each answer that took long.
 
-How busy the machine is makes no difference to it then, and nobody has to wait for what takes long.
+How busy the machine is makes no difference to it then, and nobody has to wait for what takes long. Its clock runs at
+half the engine's speed, as an adjusted clock may: so the engine is always the first to stop an endless program.
 """
 
 from __future__ import annotations
@@ -25,5 +26,5 @@ def main(_channel: int) -> None:
         return answer(body)
 
     worker._answer_frame = answer_late
-    worker.turn_runner._clock = lambda: time.process_time() + passed
+    worker.turn_runner._clock = lambda: time.process_time() / 2 + passed
     worker.serve()

@@ -23,17 +23,25 @@ STOPPED_MESSAGE = 'F{"message": "stopped", "origin": "time"}'
 class TurnRunner:
     """Takes the turns of one program: each begins with a call of the guest runtime and ends when nothing is left to do.
 
-    ``error_class`` is raised for an invalid answer of the guest runtime; ``clock`` returns seconds.
+    ``error_class`` is raised for an invalid answer of the guest runtime; ``clock`` and ``processor_clock`` return
+    seconds. The engine stops a program by its processor time, which may run ahead of an adjusted ``clock``.
     """
 
     def __init__(
-        self, context: Any, runtime: Callable[..., object], error_class: type[Exception], clock: Callable[[], float]
+        self,
+        context: Any,
+        runtime: Callable[..., object],
+        error_class: type[Exception],
+        clock: Callable[[], float],
+        processor_clock: Callable[[], float],
     ) -> None:
         self._context = context
         self._runtime = runtime
         self._error_class = error_class
         self._clock = clock
+        self._processor_clock = processor_clock
         self._deadline = 0.0  # when its time is over, for a program that is to be stopped here
+        self._engine_deadline = 0.0  # the processor time at which the engine may stop the turn that has begun
         self._excludes_waiting = False  # between turns
         self._turn_ended_at = 0.0
 
@@ -41,13 +49,13 @@ class TurnRunner:
     def set_time_limit(self, milliseconds: int, counts_waiting: bool) -> None:
         """Set the program's time limit. The turn in which this is called has begun."""
         self._deadline, self._excludes_waiting = self._clock() + milliseconds / 1000, not counts_waiting
-        self._context.set_time_limit(milliseconds / 1000)
+        self._set_engine_deadline()
 
     def reset_after_warm_up(self) -> None:
         """Remove the warm-up program and its time limit."""
         self.call_runtime("reset", "")
         if self._deadline:
-            self._deadline = 0.0
+            self._deadline = self._engine_deadline = 0.0
             self._context.set_time_limit(NO_LIMIT)
 
     def extend_deadline(self, milliseconds: int) -> None:
@@ -81,6 +89,7 @@ class TurnRunner:
         if self._deadline:
             if self._excludes_waiting:
                 self._turn_ended_at = self._clock()
+            self._engine_deadline = 0.0
             self._context.set_time_limit(NO_LIMIT)
         lines = self._require_text(self._runtime("drain", ""))
         if lines == RUN_JOBS_AGAIN:
@@ -134,10 +143,14 @@ class TurnRunner:
         The engine asks the system for that time at each entry, so only entries that may run the program's own code
         allow it.
         """
-        self._context.set_time_limit(max(self._deadline - self._clock(), MIN_LIMIT_SECONDS))
+        seconds = max(self._deadline - self._clock(), MIN_LIMIT_SECONDS)
+        self._engine_deadline = self._processor_clock() + seconds
+        self._context.set_time_limit(seconds)
 
     def _is_overdue(self) -> bool:
-        return 0 < self._deadline <= self._clock()
+        return 0 < self._deadline and (
+            self._deadline <= self._clock() or 0 < self._engine_deadline <= self._processor_clock()
+        )
 
     def _collect_stopped_output(self) -> tuple[str, bool]:
         """Return the program's output. Its requests do not count."""

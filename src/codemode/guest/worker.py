@@ -86,7 +86,9 @@ class Worker:
         self.engine = engine
         self._config_text = ""  # of its program
         self.context, self.runtime, self._reserved_bytes = engine
-        self.turn_runner = self._turn_runner_class(self.context, self.runtime, EngineFailedError, time.monotonic)
+        self.turn_runner = self._turn_runner_class(
+            self.context, self.runtime, EngineFailedError, time.monotonic, time.process_time
+        )
 
     def create_hello_frame(self, isolation: dict[str, str]) -> bytes:
         """The frame that tells the host what this worker is and how it is locked."""
