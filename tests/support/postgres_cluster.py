@@ -20,6 +20,8 @@ from typing import Any
 from required import missing
 
 _START_SECONDS, _STOP_SECONDS = "120", "120"
+# In memory a database is made in 15 ms, and in 50 to 300 ms on a disk.
+_MEMORY_FOLDER, _NEEDED_BYTES = Path("/dev/shm"), 1 << 32
 
 
 def binaries() -> tuple[str, str]:
@@ -40,7 +42,7 @@ def binaries() -> tuple[str, str]:
 def cluster() -> Generator[str]:
     """The folder of the socket of a running cluster."""
     initdb, pg_ctl = binaries()
-    folder = tempfile.mkdtemp(prefix="codemode-pg-")
+    folder = tempfile.mkdtemp(prefix="codemode-pg-", dir=_find_folder())
     if os.getuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
@@ -56,6 +58,12 @@ def cluster() -> Generator[str]:
             _told(folder, pg_ctl, "stop", "-D", data, "-m", "fast", "-t", _STOP_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find_folder() -> Path | None:
+    """The folder in memory if it has room enough, and None for that of temporary files."""
+    is_usable = os.access(_MEMORY_FOLDER, os.W_OK) and shutil.disk_usage(_MEMORY_FOLDER).free >= _NEEDED_BYTES
+    return _MEMORY_FOLDER if is_usable else None
 
 
 @contextmanager
