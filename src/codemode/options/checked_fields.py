@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import field
 from functools import cache, partial
 from itertools import pairwise
-from os import PathLike
 from typing import Any, cast
 
 KEY_COMMAND = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
@@ -135,12 +134,6 @@ def require_string_or_none(value: Any, path: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise WrongTypeError(f"{path} must be a string or None, got {value!r}")
-
-
-def require_path(value: Any, path: str) -> str:
-    if isinstance(value, str | PathLike) and str(cast("Any", value)):
-        return str(cast("Any", value))
-    raise WrongTypeError(f"{path} must be a path, got {value!r}")
 
 
 def require_sequence(value: Any, path: str) -> Any:

@@ -79,11 +79,6 @@ class LedgerReplay:
         """Return the entries of recorded deliveries, in order."""
         return [self._recorded[request_id] for request_id in self._recorded.deliveries]
 
-    @property
-    def recorded_ledger(self) -> Ledger:
-        """The recorded ledger, empty if nothing was recorded."""
-        return self._recorded
-
     def __getitem__(self, request_id: int) -> LedgerEntry:
         return self._recorded[request_id]
 

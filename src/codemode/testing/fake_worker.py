@@ -96,11 +96,6 @@ class FakeWorkerSource:
         """How many of its workers have not ended."""
         return sum(not process.wait_until_dead(0) for process in self._processes)
 
-    @property
-    def spawned_count(self) -> int:
-        """How many workers it has made."""
-        return len(self._processes)
-
     def spawn(self, *, warm_up: bool = True) -> WorkerProcess:  # noqa: ARG002 - as `WorkerSource` has it
         """Return a worker that is starting."""
         host_end, worker_end = socket.socketpair()

@@ -36,7 +36,6 @@ IDENTIFIERS = (
     "shorthand_property_identifier_pattern",
 )
 WRAPPER_NODES = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
-MODULE_USE_KINDS = {"import": "import()", "require": "require()"}
 # Tokens that may follow the name `tools` in a read.
 MEMBER_ACCESS = (b".", b"[", b"?.", b"!.", b"![")
 # Tokens before and behind it on one line where its names are read.
