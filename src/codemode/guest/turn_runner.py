@@ -148,7 +148,7 @@ class TurnRunner:
         self._context.set_time_limit(seconds)
 
     def _is_overdue(self) -> bool:
-        return 0 < self._deadline and (
+        return self._deadline > 0 and (
             self._deadline <= self._clock() or 0 < self._engine_deadline <= self._processor_clock()
         )
 
