@@ -100,7 +100,14 @@ def test_what_cannot_be_read_in_a_handshake_is_named_with_its_value():
         assert reason in over_http, (result, over_http)
 
 
-def test_an_error_in_place_of_a_handshake_keeps_its_words():
+def logged(reason: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the log lines with this reason, and clear the log."""
+    said = [one.getMessage() for one in caplog.records if reason in one.getMessage()]
+    caplog.clear()
+    return said
+
+
+def test_an_error_in_place_of_a_handshake_keeps_its_words_and_is_logged_once(caplog: pytest.LogCaptureFixture):
     for error, reason in (
         ({"code": -32000, "message": "the licence has ended"}, "the licence has ended"),
         ({"code": "NO_LICENCE", "message": "the licence has ended"}, "the licence has ended (NO_LICENCE)"),
@@ -108,12 +115,14 @@ def test_an_error_in_place_of_a_handshake_keeps_its_words():
     ):
         said = problem(odd({"answers": {"initialize": {"error": error}, "server/discover": NO_METHOD}}))
         assert said == f"it refused to connect: {reason}", error
+        assert logged(reason, caplog) == [f"server 'odd' cannot be used: {said}"], error
 
 
-def test_why_tools_cannot_be_listed_reaches_the_program():
+def test_why_tools_cannot_be_listed_reaches_the_program_and_is_logged_once(caplog: pytest.LogCaptureFixture):
     for answer, reason in (
         ({"error": {"code": "E_QUOTA", "message": "no more today"}}, "no more today (E_QUOTA)"),
         ('{"jsonrpc": "2.0", "id": $ID, "result": {"tools": [\n', "its answer cannot be read or is too large"),
     ):
         said = problem(odd({"answers": {"tools/list": answer}}))
         assert said == f"its tools cannot be listed: {reason}", answer
+        assert logged(reason, caplog) == [f"server 'odd' cannot be used: {said}"], answer

@@ -183,10 +183,13 @@ class ServerWithListing:
                 done.cancel()
                 raise
             # A server's client can raise a cancellation of its own, also inside an exception group.
-            self._log_failure(error)
+            reported_failure = self._read_reported_failure()
+            # A server that reports its failure has logged it.
+            if reported_failure is None or not isinstance(error, CodeModeError):
+                self._log_failure(error)
             if time.monotonic() - started_at > LISTING_SECONDS / 2:
                 self._hung_until = time.monotonic() + HUNG_SECONDS
-            self.failure = self._read_reported_failure() or self._explain_failure(error)
+            self.failure = reported_failure or self._explain_failure(error)
         else:
             self._revision, self._learned, self.listed, self.failure = revision, learned, listed, None
         self._clear_listing_in_progress()

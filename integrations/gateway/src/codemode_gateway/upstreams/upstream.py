@@ -475,6 +475,7 @@ class Upstream:
     ) -> CodeModeToolError:
         reason = clip_text(self._link.sanitize_text(f"its tools cannot be listed: {cause}"), _MAX_REASON_CHARACTERS)
         self._listing_failure = reason
+        _log.warning("server %r cannot be used: %s", self.config.name, reason)
         return self._link.record_and_create_unavailable_error(reason, failure)
 
     async def _update_listing(self, connection: Connection) -> None:
