@@ -267,6 +267,28 @@ def test_what_cannot_come_out_as_shown_is_refused_and_can_be_denied(spy):
         go_on(interrupt, tools, NO)
 
 
+class Tagged(pydantic.BaseModel):
+    tags: set[int] = pydantic.Field(alias="allTags")
+    rows: dict[str, list[frozenset[int]]]
+    mixed: set[int | str]
+
+
+@pytest.mark.parametrize("values", ["json", "rich"])
+def test_a_set_is_shown_in_one_order_and_runs_as_shown_or_edited(spy, values):
+    tools = [spy.guarded("tag", input_schema=Tagged)]
+    options = {**PAUSING, "execution_policy": {"values": values}}
+    code = "return await tools.tag({ allTags: [99, 8, 1, 0], rows: { a: [[16, 8]] }, mixed: ['b', 1, 'a'] })"
+    interrupt = start(code, tools, options)
+    shown = {"allTags": [0, 1, 8, 99], "rows": {"a": [[8, 16]]}, "mixed": [1, "a", "b"]}
+    if values == "rich":
+        in_tags = {name: {"$rich": ["Set", shown[name]]} for name in ("allTags", "mixed")}
+        shown = {**in_tags, "rows": {"a": [{"$rich": ["Set", [8, 16]]}]}}
+    assert interrupt.input == shown
+    edited = {"approved": True, "input": {**shown, "rows": {}}}
+    assert go_on(interrupt, tools, edited, options=options) == {"done": "tag"}
+    assert spy.ran[0][1] == Tagged(allTags={0, 1, 8, 99}, rows={}, mixed={"a", "b", 1})
+
+
 class Login(pydantic.BaseModel):
     secret: pydantic.SecretStr
     hidden: int = pydantic.Field(default=3, exclude=True)

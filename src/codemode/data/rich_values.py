@@ -66,6 +66,14 @@ def to_tagged_json(value: Any, *, escapes: bool = True, max_values: int = MAX_VA
         raise tagging.create_too_deep_error() from None
 
 
+def sort_set_items(items: list[Any]) -> list[Any]:
+    """Return the JSON of a set's items in an order that all processes agree on: that of strings differs in each."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=lambda item: f"{type(item).__name__} {item}")
+
+
 class _Tagger:
     def __init__(self, escapes: bool, max_values: int, what: str) -> None:
         from datetime import date  # late: a cold start has no dates
@@ -86,7 +94,7 @@ class _Tagger:
         if isinstance(value, bytes | bytearray | memoryview):
             return {TAG: ["Uint8Array", b64encode(bytes(cast("bytes", value))).decode()]}
         if isinstance(value, set | frozenset):
-            return {TAG: ["Set", self._tag_items(cast("set[Any]", value), depth)]}
+            return {TAG: ["Set", sort_set_items(self._tag_items(cast("set[Any]", value), depth))]}
         if isinstance(value, list | tuple):
             return self._tag_items(cast("list[Any]", value), depth)
         if isinstance(value, dict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from ..cached_property import cached_property
 from ..data.json_values import decode_json, encode_json
 from ..data.narrowing import is_mapping, is_sequence
-from ..data.rich_values import from_tagged_json, is_rich, to_tagged_json
+from ..data.rich_values import from_tagged_json, is_rich, sort_set_items, to_tagged_json
 from ..host.steps import WorkLimitError
 from .compiled import (
     MAX_PROBLEMS,
@@ -36,6 +36,7 @@ from .type_traits import (
     has_varying_defaults,
     may_have_custom_conversions,
     may_hold_iterators,
+    may_hold_sets,
     rewind_iterators,
 )
 
@@ -296,6 +297,10 @@ class TypeSchema:
     def _may_hold_iterators(self) -> bool:
         return may_hold_iterators(self._core_schema)
 
+    @cached_property
+    def _may_hold_sets(self) -> bool:
+        return may_hold_sets(self._core_schema)
+
     def _buffer_iterators(self, instance: Any) -> Any:
         return buffer_iterators(instance) if self._may_hold_iterators else instance
 
@@ -304,7 +309,12 @@ class TypeSchema:
             if is_rich.get():
                 tagged = to_tagged_json(self._serializer.to_python_values(instance, round_trip=True))
                 return decode_json(encode_json(tagged, what="an input"))
-            return self._serializer.to_plain_json(instance, round_trip=True)
+            plain = self._serializer.to_plain_json(instance, round_trip=True)
+            if not self._may_hold_sets:
+                return plain
+            if self._may_hold_iterators:
+                rewind_iterators(instance)
+            return _sort_sets(plain, self._serializer.to_python_values(instance, round_trip=True))
         finally:
             if self._may_hold_iterators:
                 rewind_iterators(instance)
@@ -333,6 +343,21 @@ class TypeSchema:
             return are_equal(self.create_instance(json_value), instance)
         except Exception:  # noqa: BLE001 - validators are the tool author's code
             return False
+
+
+def _sort_sets(plain: Any, value: Any) -> Any:
+    """Return the plain JSON of a value with the items of each set in an order that all processes agree on."""
+    if isinstance(plain, list):
+        items = cast("list[Any]", plain)
+        if isinstance(value, set | frozenset):
+            return sort_set_items(items)
+        if isinstance(value, list | tuple) and len(items) == len(parts := cast("list[Any]", value)):
+            return [_sort_sets(item, part) for item, part in zip(items, parts, strict=True)]
+    elif isinstance(plain, dict) and isinstance(value, dict):
+        members, values = cast("dict[str, Any]", plain), cast("dict[Any, Any]", value).values()
+        if len(members) == len(values):
+            return {key: _sort_sets(item, part) for (key, item), part in zip(members.items(), values, strict=True)}
+    return cast("Any", plain)
 
 
 def _decode_tagged_json(value: Any) -> Any:

@@ -47,6 +47,11 @@ def may_hold_iterators(core_schema: Any) -> bool:
     return any(rules.get("type") in _ITERATOR_SCHEMA_TYPES for rules in _iterate_schemas(core_schema))
 
 
+def may_hold_sets(core_schema: Any) -> bool:
+    """Return True when values of the type may hold sets."""
+    return any(rules.get("type") in ("set", "frozenset") for rules in _iterate_schemas(core_schema))
+
+
 def is_builtin_iterator(value: object) -> bool:
     """Tell whether a value is an iterator of Python's or pydantic's own: those end."""
     return isinstance(value, Iterator) and type(cast("Any", value)).__module__ in _ITERATOR_MODULES
