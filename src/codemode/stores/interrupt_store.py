@@ -341,8 +341,13 @@ class InterruptStore(ABC):
                     raise create_lost_record_error()
                 remaining_seconds = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
                 if remaining_seconds <= 0:
-                    why = "" if not_resumable is None else f"; the last host could not resume it: {not_resumable}"
-                    raise TimeoutError(f"record {record_id!r} is still {state}{why}")
+                    if not_resumable is not None:
+                        reason = f"; the last host could not resume it: {not_resumable}"
+                    else:
+                        requests = (await self.record(record_id, tenant=tenant)).requests
+                        refusal = next((request.refusal for request in requests if request.refusal), None)
+                        reason = "" if refusal is None else f"; the last answer was refused: {refusal}"
+                    raise TimeoutError(f"record {record_id!r} is still {state}{reason}")
                 await watch.wait(min(remaining_seconds, _POLL_SECONDS))
 
     async def claim(

@@ -209,6 +209,7 @@ class Resumer:
         elif lease.is_takeover and is_outcome_permanently_unknown(error):
             await write_or_log_despite_cancellation(self._store.mark_lost(lease))
         elif refusal is not None:
+            _log.warning("record %s waits for another answer, this one was refused: %s", lease.record.id, refusal)
             await write_or_log_despite_cancellation(
                 self._store.release(lease, refusals=dict.fromkeys(lease.resolutions, refusal))
             )

@@ -78,10 +78,15 @@ def test_an_unknown_key_is_told_with_what_to_do_about_it() -> None:
         assert way in caught.value.message
 
 
-def test_whoever_waits_too_long_is_told_why_nobody_could_resume_it(make: Any) -> None:
+def test_an_outcome_awaited_too_long_names_why_the_program_was_not_resumed(make: Any) -> None:
     async def scenario(store: Any) -> None:
         record_id = await store.put(paused("a"))
         with pytest.raises(TimeoutError, match=r"is still pending$"):
+            await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=0)
+        await store.decide({"a": {"approved": True}}, actor="ana", tenant=ALL_TENANTS)
+        lease = await store.claim(owner="o", tenant=ALL_TENANTS)
+        assert await store.release(lease, refusals={"a": "at is missing"})
+        with pytest.raises(TimeoutError, match=r"is still pending; the last answer was refused: at is missing$"):
             await store.outcome(record_id, tenant=ALL_TENANTS, timeout_ms=0)
         await store.decide({"a": {"approved": True}}, actor="ana", tenant=ALL_TENANTS)
         lease = await store.claim(owner="o", tenant=ALL_TENANTS)
