@@ -15,6 +15,7 @@ from codemode import (
     CodeModeTimeoutError,
     CodeModeToolError,
     Pipeline,
+    failure_text,
     request_interrupt,
     run_code_mode,
 )
@@ -62,20 +63,31 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+SEEN = {
+    "before": ["Error", "CODE_MODE_HOST_TOOL_ERROR", "the tool failed"],
+    "after": [
+        "CodeModeToolError",
+        "CODE_MODE_TOOL_ERROR",
+        "the host could not process the output of tool 'take'; the call was made and must not be repeated.",
+    ],
+}
+
+
+@pytest.mark.parametrize("side", SEEN)
 @pytest.mark.parametrize("broken", BROKEN)
 def test_whatever_else_a_hook_does_is_hidden_and_fails_the_call(run, fails, caplog, side, broken):
     spy = Spy()
     options = hooks(**{side: BROKEN[broken]}, approval=PAUSING["approval"])
     with caplog.at_level(logging.ERROR, "codemode.tools"):
         answer = run(CATCH % "take(1)", [spy.tool("take")], options=options)
-    assert answer == ["Error", "CODE_MODE_HOST_TOOL_ERROR", "the tool failed"]
+    assert answer == SEEN[side]
     assert [record.getMessage().split(" (")[0] for record in caplog.records] == [
         "the pipeline failed for a call of tool 'take'"
     ]
     assert caplog.records[0].exc_info is not None
     error = fails(CodeModeToolError, "return await tools.take(1)", [spy.tool("take")], options=options)
     assert error.__cause__ is not None
+    assert "not the program's fault: the host's own code" in failure_text(error, "")
     assert len(spy.ran) == (2 if side == "after" else 0)
 
 

@@ -140,6 +140,16 @@ def make_generic_hook_error(entry: LedgerEntry, error: BaseException) -> CodeMod
     return failed
 
 
+def make_output_hook_error(entry: LedgerEntry, failure: CodeModeError) -> CodeModeToolError:
+    """Return the error that a program sees instead of a mistake of the hook for outputs, with its cause."""
+    error = CodeModeToolError(
+        f"the host could not process the output of tool {entry.name!r}",
+        details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "origin": PIPELINE_ORIGIN},
+    )
+    error.__cause__ = failure.__cause__ or failure
+    return error
+
+
 async def unwrap_tool_result_or_raise(entry: LedgerEntry, result: ToolResult) -> Any:
     """Return the value of a tool's answer in the form of an MCP result.
 

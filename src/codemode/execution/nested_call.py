@@ -12,7 +12,13 @@ from ..continuations.guard import ClaimRenewal
 from ..data.content import MediaContent, current_registry
 from ..data.json_values import encode_json
 from ..data.rich_values import is_rich
-from ..errors import CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeSerializationError
+from ..errors import (
+    HOST_TOOL_ERROR,
+    CodeModeError,
+    CodeModeFetchError,
+    CodeModeProtocolError,
+    CodeModeSerializationError,
+)
 from ..host.clock import PausableTimer
 from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
 from ..interrupts import approval
@@ -66,6 +72,7 @@ from .host_code import (
     await_decision,
     await_host_code,
     ensure_plain_error,
+    make_output_hook_error,
     needs_approval,
     to_call_error,
     unwrap_tool_result_or_raise,
@@ -298,7 +305,7 @@ class _ToolCall:
                 self._report_output_problems(output_text_result)
             text = output_text_result.text
             if self._pipeline is not None:
-                text = await self._pipeline.apply_after_hook(self._edited_input or checked, text)
+                text = await self._apply_output_hook(self._pipeline, self._edited_input or checked, text)
         except InterruptRequested as pause:
             # The tool may have changed its input; display the original.
             displayed = (
@@ -309,6 +316,17 @@ class _ToolCall:
             Fulfilled(text) if calls.sidecar is None else await extract_strings_and_make_outcome(text, calls.sidecar)
         )
         return CallSettled(entry.id, outcome, calls.now_ms())
+
+    async def _apply_output_hook(self, pipeline: CallPipeline, checked: CheckedInput, text: str | None) -> str | None:
+        try:
+            return await pipeline.apply_after_hook(checked, text)
+        except HostCodeError as failure:
+            if failure.error.code != HOST_TOOL_ERROR:
+                raise  # a refusal, in the words of the host
+            error = make_output_hook_error(self._entry, failure.error)
+            raise HostCodeError(add_call_made_note(error, self._tool)) from error.__cause__
+        except CodeModeSerializationError as error:
+            raise add_call_made_note(error, self._tool) from error.__cause__
 
     async def _convert_and_encode_output(self, output: Any) -> EncodedOutput:
         try:

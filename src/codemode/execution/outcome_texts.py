@@ -69,7 +69,7 @@ _BROADER = {
     **dict.fromkeys(("max_in_flight_bridge_requests", "max_bridge_requests", "max_catalog_requests"), "limit"),
     **dict.fromkeys(("max_ledger_bytes", "max_timers"), "limit"),
     **dict.fromkeys(("continuation", "journal", "malformed_decision"), "protocol"),
-    **dict.fromkeys(("undecided", "denied", "unapproved", "sign_in", "tool_output"), "tool"),
+    **dict.fromkeys(("undecided", "pipeline_failed", "denied", "unapproved", "sign_in", "tool_output"), "tool"),
     **dict.fromkeys(("tool_refused", "tool_failed", "slow_tool"), "tool"),
     "fetch_failed": "fetch",
     "worker_ended": "worker",
@@ -97,6 +97,8 @@ def find_error_kind(error: CodeModeError) -> str:
     if isinstance(error, CodeModeToolError):
         if origin == "decision":
             return "undecided"
+        if origin == "pipeline":
+            return "pipeline_failed"
         if details.get("schema") == "output":
             return "tool_output"
         is_raised = kind == "tool" and error.reason == "execution" and not details.keys() & _HOST_DETAILS
@@ -294,6 +296,7 @@ _HINTS = {
     "denied": "A person refused this call. Do not try it again; say so, or find another way.",
     "unapproved": "This call needs a person's approval and none can be given now. Do without it.",
     "undecided": "This is not the program's fault: the host could not decide about the call. Do without it.",
+    "pipeline_failed": "This is not the program's fault: the host's own code around the call failed. Do without it.",
     "sign_in": "A user must sign in before this tool can be called. Say so, or do without it.",
     "tool": "Check the tool's name and the types of its input; catch errors of calls that may fail.",
     "tool_failed": "The tool itself failed. Try other input, or do without it.",
