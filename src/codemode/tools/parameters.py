@@ -112,10 +112,13 @@ class Parameter:
 
 @record
 class Parameters:
-    """The parameters of a function that the guest can pass, all by name."""
+    """The parameters of a function that the guest can pass, all by name.
+
+    ``extra_annotation`` is the type of other keyword arguments, `NO_VALUE` if the function takes none.
+    """
 
     members: tuple[Parameter, ...]
-    takes_any_keyword: bool
+    extra_annotation: Any
     context_name: str | None
 
 
@@ -198,10 +201,11 @@ def _read_parameters(
     items: list[Parameter] = []
     context_name = None
     variadic_name = None
-    takes_any_keyword = False
+    extra_annotation: Any = NO_VALUE
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            takes_any_keyword = True
+            annotation = hints.get(name, Any)
+            extra_annotation = Any if typing.get_origin(annotation) is typing.Unpack else annotation
         elif parameter.kind is parameter.VAR_POSITIONAL:
             variadic_name = name
         elif parameter.kind is parameter.POSITIONAL_ONLY:
@@ -220,11 +224,11 @@ def _read_parameters(
                     description=_get_annotated_description(annotation) or docs.get(name, ""),
                 )
             )
-    if variadic_name is not None and not takes_any_keyword:  # a wrapper that forwards everything has both
+    if variadic_name is not None and extra_annotation is NO_VALUE:  # a wrapper that forwards everything has both
         raise ValueError(
             f"*{variadic_name} of {function!r} cannot be passed by name: make it a list, {variadic_name}: list[...]"
         )
-    return Parameters(members=tuple(items), takes_any_keyword=takes_any_keyword, context_name=context_name)
+    return Parameters(members=tuple(items), extra_annotation=extra_annotation, context_name=context_name)
 
 
 def _is_context_annotation(annotation: Any, context_type: type) -> bool:
@@ -254,7 +258,7 @@ def create_plain_validator(
     parameters: Parameters, compile_with_pydantic: Callable[[], CompiledSchema]
 ) -> CompiledSchema | None:
     """Return a validator; None if pydantic has to validate, through ``compile_with_pydantic``."""
-    if parameters.takes_any_keyword:
+    if parameters.extra_annotation is not NO_VALUE:
         return None
     plain_types: dict[str, PlainType] = {}
     for parameter in parameters.members:

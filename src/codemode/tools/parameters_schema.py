@@ -17,7 +17,7 @@ class ParametersSchema:
     takes_tags = True
 
     def __init__(self, parameters: Parameters) -> None:
-        from pydantic import ConfigDict, create_model
+        from pydantic import BaseModel, ConfigDict, create_model
         from pydantic_core import SchemaError
 
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
@@ -26,9 +26,14 @@ class ParametersSchema:
             field: _create_model_field(parameter)
             for field, parameter in zip(self._names, parameters.members, strict=True)
         }
-        extra = "allow" if parameters.takes_any_keyword else "forbid"
+        extra = parameters.extra_annotation
+        namespace: dict[str, Any] = {
+            "__module__": __name__,
+            "__annotations__": {} if extra is NO_VALUE else {"__pydantic_extra__": dict[str, extra]},
+            "model_config": ConfigDict(extra="forbid" if extra is NO_VALUE else "allow"),
+        }
         try:
-            model = create_model("Input", __config__=ConfigDict(extra=extra), **fields)
+            model = create_model("Input", __base__=type("Base", (BaseModel,), namespace), **fields)
         except SchemaError as error:
             raise to_validator_build_error(error) from error
         except (RuntimeError, NameError, TypeError) as error:

@@ -91,6 +91,16 @@ def test_extra_keywords_reach_a_function_that_takes_them():
     )
 
 
+def test_extra_keywords_are_validated_by_their_annotation():
+    def totals(a: int, **amounts: int) -> int:
+        return a + sum(amounts.values())
+
+    one = prepare_tool(tool(totals))
+    assert one.input_json_schema["additionalProperties"] == {"type": "integer"}
+    assert one.call(one.validate_input({"a": "1", "b": "2"}).value, CONTEXT) == 3
+    assert [problem["path"] for problem in problems_of(one, {"a": 1, "b": "x"})] == ["b"]
+
+
 def test_defaults_that_are_no_json_are_kept_out_of_the_schema():
     nothing = object()
 
