@@ -160,7 +160,7 @@ class RecordVersion:
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """The outcome of a record: ``value`` if it completed, else ``error``, a message for people."""
+    """The outcome of a record: ``value`` as plain JSON if it completed, else ``error``, a message for people."""
 
     value: Any = None
     error: str | None = None

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..data.json_values import decode_json, encode_json
+from ..data.plain_json import can_encode_with_orjson
+from ..data.rich_values import TAG_START, from_tagged_json, tagged_to_plain_json, to_tagged_json
 from ..errors import CodeModeError, error_from_guest_fields
 from ..host.steps import run_without_gc
 from ..interrupts.interrupt import Interrupt
@@ -31,7 +33,16 @@ _END_MESSAGES = {
 
 
 def encode_program_value(value: Any) -> str:
-    """Encode the value of a program. Raises `CodeModeSerializationError` if it is not JSON."""
+    """Encode the value of a program: as tagged JSON if that preserves its dates, bytes and sets, else as JSON.
+
+    Raises `CodeModeSerializationError` for any other value.
+    """
+    if not can_encode_with_orjson(value):
+        with suppress(Exception):  # a custom `resume` may return objects that cannot be tagged or compared
+            text = encode_json(to_tagged_json(value), what="the value")
+            outcome = f'{{"value":{text},"tagged":true}}'
+            if TAG_START in text and unwrap_outcome(outcome) == value:
+                return outcome
     return f'{{"value":{encode_json(value, what="the value")}}}'
 
 
@@ -51,10 +62,10 @@ def encode_record_end(state: RecordState, *, actor: str | None = None, reason: s
 
 
 def decode_record_outcome(text: str) -> RecordOutcome:
-    """Return a stored outcome for display."""
+    """Return a stored outcome for display, without tags."""
     stored = decode_json(text)
     if "value" in stored:
-        return RecordOutcome(value=stored["value"])
+        return RecordOutcome(value=tagged_to_plain_json(stored["value"]) if _is_tagged(stored) else stored["value"])
     return RecordOutcome(error=_decode_error(stored).message)
 
 
@@ -62,8 +73,12 @@ def unwrap_outcome(text: str) -> Any:
     """Return the value of a stored outcome, or raise its error."""
     stored = decode_json(text)
     if "value" in stored:
-        return stored["value"]
+        return from_tagged_json(stored["value"]) if _is_tagged(stored) else stored["value"]
     raise _decode_error(stored)
+
+
+def _is_tagged(stored: Mapping[str, Any]) -> bool:
+    return stored.get("tagged") is True
 
 
 def create_lost_record_error() -> RecordLostError:
