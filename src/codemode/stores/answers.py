@@ -9,6 +9,7 @@ from typing import Any
 
 from ..data.json_values import encode_canonical_json, encode_json
 from ..data.narrowing import is_array, is_mapping, is_object
+from ..data.rich_values import from_tagged_json, is_tag_or_escaped_object, tagged_to_plain_json
 from ..errors import CodeModeError, CodeModeProtocolError
 from ..interrupts.interrupt import APPROVAL_KIND, PendingRequest
 from ..interrupts.resolutions import read_answers
@@ -179,7 +180,7 @@ def _list_answer_problems(request: StoredRequest, decision: Any) -> list[str]:
         return [error.message]
     except (ValueError, TypeError, RecursionError) as error:
         return [f"the edited input is refused: {error}"]
-    return [] if request.input_schema is None else _list_schema_problems(request.input_schema, edited)
+    return [] if request.input_schema is None else _list_schema_problems(request.input_schema, request.input, edited)
 
 
 def _create_audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any]:
@@ -205,14 +206,46 @@ def _create_audit_fields(request: StoredRequest, decision: Any) -> dict[str, Any
     }
 
 
-def _list_schema_problems(schema: Any, edited: Any) -> list[str]:
+def _list_schema_problems(schema: Any, displayed: Any, edited: Any) -> list[str]:
+    """Return the problems of an edited input, with its tags as data or as rich values, whichever are fewer.
+
+    A record does not say whether its program has rich values. The schema is for plain JSON, which a valid input without
+    its tags may violate, for example a maximum length in bytes. Problems that the displayed input has too are left to
+    the tool's own check.
+    """
     try:
-        CompiledJsonSchema(schema).validate_input(edited)
-    except SchemaMismatchError as mismatch:
-        return [f"{problem['path'] or 'input'}: {problem['message']}" for problem in mismatch.problems]
+        compiled = CompiledJsonSchema(schema)
+        problems, untagged = _find_schema_problems(compiled, edited), _remove_tags(edited)
+        if not problems or untagged == edited:
+            return problems
+        displayed_problems = _find_schema_problems(compiled, _remove_tags(displayed))
+        untagged_problems = _find_schema_problems(compiled, untagged)
+        return min([problem for problem in untagged_problems if problem not in displayed_problems], problems, key=len)
     except ValueError:
         return []  # checked again where the tool is
+
+
+def _find_schema_problems(schema: CompiledJsonSchema, value: Any) -> list[str]:
+    try:
+        schema.validate_input(value)
+    except SchemaMismatchError as mismatch:
+        return [f"{problem['path'] or 'input'}: {problem['message']}" for problem in mismatch.problems]
     return []
+
+
+def _remove_tags(value: Any) -> Any:
+    """Return an input as plain JSON; a member with an invalid tag is left as it is."""
+    if is_object(value) and not is_tag_or_escaped_object(value):
+        return {name: _remove_tags_if_valid(member) for name, member in value.items()}
+    return _remove_tags_if_valid(value)
+
+
+def _remove_tags_if_valid(value: Any) -> Any:
+    try:
+        from_tagged_json(value)  # also checks dates and base64
+        return tagged_to_plain_json(value)
+    except ValueError:
+        return value
 
 
 def _to_ledger_entry(request: StoredRequest) -> LedgerEntry:
