@@ -98,7 +98,8 @@ def unlogged(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
-    with WorkerPool({"max_workers": 2}) as made:
+    # A worker that is kept stays, and what it says of a text is not remembered, unlike what a fresh one says.
+    with WorkerPool({"max_workers": 2, "programs_per_worker": 1}) as made:
         yield made
 
 

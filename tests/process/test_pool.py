@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("spare_workers", [1, *full_only(0, 3)])
 def test_spares_are_refilled(make_pool: PoolMaker, spare_workers: int) -> None:
     before = children()
-    pool = make_pool(spare_workers=spare_workers)
+    pool = make_pool(spare_workers=spare_workers, programs_per_worker=1)
     for _ in range(3):
         assert one(pool) == 2
         assert len(pool.supply.inventory.spares) == spare_workers
