@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 from typing import Annotated, Any
 
 import pydantic
@@ -17,6 +18,7 @@ from codemode import (
     CodeModeToolApprovalDeniedError,
     Tool,
     request_interrupt,
+    tool,
 )
 
 ticks = itertools.count(1_700_000_000)
@@ -287,6 +289,17 @@ def test_a_set_is_shown_in_one_order_and_runs_as_shown_or_edited(spy, values):
     edited = {"approved": True, "input": {**shown, "rows": {}}}
     assert go_on(interrupt, tools, edited, options=options) == {"done": "tag"}
     assert spy.ran[0][1] == Tagged(allTags={0, 1, 8, 99}, rows={}, mixed={"a", "b", 1})
+
+
+def buy(query: str, max_price: float = math.inf) -> str:
+    return f"{query} below {max_price}"
+
+
+def test_a_default_that_is_no_json_is_not_shown_and_applies():
+    tools = [tool(buy, needs_approval=True)]
+    interrupt = start("return await tools.buy({ query: 'x' })", tools)
+    assert interrupt.input == {"query": "x"}
+    assert go_on(interrupt, tools, {"approved": True, "input": {"query": "y"}}) == "y below inf"
 
 
 class Login(pydantic.BaseModel):

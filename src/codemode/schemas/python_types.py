@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from ..cached_property import cached_property
-from ..data.json_values import decode_json, encode_json
+from ..data.json_values import decode_json, encode_canonical_json, encode_json
 from ..data.narrowing import is_mapping, is_sequence
 from ..data.rich_values import from_tagged_json, is_rich, sort_set_items, to_tagged_json
 from ..host.steps import WorkLimitError
@@ -283,6 +283,7 @@ class TypeSchema:
             # A secret, a hidden field or a one-way serialiser would change the value. The guest's own input does not
             # change.
             open_form = self._restore_hidden_fields(instance_json, value)
+            encode_canonical_json(open_form)  # raises for NaN and infinities, such as a default of math.inf
             if self._validates_to_instance(open_form, instance) or self._changes_when_validated_again(open_form):
                 return open_form
         except Exception:  # noqa: BLE001 - serialisers are the tool author's code
