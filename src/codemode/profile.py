@@ -119,7 +119,8 @@ class SurfaceSettings:
     own computing. With ``shows_run_details`` a model sees more of a run than its value, which recorded outcomes store
     too.
     ``returns_rich_values``: dates, bytes and sets of a result are Python values for the host, if
-    ``execution_policy.values`` is "rich"; else JSON, for a model.
+    ``execution_policy.values`` is "rich"; else JSON, for a model. ``takes_input``: its programs are saved programs,
+    functions of ``input``.
     """
 
     name: str
@@ -137,5 +138,6 @@ class SurfaceSettings:
     at_deadline: Literal["fail", "rest"] = "fail"
     shows_run_details: bool = False
     returns_rich_values: bool = False
+    takes_input: bool = False
     parameters: Mapping[str, Any] | None = None
     restored: Callable[[Mapping[str, Any]], SurfaceSettings] | None = None

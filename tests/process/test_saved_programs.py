@@ -103,6 +103,64 @@ def test_a_helper_that_nothing_calls_is_not_the_program():
         assert run(library_with({"quiet": program}), "return (await saved.quiet()) === undefined") is True, program
 
 
+def test_comments_helpers_and_other_declarations_do_not_hide_the_function_that_is_the_program():
+    report = "const report = async ({ week }) => week * 2;"
+    for program in (
+        f"/** report doubles a week. */\nexport {report}",
+        "// doubles\n(async ({ week }) => week * 2)",
+        "async ({ week = (1 + 1) }) => week * 2",
+        "export const report = async ({ week = (1 + 1) }) => week * 2;",
+        f"const FACTOR = 2;\nexport {report}",
+        f"class Week {{}}\n{report}",
+        f"'use strict';\n{report}",
+        "type Input = { week: number };\nconst report = async ({ week }: Input): Promise<number> => week * 2;",
+        f"const now = () => 1;\n{report}",
+        "const double = (n) => n * 2;\nexport const report = async ({ week }) => double(week);",
+        "const double = (n) => n * 2, report = async ({ week }) => double(week);",
+        "const double = (n) => n * 2;\nexport default async ({ week }) => double(week);",
+        "function double(n) { return n * 2; }\nexport default async function ({ week }) { return double(week); }",
+        "const double = (n) => n * 2;\nmodule.exports = async ({ week }) => double(week);",
+        "const report = async ({ week }) => double(week);\nfunction double(n) { return n * 2; }",
+        "const format = (x) => JSON.stringify(x);\nasync function report({ week }) { return week * 2; }",
+        f"export {report}\nconst format = (x) => JSON.stringify(x);",
+        "async function run({ week }) { return week * 2; }\nconst format = (x) => `${x}`;\nconst FACTOR = 2;",
+        "async function report({ week }) { return week * FACTOR; }\nconst FACTOR = 2;",
+        "async function report({ week }) { return week > 4 ? 8 : report({ week: week + 1 }); }",
+        "const n = await tools.get_total({ week: 1 });\nasync function report({ week }) { return week + n - 6; }",
+    ):
+        assert run(library_with({"report": program}), "return await saved.report({ week: 4 })") == 8, program
+
+
+def test_a_program_of_statements_returns_only_what_it_returns_itself():
+    for program, expected in (
+        ("const helper = (n) => 1;\nawait tools.get_total({ week: 4 });", None),
+        ("function helper(n) { return 1; }\nconst total = await tools.get_total({ week: 4 });", None),
+        ("function helper(n) { return 1; }\nreturn await tools.get_total({ week: 4 });", 40),
+        ("return await tools.get_total({ week: 4 });\nfunction helper(n) { return 1; }", 40),
+        ("const helper = () => 1;\nif (input) return 2;\nreturn 3;", 2),
+    ):
+        library = library_with({"plain": program})
+        assert run(library, "return (await saved.plain({ week: 4 })) ?? null") == expected, program
+
+
+def test_a_program_may_return_a_function_to_its_caller():
+    library = library_with({"make": "const double = (n) => n * 2;\nreturn double;"})
+    assert run(library, "return (await saved.make())(4)") == 8
+
+
+def test_a_text_that_does_not_show_which_function_is_the_program_is_not_saved():
+    for program, names in (
+        ("const first = (a) => 1;\nconst second = (b) => 2;\nconst FACTOR = 2;", "first, second"),
+        ("function first() { return second(); }\nfunction second() { return first(); }", "first, second"),
+        ("const double = (n) => n * 2;\nconst total = double(2) + 1;", "double"),
+    ):
+        with pytest.raises(CodeModeSyntaxError) as raised:
+            library_with({"unclear": program})
+        name = names.rpartition(", ")[2]
+        assert f"unclear which of its functions it is ({names})" in raised.value.message
+        assert f"`return await {name}(input);`" in raised.value.message
+
+
 def test_calls_of_a_saved_program_say_in_the_trace_which_made_them():
     traces: list[Any] = []
     library = library_with({"report": REPORT})

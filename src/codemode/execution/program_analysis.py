@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..data.narrowing import ENDS, mapping_or_empty, two_counts_or_none
@@ -28,6 +29,7 @@ _PROFILE = SurfaceSettings(
     outer_tool="save",
     guest=GuestSettings(wrapper="sloppy", globals=()),
     request_kinds=frozenset(),
+    takes_input=True,
     static_rules=StaticRules(runs_unanalysed=False, analysis_ms=1000),
 )
 _IMPORT = re.compile(
@@ -38,15 +40,6 @@ _IMPORT = re.compile(
 )
 _SAVED_MODULES = ('"@codemode/saved"', "'@codemode/saved'")
 _CALL_WITH_INPUT = '((value) => typeof value === "function" ? value(input) : value)'
-_FUNCTION_START = re.compile(r"\s*(?:0,)?(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>)")
-_FUNCTION_DECLARATION = re.compile(
-    r"\s*(?:(?:async\s+)?function\s+(?P<function>[A-Za-z_$][\w$]*)\s*\("
-    r"|(?:const|let|var)\s+(?P<variable>[A-Za-z_$][\w$]*)\s*=\s*"
-    r"(?:async\b\s*)?(?:function\b|\([^()]*\)\s*=>|[A-Za-z_$][\w$]*\s*=>))"
-)
-_NAMED_FUNCTIONS = re.compile(r"^(?: {7}| {15})?(?:async\s+)?function\s+([A-Za-z_$][\w$]*)\s*\(", re.MULTILINE)
-"""Functions that are statements of a program; `export` was blanked."""
-_NEXT_STATEMENT = re.compile(r"\n[^\s}]")
 _STORED_FACTS = ("names", "loops", "modules", "definitions")
 
 
@@ -129,23 +122,13 @@ def _replace_import(match: re.Match[str]) -> str:
     return f"const {names} = await $import({match['quoted']});{padding}"
 
 
-def _add_return(js: str, facts: Any) -> str:
+def _add_return(js: str, facts: Mapping[Any, Any]) -> str:
+    """Return a program that returns what the worker found as its result, a function's result for ``input``."""
     last_statement, name = two_counts_or_none(facts.get("last")), facts.get("last_name")
-    names = mapping_or_empty(facts.get("names"))
-    declaration = _FUNCTION_DECLARATION.match(js)
-    if declaration is not None and (declaration["function"] or last_statement is None):
-        function_name = declaration["function"] or declaration["variable"]
-        if len(names.get(function_name, ())) == 1:
-            return f"{js}\nreturn await {function_name}(input);"  # nothing else calls it
-    unused_functions = [match for match in _NAMED_FUNCTIONS.finditer(js) if len(names.get(match[1], ())) == 1]
-    if (
-        last_statement is None
-        and len(unused_functions) == 1
-        and _NEXT_STATEMENT.search(js, unused_functions[0].end()) is None
-    ):
-        return f"{js}\nreturn await {unused_functions[0][1]}(input);"  # the last statement calls a function before it
-    if last_statement is None or not (facts.get("ends") in ENDS or _FUNCTION_START.match(js)):
+    if last_statement is None or facts.get("ends") not in ENDS:
         return js
+    if isinstance(name, str):
+        return f"{js}\nreturn await {_CALL_WITH_INPUT}({name});"
     utf16 = js.encode("utf-16-le", "surrogatepass")
     before, expression, after = (
         part.decode("utf-16-le", "surrogatepass")
@@ -155,6 +138,4 @@ def _add_return(js: str, facts: Any) -> str:
             utf16[2 * last_statement[1] :],
         )
     )
-    if isinstance(name, str):
-        return f"{js}\nreturn await {_CALL_WITH_INPUT}({name});"
     return f"{before}return await {_CALL_WITH_INPUT}(await ({expression})){after}"

@@ -40,7 +40,8 @@ _dump_json = create_encoder()
 class AnalyseProgram:
     """Parse the program, strip its types and report facts about it, within ``deadline_ms``.
 
-    ``source`` has no lone surrogates. ``analysis_mode`` 1 adds facts about names and loops, 2 is for an ES module.
+    ``source`` has no lone surrogates. ``analysis_mode`` 1 adds facts about names and loops, 2 is for an ES module, 3
+    for a saved program.
     """
 
     source: str

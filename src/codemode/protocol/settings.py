@@ -106,6 +106,8 @@ def get_analysis_mode(profile: SurfaceSettings) -> int:
     """Return the analysis mode of programs of a profile, see `AnalyseProgram`."""
     if profile.guest.wrapper == "module":
         return 2
+    if profile.takes_input:
+        return 3
     return 0 if profile.static_rules.runs_unanalysed else 1
 
 

@@ -46,8 +46,8 @@ MODULE_NAMES = (
     "source_positions",
     "strip_types",
 )
-# The kinds of program: the body of a function, the same with its names, an ES module.
-FUNCTION_BODY, FUNCTION_BODY_WITH_NAMES, MODULE = range(3)
+# The kinds of program: the body of a function, the same with its names, an ES module, a saved program (with its names).
+FUNCTION_BODY, FUNCTION_BODY_WITH_NAMES, MODULE, SAVED_PROGRAM = range(4)
 
 
 class LocaleAndFreeNameChecks:
@@ -129,7 +129,8 @@ def load_analyser(site_paths: list[str], clock: Callable[[], float] | None = Non
             extra_checks,
             text,
             parse_in_time,
-            wants_names=surface == FUNCTION_BODY_WITH_NAMES,
+            wants_names=surface in (FUNCTION_BODY_WITH_NAMES, SAVED_PROGRAM),
+            is_saved_program=surface == SAVED_PROGRAM,
             is_warm_up=is_warm_up,
         )
 
@@ -154,6 +155,7 @@ def _analyse_function_body(
     parse: Callable[[bytes], Tree | None],
     *,
     wants_names: bool,
+    is_saved_program: bool,
     is_warm_up: bool,
 ) -> dict[str, Any]:
     data, edits, placed = text.encode(), modules["edits"], modules["source_positions"].replace_offsets_with_locations
@@ -177,7 +179,12 @@ def _analyse_function_body(
     if free_names := extra_checks.free_names.find_certainly_undefined_names(tree, data, has_tools=not wants_names):
         facts["free"] = free_names
     count_utf16_units = modules["source_positions"].count_utf16_units
-    ending = modules["program_ending"].find_function_body_ending(tree, data)
+    if is_saved_program and facts["names"] is not None:
+        ending, problems_found = modules["program_ending"].find_saved_program_ending(tree, data, facts["names"])
+        if problems_found:
+            return {"problems": placed(data, [{"message": message, "at": at} for at, message in problems_found])}
+    else:
+        ending = modules["program_ending"].find_function_body_ending(tree, data)
     if ending is not None and ending.blank_span is not None:
         blanked = edits.blank_gaps_and_separate_statements(data, [*stripper.gaps, edits.BlankedGap(*ending.blank_span)])
     last = modules["last_expression"].find_last_expression(tree, data) if ending is None else ending.value_span

@@ -17,6 +17,7 @@ TYPE_STATEMENTS = ("interface_declaration", "type_alias_declaration", "ambient_d
 SKIPPED_NODES = ("comment", "empty_statement", *TYPE_STATEMENTS)
 ENTRY_POINT_NAMES = (b"main", b"run", b"program", b"execute", b"handler", b"solve", b"solution", b"task")
 CALL, AWAIT = "call", "await"
+BLANKED_EXPORT = b" " * len("export ")
 MAX_STATEMENTS = 2_000
 
 
@@ -105,19 +106,76 @@ def find_function_body_ending(tree: Tree, data: bytes) -> ProgramEnding | None:
     return _find_ending_of_statements(_list_executable_statements(tree), data) if _may_define_functions(data) else None
 
 
+def find_saved_program_ending(
+    tree: Tree, data: bytes, names: dict[str, list[int]]
+) -> tuple[ProgramEnding | None, list[tuple[int, str]]]:
+    """Return the ending of a saved program, whose function takes the input, and problems with their byte offsets.
+
+    ``names`` are the byte offsets of each name. A function that is declared is the program if no other statement uses
+    it and if nothing runs after it: the exported one, the last statement, the only one, or the one named as an entry
+    point. It is a problem if a program only declares functions and none of these rules selects one.
+    """
+    statements = _list_executable_statements(tree) if _may_define_functions(data) else []
+    if not statements or any(statement.type == "return_statement" for statement in statements):
+        return None, []
+    ending = _find_ending_of_statements(statements, data, takes_input=True)
+    if ending is not None and ending.value_span is not None:
+        ending.value_span = statements[-1].start_byte, ending.value_span[1]  # `0, f` too is one expression
+    if statements[-1].type not in DECLARATIONS or (ending is not None and ending.action == AWAIT):
+        return ending, []
+    start = len(statements)
+    while start and _only_declares(statements[start - 1]):
+        start -= 1
+    functions = [
+        (name.decode(), statement) for statement in statements[start:] for name, _ in _find_functions([statement])
+    ]
+    unused = [
+        (name, statement)
+        for name, statement in functions
+        if name in names and all(statement.start_byte <= at < statement.end_byte for at in names[name])
+    ]
+    for candidates in (
+        [name for name, statement in unused if data[: statement.start_byte].endswith(BLANKED_EXPORT)],
+        [name for name, statement in unused if statement.start_byte == statements[-1].start_byte][-1:],
+        [name for name, _ in unused],
+        [name for name, _ in unused if name.encode() in ENTRY_POINT_NAMES],
+    ):
+        if len(candidates) == 1:
+            return ProgramEnding(CALL, variable=candidates[0]), []
+    if start or not functions:
+        return None, []
+    listed_names = ", ".join(name for name, _ in unused or functions)
+    message = (
+        f"the program returns nothing, and it is unclear which of its functions it is ({listed_names}): end it with"
+        f" `return await {(unused or functions)[-1][0]}(input);`, for instance"
+    )
+    return None, [(statements[-1].start_byte, message)]
+
+
+def _only_declares(statement: Node) -> bool:
+    """Return whether a statement declares functions, classes or variables and awaits nothing outside functions."""
+    if statement.type in ("function_declaration", "class_declaration") or _find_functions([statement]):
+        return True
+    return statement.type in DECLARATIONS and b"await" not in (statement.text or b"")
+
+
 def _may_define_functions(data: bytes) -> bool:
     """Return whether a program may define functions. Without any, nothing remains to be called or awaited."""
     return b"=>" in data or b"function" in data
 
 
-def _find_ending_of_statements(statements: list[Node], data: bytes) -> ProgramEnding | None:
+def _find_ending_of_statements(
+    statements: list[Node], data: bytes, *, takes_input: bool = False
+) -> ProgramEnding | None:
     if not statements:
         return None
     functions = dict(_find_functions(statements))
     last = statements[-1]
     first_child = next((child for child in last.children if child.is_named and child.type != "comment"), None)
     if last.type == "expression_statement":
-        return None if first_child is None else _find_ending_of_expression(first_child, statements, functions, data)
+        if first_child is None:
+            return None
+        return _find_ending_of_expression(first_child, statements, functions, data, takes_input=takes_input)
     if last.type == "return_statement":
         return None if first_child is None else _find_ending_of_return(first_child, functions, data)
     if last.type in ("lexical_declaration", "variable_declaration") and first_child is not None:
@@ -173,7 +231,7 @@ def _find_ending_of_variable(statement: Node, declarator: Node, functions: dict[
 
 
 def _find_ending_of_expression(
-    expression: Node, statements: list[Node], functions: dict[bytes, Node], data: bytes
+    expression: Node, statements: list[Node], functions: dict[bytes, Node], data: bytes, *, takes_input: bool
 ) -> ProgramEnding | None:
     if expression.type == "sequence_expression":
         expression = [child for child in expression.children if child.is_named and child.type != "comment"][-1]
@@ -190,7 +248,7 @@ def _find_ending_of_expression(
     if not _is_last_statement_separate(statements, data):
         return None
     if function.type in FUNCTION_EXPRESSIONS:
-        if not _is_callable_with_tools_or_nothing(function, data):
+        if not (takes_input or _is_callable_with_tools_or_nothing(function, data)):
             return None
         return ProgramEnding(CALL, "called the function that the program is", value_span=value_span)
     if function.type == "identifier" and function.text in functions:
