@@ -26,6 +26,17 @@ BODIES = (
     "async (_) => await tools.stock({ product: 'nut' })",
     "!async function () { return await tools.stock({ product: 'nut' }); }();",
 )
+STOCK = "{ return await tools.stock({ product: 'nut' }); }"
+DESTRUCTURING = (
+    f"async function main({{ tools }}) {STOCK}",
+    f"export default async function run({{ tools }}) {STOCK}",
+    f"export default async function ({{ tools }}) {STOCK}",
+    f"const main = async ({{ tools }}) => {STOCK};\nexport default main;",
+    f"const main = async ({{ tools, }}: {{ tools: any }}): Promise<number> => {STOCK};\nmain;",
+    f"async function main({{ tools }} = {{}}) {STOCK}",
+    f"async ({{ tools }}) => {STOCK}",
+    f"return async ({{ tools }}) => {STOCK};",
+)
 ASSIGNING = "async function main() { await 0; globalThis.__codemode_result__ = 7; return 8; }"
 MODULES = {
     f"{ASSIGNING}\nmain();": 7,
@@ -52,6 +63,20 @@ def test_a_program_that_leaves_its_function_to_be_called_gives_its_value():
     tool = create_code_mode_tool([stock])
     for js in BODIES:
         assert tool.execute_sync({"js": js}) == 7, js
+
+
+def test_a_function_that_destructures_tools_gets_an_object_with_them():
+    tool = create_code_mode_tool([stock])
+    for js in DESTRUCTURING:
+        assert tool.execute_sync({"js": js}) == 7, js
+    assert answer("export default async ({ tools }) => typeof tools;")["result"] == "undefined"
+
+
+def test_an_unused_helper_is_not_called_in_place_of_the_entry_point():
+    tool = create_code_mode_tool([stock])
+    helper = "const now = () => 1;\n"
+    assert tool.execute_sync({"js": helper + MAIN}) == 7
+    assert tool.execute_sync({"js": f"{helper}async function main(input) {{ return input.product; }}"}) is None
 
 
 def test_exec_calls_what_a_program_exports_and_shows_a_function_that_it_returns():

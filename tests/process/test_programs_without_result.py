@@ -65,6 +65,33 @@ def test_a_last_statement_without_a_value_is_not_told_of(surface: str):
 
 
 @pytest.mark.parametrize("surface", SURFACES)
+def test_a_program_that_only_declares_a_function_says_that_nothing_calls_it(surface: str):
+    keyword = "export default" if surface == "modules" else "return"
+    for program, name in (
+        ("export default async function run(input, options) { return await @pay({ order: input }); }", "run"),
+        ("async function main(order) {\n  return await @pay({ order: order.id });\n}", "main"),
+        ("async function main({ pay }) { return await pay({ order: 'a' }) }", "main"),
+        ("const main = async (input, options) => await @pay({ order: input });\nmain;", "main"),
+        ("const main = async (input, options) => await @pay({ order: input });\nexport default main;", "main"),
+        ("async function main(input, options) { return 1 }", "main"),
+        ("const LIMIT = 3;\nfunction first(a) { return a.id }\nfunction second(b) { return b.id }", "second"),
+        ("const format = (row) => row.id;\nasync function solve(order) { return order.id }\nclass A {}", "solve"),
+    ):
+        answer = answer_on(surface, TOOLS, program)
+        call = f"It declares the function `{name}` and never calls it: end it with `{keyword} await {name}(...)`."
+        assert answer.value is None, program
+        assert f"{SAYS}. {call}" in answer.text, (program, answer.text)
+        assert "called " + name not in answer.text, program
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_program_that_did_something_is_told_what_it_did_and_not_of_its_helpers(surface: str):
+    answer = answer_on(surface, TOOLS, "const paid = await @pay({ order: 'a' });\nconst format = (row) => row.id;")
+    assert "do not repeat" in answer.text
+    assert "format" not in answer.text
+
+
+@pytest.mark.parametrize("surface", SURFACES)
 def test_what_was_printed_and_done_is_told(surface: str):
     answer = answer_on(surface, TOOLS, "const paid = await @pay({ order: 'a' });\nconsole.log('receipt', paid.receipt)")
     assert SAYS in answer.text

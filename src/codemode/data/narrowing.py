@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 MAX_LOCATION_ROWS = 20_000
-ENDS = ("call", "await")
+ENDS = ("call", "await", "report")
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:

@@ -233,31 +233,42 @@ _RETURN_HINT = "Only what it returns is its result: end it with `return`."
 _UNDEFINED_RESULT = "The program returned nothing: its result is undefined, like that of a tool without output."
 _ENDS_WITH_RETURN = re.compile(r"(?:^|[;{}\n])[ \t]*return\b[^;\n]*;?\s*\Z")
 _LAST_CHARACTERS = 500
+_UNCALLED_FUNCTION = re.compile(r"the function ([\w$]+), which nothing has called")  # as the guest runtime reports it
+_CALL_FUNCTION = "It declares the function `{name}` and never calls it: end it with `{keyword} await {name}(...)`."
 _UNAWAITED_MAIN = "It ended before the function that it calls last: write {call} instead."
 
 
 def describe_missing_result(
-    outcome: RunOutcome, js: str, return_hint: str = _RETURN_HINT, *, shows_console: bool = True
+    outcome: RunOutcome,
+    js: str,
+    return_hint: str = _RETURN_HINT,
+    *,
+    return_keyword: str = "return",
+    shows_console: bool = True,
 ) -> str:
     """Return the model's text about a program that returned nothing, so that it need not run again.
 
     It has the value of the last statement, the calls, and with ``shows_console`` the printed lines. ``return_hint``
-    says how a program returns a result. For null it has only the printed lines; for any other result it is "".
+    says how a program returns a result, and ``return_keyword`` begins that statement. For null it has only the printed
+    lines; for any other result it is "".
     """
     console = escape_and_shorten_console(outcome.console) if shows_console else ""
     console_lines = [f"It had printed:\n{console}"] if console else []
     if not outcome.returned_nothing:
         return f"The program returned null. {console_lines[0]}" if console and outcome.value is None else ""
-    suggestion = suggest_awaiting_last_call(js)
-    if _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
+    suggestion, last_value = suggest_awaiting_last_call(js), outcome.last_value
+    if (uncalled := _UNCALLED_FUNCTION.fullmatch(last_value)) is not None:
+        lines = [f"The program returned nothing. {_CALL_FUNCTION.format(name=uncalled[1], keyword=return_keyword)}"]
+        last_value = ""
+    elif not last_value and _ENDS_WITH_RETURN.search(js[-_LAST_CHARACTERS:]) is not None:
         lines = [_UNDEFINED_RESULT]
     else:
         hint = return_hint if suggestion is None else _UNAWAITED_MAIN.format(call=suggestion)
         lines = [f"The program returned nothing. {hint}"]
     calls = outcome.calls
-    if outcome.last_value:
-        lines.append(f"Its last statement has this value: {escape_invisible(outcome.last_value, keep=_KEPT_CONTROLS)}")
-    if outcome.last_value or outcome.console:  # which contain the results of read-only calls
+    if last_value:
+        lines.append(f"Its last statement has this value: {escape_invisible(last_value, keep=_KEPT_CONTROLS)}")
+    if last_value or outcome.console:  # which contain the results of read-only calls
         calls = [call for call in calls if call.get("reads_only") is not True]
     return "\n".join([*lines, *describe_calls(calls, _MAX_CALLS_CHARACTERS), *console_lines])
 

@@ -41,13 +41,19 @@ def test_other_last_statements_have_none():
         "return a",
         "const a = 1",
         "if (a) { b }",
-        "function f(a) { return a }",
+        "class A { f(a) { return a } }",
         "{ a }",
         "try { a } catch {}",
         "a: b",
         "throw a",
     ):
         assert kept(source) is None, source
+
+
+def test_a_function_that_nothing_calls_is_reported_by_its_name():
+    for source in ("function f(a) { return a }", "const f = (a, b) => a + b;\nf"):
+        facts = _analyser(source, 60_000)["facts"]
+        assert (facts["ends"], facts["last_name"], facts["last"]) == ("report", "f", [len(source)] * 2), source
 
 
 def test_what_might_be_read_with_the_line_before_is_left_alone():

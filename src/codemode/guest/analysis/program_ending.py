@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from .lazy_patterns import compile_lazily
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
@@ -16,7 +18,8 @@ DECLARATIONS = ("function_declaration", "class_declaration", "lexical_declaratio
 TYPE_STATEMENTS = ("interface_declaration", "type_alias_declaration", "ambient_declaration", "import_statement")
 SKIPPED_NODES = ("comment", "empty_statement", *TYPE_STATEMENTS)
 ENTRY_POINT_NAMES = (b"main", b"run", b"program", b"execute", b"handler", b"solve", b"solution", b"task")
-CALL, AWAIT = "call", "await"
+CALL, AWAIT, REPORT = "call", "await", "report"
+TOOLS_PATTERN = compile_lazily(rb"\{\s*tools\s*,?\s*\}")
 BLANKED_EXPORT = b" " * len("export ")
 MAX_STATEMENTS = 2_000
 
@@ -27,8 +30,8 @@ class ProgramEnding:
     There is a ``note`` where that is more than to take the value of what the program itself calls or exports.
     The value that counts is that of an expression: the one between the byte offsets ``value_span``, the variable
     ``variable``, or what follows ``export default``, whose byte offsets are ``export_span``. ``action``: it is called
-    if it is a function ("call"), or only awaited ("await"). Between the byte offsets ``blank_span`` is an operator that
-    drops the value.
+    if it is a function ("call"), only awaited ("await"), or reported as a function that is not called ("report").
+    Between the byte offsets ``blank_span`` is an operator that drops the value.
     """
 
     __slots__ = ("action", "blank_span", "export_span", "note", "value_span", "variable")
@@ -252,6 +255,8 @@ def _find_ending_of_expression(
             return None
         return ProgramEnding(CALL, "called the function that the program is", value_span=value_span)
     if function.type == "identifier" and function.text in functions:
+        if not takes_input and _needs_several_arguments(functions[function.text]):
+            return ProgramEnding(REPORT, variable=_get_node_text(function))
         return ProgramEnding(
             CALL, f"called {_get_node_text(function)}(), which nothing had called", value_span=value_span
         )
@@ -263,21 +268,20 @@ def _find_ending_of_expression(
 
 
 def _find_ending_of_declarations(statements: list[Node], data: bytes) -> ProgramEnding | None:
-    """A program that only declares: its one function that nothing calls."""
+    """A program that only declares: its one function that nothing calls, or the one that is an entry point."""
     if any(node.type not in DECLARATIONS for node in statements):
         return None
     functions = dict(_find_functions(statements))
-    uncalled = [
-        name
-        for name, node in functions.items()
-        if _is_unused_except_in_export(name, data) and _is_callable_with_tools_or_nothing(node, data)
-    ]
+    uncalled = [name for name in functions if _is_unused_except_in_export(name, data)]
     entry_points = [name for name in uncalled if name in ENTRY_POINT_NAMES]
-    candidates = uncalled if len(uncalled) == 1 else entry_points
-    if len(candidates) != 1:
-        return None
-    name = candidates[0].decode()
-    return ProgramEnding(CALL, f"called {name}(), which nothing had called", variable=name)
+    candidates = entry_points if len(entry_points) == 1 else uncalled
+    callable_names = [name for name in candidates if _is_callable_with_tools_or_nothing(functions[name], data)]
+    if len(callable_names) == 1:
+        name = callable_names[0].decode()
+        return ProgramEnding(CALL, f"called {name}(), which nothing had called", variable=name)
+    if candidates and all(map(_only_declares, statements)):
+        return ProgramEnding(REPORT, variable=candidates[-1].decode())
+    return None
 
 
 def _find_functions(statements: list[Node]) -> list[tuple[bytes, Node]]:
@@ -294,6 +298,7 @@ def _find_functions(statements: list[Node]) -> list[tuple[bytes, Node]]:
                     name is not None
                     and value is not None
                     and name.text is not None
+                    and name.type == "identifier"
                     and _unwrap_parentheses(value).type in FUNCTION_EXPRESSIONS
                 ):
                     functions.append((name.text, _unwrap_parentheses(value)))
@@ -333,19 +338,31 @@ def _unwrap_parentheses(node: Node) -> Node:
 def _is_callable_with_tools_or_nothing(function: Node, data: bytes) -> bool:
     """Return whether a function can be called without arguments, or with `tools` alone: it does not use any other."""
     single_parameter = function.child_by_field_name("parameter")
-    parameters = function.child_by_field_name("parameters")
     if single_parameter is not None:
         return single_parameter.text == b"tools" or _occurs_once(single_parameter.text or b"", data)
-    parameter_nodes = [] if parameters is None else [child for child in parameters.children if child.is_named]
-    parameter_nodes = [child for child in parameter_nodes if child.type != "comment"]
-    if len(parameter_nodes) == 1 and _get_parameter_name(parameter_nodes[0]) == b"tools":
-        return True
-    return all(
+    parameter_nodes = _list_parameters(function)
+    if len(parameter_nodes) == 1:
+        name = _get_parameter_name(parameter_nodes[0]) or b""
+        if name == b"tools" or TOOLS_PATTERN.fullmatch(name):
+            return True
+    return not _needs_several_arguments(function) and all(
         child.child_by_field_name("value") is not None
         or child.type == "optional_parameter"
         or (_is_plain_parameter(child) and _occurs_once(_get_parameter_name(child) or b"", data))
         for child in parameter_nodes
     )
+
+
+def _needs_several_arguments(function: Node) -> bool:
+    """Return whether more than one parameter has no default value: the guest runtime never calls such a function."""
+    return sum(child.child_by_field_name("value") is None for child in _list_parameters(function)) > 1
+
+
+def _list_parameters(function: Node) -> list[Node]:
+    """Return the parameters in parentheses."""
+    parameters = function.child_by_field_name("parameters")
+    children = [] if parameters is None else parameters.children
+    return [child for child in children if child.is_named and child.type != "comment"]
 
 
 def _is_plain_parameter(parameter: Node) -> bool:

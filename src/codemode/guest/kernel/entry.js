@@ -43,8 +43,13 @@ const handleProgramError = (error) => failProgram(error, "");
 
 // The value of the last statement, as a JSON member, for a program whose own result is empty; "" without one.
 const MAX_LAST_VALUE = 2000;
+const PLAIN_NAME = /^[\w$]+$/;
 const formatLastValue = (value) => {
-  if (typeof value === "function") return "a function, which nothing has called";
+  if (typeof value === "function") {
+    // With an ending the function is the program's own, and its name is one that the program can call.
+    const name = getEndingAction() === undefined ? "" : readSafely(value, "name", MAX_NAME_LENGTH);
+    return (matchIn(PLAIN_NAME, name) === null ? "a function" : "the function " + name) + ", which nothing has called";
+  }
   if (value instanceof NativePromise) return "a promise, which nothing has awaited";
   const text = toDisplayJson(value);
   return text === undefined ? toSafeText(value, MAX_LAST_VALUE) : text;
@@ -99,20 +104,25 @@ const endAfterDraining = () => {
 
 // A program that returns nothing may be one function, or call one in its last statement: its value is then the result.
 const getEndingAction = () => (isModule() ? moduleConfig.ends : given.ends);
+// A function whose only parameter is `{ tools }` gets an object with the tools; any other parameter is the tools.
+const DESTRUCTURED_TOOLS = /^(?:async\b\s*)?(?:function\b\s*[\w$]*\s*)?\(\s*\{\s*tools\s*,?\s*\}\s*[=,)]/;
+const listEndingArguments = (ending) => {
+  if (matchIn(DESTRUCTURED_TOOLS, functionText(ending)) !== null) return [{ __proto__: null, tools: G.tools }];
+  return ending.length === 1 ? [G.tools] : [];
+};
 // A module's result is the value that it assigned, even while its last statement was awaited.
 const handleModuleEnd = (value) => handleProgramResult(G.__codemode_result__ === undefined ? value : G.__codemode_result__);
 const handleProgramEnd = (value) => {
   const ends = getEndingAction();
   const isEmptyResult = value === undefined || (typeof value === "function" && !canReturnText);
   const hasResult = isModule() ? value !== undefined && ends === "call" : !isEmptyResult;
-  if (hasResult || ends === undefined || lastValue === undefined) return handleProgramResult(value);
+  if (hasResult || ends === undefined || ends === "report" || lastValue === undefined) return handleProgramResult(value);
   try {
     let last = lastValue.object.value;
+    const isCalled = ends === "call" && typeof last === "function";
+    if (isCalled && last.length > 1) return handleProgramResult(value);
     lastValue.object.value = undefined;
-    if (ends === "call" && typeof last === "function") {
-      if (last.length > 1) return handleProgramResult(value);
-      last = apply(last, undefined, last.length === 1 ? [G.tools] : []);
-    }
+    if (isCalled) last = apply(last, undefined, listEndingArguments(last));
     then(new NativePromise((resolve) => resolve(last)), isModule() ? handleModuleEnd : handleProgramResult, handleProgramError);
   } catch (error) {
     handleProgramError(error);

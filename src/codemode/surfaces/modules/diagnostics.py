@@ -235,7 +235,11 @@ def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diag
     if outcome.returned_nothing:
         diagnostics.append(
             create_diagnostic(
-                "info", "NO_RESULT", describe_missing_result(outcome, "", _ASSIGN_RESULT_HINT, shows_console=False)
+                "info",
+                "NO_RESULT",
+                describe_missing_result(
+                    outcome, "", _ASSIGN_RESULT_HINT, return_keyword="export default", shows_console=False
+                ),
             )
         )
     if outcome.output_warnings:
