@@ -14,6 +14,7 @@ from codemode_gateway.client_configs.importing import (
     collect_importable_servers,
     list_client_files,
 )
+from codemode_gateway.client_configs.installing import install_gateway
 from codemode_gateway.client_configs.text_files import create_text_with_server, parse_config_servers
 from suite import each_row
 
@@ -60,6 +61,56 @@ def test_the_project_of_the_machine_counts_for_the_folder(tmp_path: Path):
 def test_of_one_name_the_server_of_the_folder_counts_as_it_does_in_the_client(tmp_path: Path):
     said = kept_for(tmp_path / "a", a={"command": "other"})
     assert taken(tmp_path, "claude-code", said, tmp_path / "a").servers["a"]["command"] == "./a"
+
+
+@each_row(
+    "client, file, key",
+    [
+        ("claude-code", ".mcp.json", "mcpServers"),
+        ("cursor", ".cursor/mcp.json", "mcpServers"),
+        ("vscode", ".vscode/mcp.json", "servers"),
+    ],
+)
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "python3", "args": ["tools/srv.py"]},
+        {"command": "./run", "cwd": None},
+        {"type": "stdio", "cmd": "./run", "workingDirectory": "tools", "env_file": "a.env"},
+        {"command": ["${workspaceRoot}/run", "${workspaceFolderBasename}", "$${workspaceFolder}", "${userHome}"]},
+        {"command": {"path": "./run", "args": ["${workspaceFolder}"]}, "envFile": "${workspaceFolder}/a.env"},
+        {"url": "https://host.example/mcp", "headers": {"X-Folder": "${workspaceFolder}"}},
+    ],
+)
+def test_project_server_means_the_same_after_the_import(
+    client: str, file: str, key: str, entry: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+):
+    project = tmp_path_factory.mktemp("project") / "my ${odd} project"
+    (project / file).parent.mkdir(parents=True)
+    (project / file).write_text(json.dumps({key: {"pj": entry}}))
+    (project / "a.env").write_text("A=1\n")
+    machine = ClientEnvironment({"HOME": str(project / "home")}, "linux", project)
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "mcp.json"
+    elsewhere.write_text(json.dumps({"mcpServers": dict(collect_importable_servers(client, machine).servers)}))
+    server = load_config(project / file).servers[0]
+    imported_server = load_config(elsewhere).servers[0]
+    assert (imported_server.command, imported_server.args) == (server.command, server.args)
+    assert (imported_server.env, imported_server.headers) == (server.env, server.headers)
+    assert imported_server.cwd == (server.cwd or server.folder)
+
+
+def test_relative_folders_in_the_file_of_a_user_become_absolute(tmp_path: Path):
+    entry = {"command": "x", "args": ["."], "cwd": "work", "envFile": "work/.env"}
+    expected = {**entry, "cwd": str(tmp_path / "work"), "envFile": str(tmp_path / "work/.env")}
+    in_home = {"command": "x", "cwd": "~/work", "envFile": "${WORK}/.env"}
+    assert taken(tmp_path, "cursor", {"mcpServers": {"a": entry, "b": in_home, "c": ONE}}).servers == {
+        "a": expected,
+        "b": in_home,
+        "c": ONE,
+    }
+    config = tmp_path / "codemode" / "mcp.json"
+    install_gateway("cursor", config, machine=ClientEnvironment({"HOME": str(tmp_path)}, "linux"), command=["codemode"])
+    assert parse_config_servers(config.read_text())["a"] == expected
 
 
 @each_row(

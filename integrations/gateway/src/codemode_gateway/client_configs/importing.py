@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -15,8 +16,16 @@ from codemode.data.narrowing import is_mapping, list_or_empty, mapping_or_empty
 from ..config import config_file
 from ..config.config_file import JsonError
 from ..config.loader import find_server_containers, load_config
-from ..config.locations import PROGRAM_NAME, get_base_folder, get_home_folder, is_gateway_command
+from ..config.locations import (
+    PROGRAM_NAME,
+    get_base_folder,
+    get_home_folder,
+    is_gateway_command,
+    is_path_in_home,
+)
 from ..config.model import ConfigError
+from ..config.server_entry import COMMAND_KEYS, CWD_KEYS, ENV_FILE_KEYS
+from ..config.substitution import escape_variables, expand_workspace_variables
 from .file_formats import JsonDocument, JsonServersFormat, TomlServersFormat
 
 FileFormat = Literal["json", "toml"]
@@ -300,25 +309,40 @@ def find_unusable_reason(name: str, entry: Any) -> str | None:
 
 
 def make_entry_portable(entry: Any, file: ClientFile) -> Any:
-    """Return a client's entry with the same meaning in another file: absolute paths, escaped literals."""
-    escaped: Any = _escape_variables(entry) if file.is_literal else entry
-    if file.scope == "user" or not is_mapping(escaped):
-        return escaped
+    """Return a client's entry with the same meaning in another file: absolute paths, escaped literals.
+
+    As `load_config` does for the file itself, a project's server starts in the project unless it has another folder.
+    """
     folder = file.folder or get_base_folder(file.path)
-    paths = {key: escaped[key] for key in ("cwd", "envFile") if isinstance(escaped.get(key), str)}
-    if file.folder is not None and "command" in escaped:
-        paths.setdefault("cwd", ".")  # the client starts it there
-    return {**escaped, **{key: _resolve_path(folder, written_path) for key, written_path in paths.items()}}
+    if file.is_literal:
+        entry = _replace_texts(entry, escape_variables)
+    if file.scope == "project":
+        entry = _replace_texts(entry, partial(expand_workspace_variables, workspace=folder))
+    if not is_mapping(entry):
+        return entry
+    paths = {key: entry[key] for key in (*CWD_KEYS, *ENV_FILE_KEYS) if isinstance(entry.get(key), str)}
+    if file.scope == "project" and _has_value(entry, COMMAND_KEYS) and not _has_value(entry, CWD_KEYS):
+        paths["cwd"] = "."
+    return {**entry, **{key: _resolve_path(folder, written_path) for key, written_path in paths.items()}}
+
+
+def _has_value(entry: Mapping[str, Any], keys: Sequence[str]) -> bool:
+    return any(entry.get(key) is not None for key in keys)
 
 
 def _resolve_path(folder: Path, written_path: str) -> str:
-    return written_path if written_path.startswith(("~", "${")) else str(folder / written_path)
+    if is_path_in_home(written_path) or written_path.startswith("${"):
+        return written_path
+    return str(Path(escape_variables(str(folder)), written_path))
 
 
-def _escape_variables(value: Any) -> Any:
-    """Return a value whose strings have no variables, because the client does not substitute any."""
+def _replace_texts(value: Any, replace_text: Callable[[str], str]) -> Any:
+    """Return a value with ``replace_text`` applied to all its strings except keys."""
     if isinstance(value, str):
-        return value.replace("${", "$${")
+        return replace_text(value)
     if isinstance(value, Mapping):
-        return {key: _escape_variables(item) for key, item in cast("Mapping[str, Any]", value).items()}
-    return [_escape_variables(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+        items = cast("Mapping[str, Any]", value).items()
+        return {key: _replace_texts(item, replace_text) for key, item in items}
+    if isinstance(value, list):
+        return [_replace_texts(item, replace_text) for item in cast("list[Any]", value)]
+    return value

@@ -47,9 +47,14 @@ def get_workspace_folder(path: Path | None) -> Path:
     return get_base_folder(path) if is_of_project else Path.cwd()
 
 
+def is_path_in_home(written_path: str) -> bool:
+    """Return whether a path in a configuration begins with the home folder ``~``."""
+    return written_path == "~" or written_path.startswith(("~/", "~\\"))
+
+
 def resolve_path(folder: Path, written_path: str, environ: Mapping[str, str]) -> Path:
     """Return the path for ``written_path`` in a configuration with the base folder ``folder``."""
-    if written_path == "~" or written_path.startswith(("~/", "~\\")):
+    if is_path_in_home(written_path):
         return get_home_folder(environ) / written_path[2:]
     return folder / written_path
 

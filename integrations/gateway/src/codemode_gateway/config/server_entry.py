@@ -24,6 +24,9 @@ _TRANSPORT_NAMES: Mapping[str, Transport] = {
     ),
     **dict.fromkeys(("sse", "httpsse", "ssehttp", "legacysse"), "sse"),
 }
+CWD_KEYS = ("cwd", "workingDirectory", "working_directory")
+ENV_FILE_KEYS = ("envFile", "env_file")
+COMMAND_KEYS = ("command", "cmd")
 _URL_KEYS = ("url", "serverUrl", "httpUrl", "server_url", "http_url", "endpoint")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE_NAME = re.compile(r"[^=\0]+")
@@ -108,7 +111,7 @@ def _guess_url_transport(entry: ServerEntry) -> Transport:
 
 
 def _read_stdio_fields(entry: ServerEntry) -> dict[str, Any]:
-    command, path = entry.get_first_value_and_path("command", "cmd")
+    command, path = entry.get_first_value_and_path(*COMMAND_KEYS)
     if command is None:
         raise ConfigFieldError(entry.path, "a server of type stdio needs a command")
     command_parts = [(command, path)]
@@ -144,7 +147,7 @@ def _expand_home(entry: ServerEntry, program: str) -> str:
 
 
 def _read_cwd(entry: ServerEntry) -> str | None:
-    written_path = entry.get_substituted_text("cwd", "workingDirectory", "working_directory")
+    written_path = entry.get_substituted_text(*CWD_KEYS)
     return (
         None
         if written_path is None
@@ -181,8 +184,8 @@ def _get_variable_name(item: Any) -> Any:
 
 def _read_and_record_env_file(entry: ServerEntry) -> dict[str, str]:
     written_path, (_, path) = (
-        entry.get_substituted_text("envFile", "env_file"),
-        entry.get_first_value_and_path("envFile", "env_file"),
+        entry.get_substituted_text(*ENV_FILE_KEYS),
+        entry.get_first_value_and_path(*ENV_FILE_KEYS),
     )
     if written_path is None:
         return {}

@@ -65,6 +65,26 @@ def _read_keyring(service: str, name: str) -> str | None:
     return cast("Any", keyring).get_password(service, name)
 
 
+def escape_variables(text: str) -> str:
+    """Return a text that expands to ``text``."""
+    return text.replace("${", "$${")
+
+
+def expand_workspace_variables(text: str, workspace: Path) -> str:
+    """Return ``text`` with the variables of the workspace substituted; other variables stay variables."""
+    values = _create_workspace_values(workspace)
+
+    def substitute_match(match: re.Match[str]) -> str:
+        return escape_variables(values[match[1]]) if match[1] in values else match[0]
+
+    return _VARIABLE.sub(substitute_match, text)
+
+
+def _create_workspace_values(workspace: Path) -> dict[str, str]:
+    folder = str(workspace)
+    return {"workspaceFolder": folder, "workspaceFolderBasename": workspace.name, "workspaceRoot": folder}
+
+
 def get_input_variable_name(name: str) -> str:
     """Return the environment variable for the input ``name``."""
     return "CODEMODE_INPUT_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
@@ -123,14 +143,12 @@ class Variables:
 
     def _get_predefined_value(self, expression: str) -> str | None:
         predefined = {
-            "workspaceFolder": self.workspace,
-            "workspaceFolderBasename": self.workspace.name,
-            "workspaceRoot": self.workspace,
-            "userHome": get_home_folder(self.environ),
+            **_create_workspace_values(self.workspace),
+            "userHome": str(get_home_folder(self.environ)),
             "pathSeparator": os.sep,
             "/": os.sep,
         }
-        return str(predefined[expression]) if expression in predefined else None
+        return predefined.get(expression)
 
     def _get_input_value(self, name: str, path: str) -> str:
         variable = get_input_variable_name(name)

@@ -196,7 +196,7 @@ def test_servers_of_a_project_are_imported_with_their_paths(tmp_path: Path, mach
         (project / file).write_text(json.dumps({"servers" if "vs" in file else "mcpServers": {"a": entry}}))
     for client in ("claude-code", "cursor", "vscode"):
         servers = collect_importable_servers(client, machine).servers
-        assert servers == {"a": {**entry, "cwd": str(project / "in")}}
+        assert servers == {"a": {**entry, "cwd": str(project / "in"), "envFile": str(project / ".env")}}
     written("claude-code", machine, json.dumps({"projects": {str(project): {"mcpServers": {"b": {"command": "y"}}}}}))
     assert [*collect_importable_servers("claude-code", machine).servers] == ["b", "a"]
 
