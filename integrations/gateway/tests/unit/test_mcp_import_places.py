@@ -99,6 +99,52 @@ def test_project_server_means_the_same_after_the_import(
     assert imported_server.cwd == (server.cwd or server.folder)
 
 
+@each_row(
+    "client, text",
+    [
+        ("claude-code", '{"mcpServers": {"dup": {"url": "https://%s.example"}}}'),
+        ("cursor", '{"mcpServers": {"dup": {"url": "https://%s.example"}}}'),
+        ("vscode", '{"servers": {"dup": {"url": "https://%s.example"}}}'),
+        ("codex", '[mcp_servers.dup]\nurl = "https://%s.example"\n'),
+    ],
+)
+def test_project_server_takes_precedence_over_the_user_server_of_the_same_name(
+    client: str, text: str, tmp_path_factory: pytest.TempPathFactory
+):
+    home = tmp_path_factory.mktemp("home")
+    machine = ClientEnvironment({"HOME": str(home)}, "linux", home / "project")
+    files = list_client_files(client, machine)
+    user_file, project_file = files[0].path, files[-1].path
+    project_file.parent.mkdir(parents=True)
+    project_file.write_text(text % "project")
+    result = taken(home, client, text % "user", project=machine.project)
+    assert result.servers == {"dup": {"url": "https://project.example"}}
+    (note,) = result.notes
+    assert note == (
+        f"dup of {user_file} is not imported, because dup of {project_file} takes precedence in {client};"
+        " rename one to import both"
+    )
+    assert result.files == (user_file, project_file)
+    assert taken(home, client, text % "project", project=machine.project).notes == (), "the same server"
+
+
+def test_claude_code_prefers_the_local_server_then_that_of_the_project(tmp_path: Path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"project": {"command": "shared"}, "other": ONE}}))
+    result = taken(tmp_path, "claude-code", kept_for(project, project=ONE, other={"command": "mine"}), project=project)
+    assert {name: entry["command"] for name, entry in result.servers.items()} == {
+        "project": "./project",
+        "other": "one",
+    }
+    left_out = [note.partition(" is not imported, because ") for note in result.notes if "not imported" in note]
+    assert [(name, reason.partition(" takes")[0]) for name, _, reason in left_out] == [
+        (f"project of {project / '.mcp.json'}", f"project of {tmp_path / '.claude.json'} for the folder {project}"),
+        (f"project of {tmp_path / '.claude.json'}", f"project of {tmp_path / '.claude.json'} for the folder {project}"),
+        (f"other of {tmp_path / '.claude.json'}", f"other of {project / '.mcp.json'}"),
+    ]
+
+
 def test_relative_folders_in_the_file_of_a_user_become_absolute(tmp_path: Path):
     entry = {"command": "x", "args": ["."], "cwd": "work", "envFile": "work/.env"}
     expected = {**entry, "cwd": str(tmp_path / "work"), "envFile": str(tmp_path / "work/.env")}

@@ -173,46 +173,65 @@ class ImportableServers:
         return f"<ImportableServers: {', '.join(self.servers) or 'nothing'}>"
 
 
+_Source = tuple[ClientFile, dict[str, Any]]
+"""A file, and its servers or those that it has for a folder."""
+
+
 def collect_importable_servers(
     client: str, machine: ClientEnvironment | None = None, *, folder: Path | None = None
 ) -> ImportableServers:
-    """Return the servers of a client as gateway entries. The first of duplicate names counts.
+    """Return the servers of a client as gateway entries.
 
-    Claude Code also has servers for folders: those of the project, else of ``folder`` or a parent, come first, as in
-    the client. Raises `ConfigError` if a file is unreadable. Missing files have no servers.
+    Claude Code also has servers for folders: those of the project, else of ``folder`` or a parent, are imported. Of
+    servers with the same name one is imported, as in the clients: that of the folder, else of the project, else of the
+    user. ``notes`` name the others. Raises `ConfigError` if a file is unreadable. Missing files have no servers.
     """
-    servers, skipped, inputs, used_paths, notes = (
-        dict[str, Any](),
-        dict[str, str](),
-        list[Any](),
-        list[Path](),
-        list[str](),
-    )
+    sources, inputs, used_paths, notes = list[_Source](), list[Any](), list[Path](), list[str]()
     project_folder = folder if machine is None or machine.project is None else machine.project
     for file in list_client_files(client, machine):
         text = read_client_file(file)
         if text is None:
             continue
-        sources = [*_collect_folder_servers(file, text, project_folder, notes), (file, parse_servers(file, text))]
-        if not any(entries for _, entries in sources):
-            sources.append((file, _collect_misplaced_servers(file, text, notes)))
-        used_paths += [file.path] if any(entries for _, entries in sources) and file.path not in used_paths else []
+        file_sources = [*_collect_folder_servers(file, text, project_folder, notes), (file, parse_servers(file, text))]
+        if not any(entries for _, entries in file_sources):
+            file_sources.append((file, _collect_misplaced_servers(file, text, notes)))
+        if any(entries for _, entries in file_sources) and file.path not in used_paths:
+            used_paths.append(file.path)
         inputs += parse_inputs(file, text)
-        for source_file, entries in sources:
-            for name, entry in entries.items():
-                if is_gateway_entry(entry) or name in servers or name in skipped:
-                    continue
-                converted = make_entry_portable(entry, source_file)
-                if reason := find_unusable_reason(name, converted):
-                    skipped[name] = reason
-                else:
-                    servers[name] = converted
+        sources += file_sources
+    sources.sort(key=lambda source: source[0].scope == "user")
+    entries_by_name = _choose_entries(client, sources, notes)
+    reasons = {name: find_unusable_reason(name, entry) for name, entry in entries_by_name.items()}
+    skipped = {name: reason for name, reason in reasons.items() if reason}
+    servers = {name: entry for name, entry in entries_by_name.items() if name not in skipped}
     return ImportableServers(servers, tuple(inputs), tuple(used_paths), skipped, tuple(notes))
+
+
+def _choose_entries(client: str, sources: Sequence[_Source], notes: list[str]) -> dict[str, Any]:
+    """Return the portable entries by name; the first of a name counts, and a note names a different one."""
+    chosen_entries, chosen_files = dict[str, Any](), dict[str, ClientFile]()
+    for file, entries in sources:
+        for name, entry in entries.items():
+            if is_gateway_entry(entry):
+                continue
+            portable_entry = make_entry_portable(entry, file)
+            if name not in chosen_entries:
+                chosen_entries[name], chosen_files[name] = portable_entry, file
+            elif portable_entry != chosen_entries[name]:
+                notes.append(
+                    f"{name} of {_describe_source(file)} is not imported, because {name} of"
+                    f" {_describe_source(chosen_files[name])} takes precedence in {client}; rename one to import both"
+                )
+    return chosen_entries
+
+
+def _describe_source(file: ClientFile) -> str:
+    return str(file.path) if file.folder is None else f"{file.path} for the folder {file.folder}"
 
 
 def _collect_folder_servers(
     file: ClientFile, text: str, project_folder: Path | None, notes: list[str]
-) -> list[tuple[ClientFile, dict[str, Any]]]:
+) -> list[_Source]:
     """Return Claude Code's servers for ``project_folder``; a note names other folders with servers."""
     if file.client != "claude-code" or file.scope != "user":
         return []
