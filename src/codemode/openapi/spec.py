@@ -299,7 +299,9 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
             return file.read(max_bytes + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise SpecError(f"{path.name} cannot be read: {reason}; give a path, a URL, a text or an object") from None
+        raise SpecError(
+            f"{path.absolute()} cannot be read: {reason}; give a path, a URL, a text or an object"
+        ) from None
 
 
 async def _download_document(url: str, client: httpx.AsyncClient | None, max_bytes: int) -> bytes:

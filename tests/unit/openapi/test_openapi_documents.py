@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,9 @@ def test_too_many_bytes_are_refused(tmp_path: Path):
             loaded(source, max_bytes=20)
 
 
-def test_a_missing_file_says_what_may_be_given():
-    with pytest.raises(SpecError, match=r"nothing\.yaml cannot be read: No such file.*URL"):
+def test_a_missing_file_names_its_whole_path_and_what_may_be_given():
+    path = re.escape(str(Path.cwd() / "nothing.yaml"))
+    with pytest.raises(SpecError, match=rf"^{path} cannot be read: No such file.*URL"):
         loaded("nothing.yaml")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from codemode_gateway import GatewayConfig, ServerConfig, connect, load_config
+from codemode_gateway.client_configs.text_files import parse_config_servers
 from codemode_gateway.config.patterns import needs_approval
 
 from codemode import create_code_mode_tool, create_modules_tool
@@ -210,6 +211,23 @@ def test_add_writes_the_entry_of_an_api(tmp_path: Path, capsys: pytest.CaptureFi
         "include": ["a/*"],
     }
     assert main(["mcp", "add", "other", "https://a.example", "--include", "x", "--config", str(path)]) == 2
+
+
+def test_add_writes_the_absolute_path_of_a_document_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "github.json").write_text(json.dumps(DOCUMENT))
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "config" / "mcp.json"
+    for name, document in (("here", "github.json"), ("home", "~/github.json"), ("none", "other.json")):
+        words = ["--openapi", document, "--base-url", "https://api.github.com", "--config", str(path)]
+        assert main(["mcp", "add", name, *words]) == 0
+    servers = parse_config_servers(path.read_text())
+    assert {name: entry["openapi"] for name, entry in servers.items()} == {
+        "here": str(tmp_path / "github.json"),
+        "home": "~/github.json",
+        "none": "other.json",
+    }
 
 
 def test_modules_import_operations(api: Api):

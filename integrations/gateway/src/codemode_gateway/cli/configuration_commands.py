@@ -180,7 +180,7 @@ def build_server_entry(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _is_existing_relative_path(word: str) -> bool:
-    """Return whether a word of a command is the relative path of an existing file or folder."""
+    """Return whether a word of the command line is the relative path of an existing file or folder."""
     return not word.startswith("-") and not Path(word).is_absolute() and Path(word).exists()
 
 
@@ -188,7 +188,8 @@ def _build_api_entry(options: argparse.Namespace) -> dict[str, Any]:
     if options.command_line is not None or options.url is not None or options.transport or options.env:
         raise UsageError("--openapi only goes with --base-url, --include and --header")
     headers = _parse_pairs(options.header, ":", "--header takes NAME:VALUE") if options.header else None
-    entry = {"openapi": options.openapi, "baseUrl": options.base_url, "headers": headers, "include": options.include}
+    document = str(Path(options.openapi).absolute()) if _is_existing_relative_path(options.openapi) else options.openapi
+    entry = {"openapi": document, "baseUrl": options.base_url, "headers": headers, "include": options.include}
     return _add_approval_policy({key: value for key, value in entry.items() if value}, options)
 
 
