@@ -31,6 +31,10 @@ user's configuration folder ($XDG_CONFIG_HOME or ~/.config); never a file of the
 """
 
 
+_OPTIONAL_POSITIONALS = ("url", "tool")
+"""Optional arguments after a required one: `add NAME [URL]`, `approvals forget SERVER [TOOL]`."""
+
+
 def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
     """Return the arguments before the first ``--``, and the command after it, or None."""
     arguments_before = list(arguments)
@@ -45,8 +49,12 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     # Versions of argparse differ on the arguments after --.
     command_arguments, command_line = split_command(arguments)
     options, unrecognized = create_parser().parse_known_args(command_arguments)
-    if unrecognized and options.part == "add" and command_line is None:
-        raise UsageError(ADD_USAGE)  # probably options of the command
+    for name in _OPTIONAL_POSITIONALS:
+        # argparse leaves the argument unrecognized if options are between it and the one before.
+        if unrecognized and not unrecognized[0].startswith("-") and getattr(options, name, "") is None:
+            setattr(options, name, unrecognized.pop(0))
+    if unrecognized and options.part == "add" and options.url is not None and command_line is None:
+        raise UsageError(ADD_USAGE)  # probably a command without -- before it
     if unrecognized:
         options.parser.error(f"unrecognized arguments: {' '.join(unrecognized)}")  # with the usage of the subcommand
     options.command_line = command_line

@@ -116,6 +116,29 @@ def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--transport", "sse", "--header", "A: b", "docs", "http://h"],
+        ["docs", "--transport", "sse", "--header", "A: b", "http://h"],
+        ["docs", "--transport", "sse", "http://h", "--header", "A: b"],
+        ["docs", "http://h", "--transport", "sse", "--header", "A: b"],
+        ["--transport", "sse", "docs", "--header", "A: b", "http://h"],
+    ],
+    ids=" ".join,
+)
+def test_add_accepts_options_anywhere_around_name_and_url(seen: Any, arguments: list[str]):
+    assert main(["mcp", "add", *arguments]) == 0
+    (options,) = seen
+    assert (options.name, options.url, options.command_line) == ("docs", "http://h", None)
+    assert (options.transport, options.header) == ("sse", ["A: b"])
+
+
+def test_forget_accepts_options_between_server_and_tool(seen: Any):
+    assert main(["mcp", "approvals", "forget", "git", "--user", "ana", "push"]) == 0
+    assert (seen[0].server, seen[0].user, seen[0].tool) == ("git", "ana", "push")
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["list", "--", "x"], "after --"),
@@ -125,6 +148,9 @@ def test_a_command_behind_dashes_is_taken_as_it_is(command: list[str]):
         (["add", "git", "uvx", "mcp-server-git"], "as in `codemode mcp add NAME -- COMMAND`"),
         (["add", "git", "npx", "-y", "git"], "as in `codemode mcp add NAME -- COMMAND`"),
         (["add", "git", "uvx"], "uvx is not a URL"),
+        (["add", "git", "--env", "A=1", "uvx"], "uvx is not a URL"),
+        (["add", "git", "--env", "A=1", "uvx", "mcp-server-git"], "as in `codemode mcp add NAME -- COMMAND`"),
+        (["add", "git", "--env", "A=1", "http://h", "--", "uvx"], "needs either a URL or a command after --"),
     ],
 )
 def test_what_goes_together_with_nothing_is_refused(capsys: Any, arguments: list[str], said: str):
@@ -183,6 +209,7 @@ def test_an_argument_too_many_is_answered_with_the_usage_of_its_subcommand(capsy
         (["mcp", "list", "files"], "codemode mcp list"),
         (["mcp", "approvals", "show", "a", "b"], "codemode mcp approvals show"),
         (["mcp", "--none"], "codemode mcp"),
+        (["mcp", "add", "docs", "--none", "http://h"], "codemode mcp add"),
         (["doctor", "x"], "codemode doctor"),
         (["run", "a.ts", "b.ts"], "codemode run"),
     ):
