@@ -124,10 +124,10 @@ def format_entry_label(entry: Any, position: int) -> str:
     return f"entry {position:,}"
 
 
-def log_omitted_entries(log: logging.Logger, server: str, notes: Sequence[str]) -> None:
-    """Log a warning about the problems of a server's list."""
+def log_omitted_entries(log: logging.Logger, server: str, notes: Sequence[str], items: str = "tools") -> None:
+    """Log a warning about the problems of a server's list of ``items``."""
     if notes:
-        log.warning("the list of tools of server %r cannot be used as a whole: %s", server, "; ".join(notes))
+        log.warning("the list of %s of server %r cannot be used as a whole: %s", items, server, "; ".join(notes))
 
 
 class PageCursorTracker:

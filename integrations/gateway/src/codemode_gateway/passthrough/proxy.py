@@ -170,7 +170,7 @@ class ServerItemLists:
 
 
 async def fetch_list(upstream: Any, kind: ListKind) -> tuple[ListedItem, ...]:
-    """Read all pages of a list within limits. Duplicate and oversized items are left out."""
+    """Read all pages of a list within limits. Duplicate, oversized and invalid items are left out."""
     seconds = (upstream.config.connect_timeout_ms + upstream.config.timeout_ms) / 1000
     async with asyncio.timeout(seconds):
         return await upstream.ask(partial(_fetch_pages, upstream, kind))
@@ -184,7 +184,12 @@ async def _fetch_pages(upstream: Any, kind: ListKind, session: Any) -> tuple[Lis
     cursor: str | None = None
     cursors: set[str] = set()
     for _ in range(MAX_PAGES):
-        page = await kind.fetch_page(session, types.PaginatedRequestParams(cursor=cursor))
+        try:
+            page = await kind.fetch_page(session, types.PaginatedRequestParams(cursor=cursor))
+        except MCPError as error:
+            if kind is TEMPLATES and error.code == types.METHOD_NOT_FOUND:
+                break  # a server with resources may have no templates
+            raise
         page_items = await run_in_thread_if_large_or_slow(LARGE_CHARACTERS, partial(_extract_items, kind, page))
         for item in page_items[: MAX_ITEMS - len(items)]:
             remaining_characters -= item.characters

@@ -17,11 +17,12 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from codemode.data.json_shape import has_more_values_than
 from codemode.data.narrowing import is_array, is_mapping
 from codemode.errors import CodeModeAuthenticationError
+from codemode.tools.server_lists import OmittedEntries, describe_json_type, format_entry_label, log_omitted_entries
 from codemode.trace.failures import get_group_members
 from codemode.trace.visible_text import clip_to_visible_line
 
@@ -170,6 +171,56 @@ def _repair_server_info(value: Any, notes: list[str]) -> dict[str, Any]:
     }
 
 
+_LISTED_ITEMS: Mapping[str, tuple[str, str, type[BaseModel]]] = {
+    "prompts/list": ("prompts", "prompts", types.Prompt),
+    "resources/list": ("resources", "resources", types.Resource),
+    "resources/templates/list": ("resourceTemplates", "resource templates", types.ResourceTemplate),
+}
+_DISPLAY_FIELDS = frozenset({"title", "description", "mimeType", "size", "icons", "annotations", "_meta"})
+
+
+def remove_invalid_items_with_notes(method: str, answer: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a list of prompts, resources or templates without its invalid items, and notes on them.
+
+    An item of which only fields for display are invalid loses just these fields.
+    """
+    field, _, item_type = _LISTED_ITEMS[method]
+    listed = answer.get(field)
+    if not is_array(listed):
+        return answer, ()
+    items: list[Any] = []
+    left_out = OmittedEntries()
+    for position, item in enumerate(listed, 1):
+        if not is_mapping(item):
+            left_out.add_entry(f"{describe_json_type(item)}, not an object", format_entry_label(item, position))
+            continue
+        problems = _find_invalid_fields(item_type, item)
+        if problems.keys() <= _DISPLAY_FIELDS:
+            items.append({name: value for name, value in item.items() if name not in problems})
+            if problems:
+                left_out.add_entry(f"used without invalid fields: {', '.join(problems)}", _format_label(item, position))
+        else:
+            left_out.add_entry("; ".join(problems.values()), _format_label(item, position))
+    return {**answer, field: items}, left_out.notes
+
+
+def _find_invalid_fields(item_type: type[BaseModel], item: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is wrong with the invalid fields of an item, by field."""
+    try:
+        item_type.model_validate(item, by_name=False)
+    except ValidationError as error:
+        fields = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors(include_url=False))
+        return {
+            name: f"{name} is {to_short_text(item[name])}" if name in item else f"{name} is missing" for name in fields
+        }
+    return {}
+
+
+def _format_label(item: Mapping[str, Any], position: int) -> str:
+    names = (item.get(key) for key in ("name", "uri", "uriTemplate"))
+    return format_entry_label({"name": next((name for name in names if isinstance(name, str)), None)}, position)
+
+
 Era = Literal["handshake", "modern"]
 MAX_ANSWER_VALUES = 50_000
 """Limit for answers that the SDK parses on the event loop: all but tool lists and results."""
@@ -218,6 +269,7 @@ class RequestDispatcher(JSONRPCDispatcher):
         self.hide: Callable[[Any], Awaitable[Any]] | None = None
         """Redacts answers, except for tool lists and results, which are redacted elsewhere."""
         self.log_level: Callable[[], str | None] = lambda: None
+        self._list_notes: dict[str, tuple[str, ...]] = {}
         monitored: Any = MonitoredReceiver(read, self.ended, self.silence)
         bounded: Any = BoundedSender(write, self.ended)
         super().__init__(monitored, bounded)
@@ -243,7 +295,9 @@ class RequestDispatcher(JSONRPCDispatcher):
                     UnansweredRequestError(f"its answer to {method} has more than {MAX_ANSWER_VALUES} values")
                 )
             result = result if self.hide is None else await self.hide(result)
-            return self._repair_and_log_handshake(method, result) if method in HANDSHAKES else result
+            if method in HANDSHAKES:
+                return self._repair_and_log_handshake(method, result)
+            return self._repair_and_log_list(method, result) if method in _LISTED_ITEMS else result
         finally:
             sending.end_caller_wait()
             SENDING.reset(token)
@@ -267,6 +321,13 @@ class RequestDispatcher(JSONRPCDispatcher):
         if notes:
             message = "server %r answers %s with invalid fields, which are ignored: %s"
             _log.warning(message, self._name, method, clip_to_visible_line("; ".join(notes), _MAX_NOTES_CHARACTERS))
+        return result
+
+    def _repair_and_log_list(self, method: str, answer: dict[str, Any]) -> dict[str, Any]:
+        result, notes = remove_invalid_items_with_notes(method, answer)
+        if notes and notes != self._list_notes.get(method):
+            self._list_notes[method] = notes
+            log_omitted_entries(_log, self._name, notes, _LISTED_ITEMS[method][1])
         return result
 
     async def _send_and_translate_errors(

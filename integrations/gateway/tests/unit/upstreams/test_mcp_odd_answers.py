@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
-from codemode_gateway.upstreams.connection import repair_handshake_answer_with_notes
+from codemode_gateway.upstreams.connection import remove_invalid_items_with_notes, repair_handshake_answer_with_notes
 from codemode_gateway.upstreams.jsonrpc_lines import parse_answer_body_and_set_id, parse_event_data, parse_message_line
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +34,22 @@ def test_a_handshake_with_a_revision_is_accepted_whatever_else_it_holds(
     types.InitializeResult.model_validate(result, by_name=False)
     result, _ = repair_handshake_answer_with_notes("server/discover", {"supportedVersions": ["2026-07-28"], **more})
     types.DiscoverResult.model_validate(result)
+
+
+ITEM_FIELDS = st.sampled_from(["name", "uri", "uriTemplate", "title", "size", "arguments", "annotations", "icons"])
+
+
+@given(st.lists(st.dictionaries(ITEM_FIELDS, JSON, max_size=4) | JSON, max_size=4))
+def test_a_list_of_items_is_valid_without_its_invalid_items(items: list[Any]):
+    listed: dict[str, tuple[str, type[types.Result]]] = {
+        "prompts/list": ("prompts", types.ListPromptsResult),
+        "resources/list": ("resources", types.ListResourcesResult),
+        "resources/templates/list": ("resourceTemplates", types.ListResourceTemplatesResult),
+    }
+    for method, (field, result_type) in listed.items():
+        result, notes = remove_invalid_items_with_notes(method, {field: items})
+        result_type.model_validate(result, by_name=False)
+        assert bool(notes) == (result[field] != items)
 
 
 @given(JSON)
