@@ -26,6 +26,7 @@ from codemode.host.threads import run_in_thread_if_large_or_slow
 from codemode.interrupts.interrupt import Interrupt, PendingRequest, is_same_json
 from codemode.options.parts import ContinuationOptions
 from codemode.stores.records import Record, StoredRequest
+from codemode.trace.visible_text import clip_to_visible_line
 
 from ..gateway.principals import CallOrigin, Principal, get_disconnect_event
 from ..page_urls import is_safe_page_url, require_safe_page_host
@@ -186,7 +187,7 @@ def _encode_packed_state(packed: Mapping[str, Any]) -> str:
 
 DECLINED = types.ElicitResult(action="decline")
 _PAGE_TIMEOUT_SECONDS = 3600.0
-_CANNOT_ASK_CODES = frozenset({types.CONNECTION_CLOSED, types.METHOD_NOT_FOUND, types.INVALID_REQUEST})
+_MAX_LOGGED_CHARACTERS = 500
 _log = logging.getLogger("codemode.mcp")
 
 
@@ -244,7 +245,8 @@ async def show_page_in_session(client_call: ClientCall, url: str | None, record_
 async def ask_in_session(client_call: ClientCall, questions: Sequence[Question], seconds: float) -> dict[str, Any]:
     """Ask all questions at once, and return the responses by request id, without unanswerable questions.
 
-    A client that times out or sends an invalid answer has declined; a disconnected client could not be asked.
+    A client that times out or sends an invalid answer has declined. One that disconnects or answers with an error
+    could not ask.
     """
     results = await asyncio.gather(*(_ask_question(client_call, item, seconds) for item in questions))
     results_by_id = dict(zip((item.interrupt_id for item in questions), results, strict=True))
@@ -286,10 +288,9 @@ async def _send_elicitation(
             metadata=ServerMessageMetadata(related_request_id=client_call.ctx.request_id),
         )
     except MCPError as error:
-        if error.code in _CANNOT_ASK_CODES:
-            return None
-        _log.info("a question to the client failed: %s", error.code)
-        return DECLINED
+        text = clip_to_visible_line(error.error.message, _MAX_LOGGED_CHARACTERS)
+        _log.info("a question to the client failed: %s (%s)", text, error.code)
+        return DECLINED if error.code == types.REQUEST_TIMEOUT else None
     except ValidationError:
         return DECLINED
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,48 @@ def test_a_client_that_cannot_ask_gets_what_waits_and_later_the_outcome_however_
                 == ["refunded 500 for a", "refunded 500 for b"]
             )
             assert shop.done == ["stock", ("a", 500), ("b", 500)]
+
+    within(scenario())
+
+
+@pytest.mark.parametrize("code", [types.INTERNAL_ERROR, types.INVALID_REQUEST, types.METHOD_NOT_FOUND, -1])
+def test_question_that_a_client_answers_with_an_error_waits_in_the_store(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(_context: Any, _params: Any) -> Any:
+        return types.ErrorData(code=code, message="Forms are disabled\nby your administrator" + "." * 1_000)
+
+    async def scenario() -> None:
+        async with (
+            hosts(wait_ms=SOON) as (shop, store, host),
+            Client(host.server, mode="legacy", elicitation_callback=refuse) as client,
+        ):
+            first = await call(client, code=ONE)
+            assert codes(first) == ["WAITING_FOR_APPROVAL"]
+            assert shop.done == []
+            await decided(store, {"approved": True})
+            outcome = await store.outcome(first["waiting"]["id"], tenant="local", timeout_ms=30_000)
+            assert outcome["result"] == "refunded 500 for a"
+
+    with caplog.at_level(logging.INFO, "codemode.mcp"):
+        within(scenario())
+    (message,) = [entry.getMessage() for entry in caplog.records if "a question to the client" in entry.getMessage()]
+    assert "Forms are disabled\\u000aby your administrator" in message
+    assert message.endswith(f"({code})")
+    assert len(message) < 600
+
+
+def test_question_that_makes_the_client_fail_waits_in_the_store() -> None:
+    async def fail(_context: Any, _params: Any) -> Any:
+        raise RuntimeError("no window")
+
+    async def scenario() -> None:
+        async with (
+            hosts(wait_ms=SOON) as (shop, _, host),
+            Client(host.server, mode="legacy", elicitation_callback=fail) as client,
+        ):
+            assert codes(await call(client, code=ONE)) == ["WAITING_FOR_APPROVAL"]
+            assert shop.done == []
 
     within(scenario())
 
