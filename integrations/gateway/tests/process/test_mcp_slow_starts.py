@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, connect
+from codemode_gateway import Gateway, GatewayConfig, GatewayOptions, GatewaySettings, ServerConfig, connect
 from codemode_gateway.config.redaction import SecretRedactor
 from codemode_gateway.upstreams.call_retries import ClientRequestCallbacks
-from codemode_gateway.upstreams.connection import Connection
+from codemode_gateway.upstreams.connection import Connection, Transport
 from codemode_gateway.upstreams.hooks import UpstreamHooks
 from codemode_gateway.upstreams.reconnecting import create_transport
 from gateway_clients import client_of
@@ -85,16 +85,55 @@ def test_a_server_that_was_waited_for_in_vain_is_told_with_the_option(tmp_path: 
     assert problem in message
 
 
+def create_connection(config: ServerConfig, transport: Transport) -> Connection:
+    callbacks = ClientRequestCallbacks(config, UpstreamHooks(), SecretRedactor())
+
+    async def ignore_message(_message: Any) -> None: ...
+
+    return Connection(transport, lambda requests: callbacks.create_session(requests, ignore_message), "odd")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(-32001, "it refused to connect: Invalid licence key"), (-32601, "it did not answer in time")]
+)
+def test_refused_handshake_is_the_reason_if_the_second_has_no_answer(tmp_path: Path, code: int, reason: str):
+    log = tmp_path / "log"
+    refusal = {"error": {"code": code, "message": "Invalid licence key"}}
+    config = odd({"log": str(log), "answers": {"initialize": refusal, "server/discover": ""}})
+
+    async def work() -> str:
+        connection = create_connection(config, create_transport(config, SecretRedactor(), None))
+        opening = asyncio.ensure_future(connection.open(None, 60))
+        await until(lambda: log.exists() and "server/discover" in log.read_text())
+        error = connection.get_failure_error("it did not answer in time")
+        await connection.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        return str(error)
+
+    assert within(work()) == reason
+
+
+@pytest.mark.full
+def test_connection_that_times_out_after_a_refusal_reports_the_refusal():
+    refusal = {"error": {"code": -32001, "message": "Invalid licence key"}}
+    config = odd({"answers": {"initialize": refusal, "server/discover": ""}}, connect_timeout_ms=5_000)
+
+    async def work() -> Any:
+        async with connect(of(config)) as connected:
+            await create_modules_tool(connected).execute({"code": ECHO})
+            return connected.upstream("odd").problem
+
+    assert within(work()) == "it refused to connect: Invalid licence key"
+
+
 def test_the_last_lines_on_stderr_are_in_the_reason(tmp_path: Path):
     settings, _, _ = gated(tmp_path)
     config = odd({**settings, "stderr": "Downloading 1.2 GB\nplease wait\n"})
-    asking = ClientRequestCallbacks(config, UpstreamHooks(), SecretRedactor())
-
-    async def nothing(_message: Any) -> None: ...
 
     async def work() -> str:
         transport = create_transport(config, SecretRedactor(), None)
-        connection = Connection(transport, lambda requests: asking.create_session(requests, nothing), "odd")
+        connection = create_connection(config, transport)
         opening: asyncio.Task[None] | Awaitable[None] = asyncio.ensure_future(connection.open(None, 60))
         await until(lambda: "please wait" in transport.get_last_output())
         said = connection._timeout_message(60)

@@ -447,7 +447,7 @@ class Connection:
             async with self._transport.streams as (read, write):
                 self.requests = RequestDispatcher(read, write, self._transport, self._name)
                 async with self._make_session(self.requests) as self.session:
-                    self.era = await _negotiate_era(self.session, era)
+                    self.era = await self._negotiate_era(era)
                     self.requests.last_used = asyncio.get_running_loop().time()
                     if not ready.done():
                         ready.set_result(None)
@@ -470,6 +470,29 @@ class Connection:
         if not ready.done():
             ready.set_exception(self._diagnose_failure("it ended before it answered"))
             ready.exception()  # the caller may have stopped waiting
+
+    async def _negotiate_era(self, era: Era | None) -> Era:
+        """Negotiate the protocol revision.
+
+        The handshake comes first: all current servers answer it, and some hang or exit on unknown requests. For a
+        server that supports only the newer revision, later connections start with that.
+        """
+        session = self.session
+        preferred = session.discover if era == "modern" else session.initialize
+        fallback = session.initialize if era == "modern" else session.discover
+        try:
+            await preferred()
+        except (MCPError, RuntimeError) as error:
+            if isinstance(error, UnansweredRequestMCPError):
+                raise
+            if not isinstance(error, MCPError) or error.code != types.METHOD_NOT_FOUND:
+                self._failure = error  # the reason if the fallback has no answer in time
+            try:
+                await fallback()
+            except (MCPError, RuntimeError):
+                raise error from None
+            self._failure = None
+        return "modern" if session.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
     def _timeout_message(self, seconds: float) -> str:
         message = f"it did not answer within {seconds:g} seconds (raise connectTimeoutMs to wait longer)"
@@ -517,26 +540,6 @@ def _to_unavailable_error(error: BaseException) -> UpstreamUnavailableError | No
     if isinstance(error, RuntimeError) and str(error):
         return UpstreamUnavailableError(str(error)[:500])
     return None
-
-
-async def _negotiate_era(session: ClientSession, era: Era | None) -> Era:
-    """Negotiate the protocol revision.
-
-    The handshake comes first: all current servers answer it, and some hang or exit on unknown requests. For a server
-    that supports only the newer revision, later connections start with that.
-    """
-    preferred = session.discover if era == "modern" else session.initialize
-    fallback = session.initialize if era == "modern" else session.discover
-    try:
-        await preferred()
-    except (MCPError, RuntimeError) as error:
-        if isinstance(error, UnansweredRequestMCPError):
-            raise
-        try:
-            await fallback()
-        except (MCPError, RuntimeError):
-            raise error from None
-    return "modern" if session.protocol_version in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 
 def _list_leaf_errors(error: BaseException | None) -> list[BaseException]:
