@@ -153,6 +153,20 @@ def test_tools_that_have_changed_since_are_said():
     assert [(one["code"], one["severity"]) for one in response["diagnostics"]] == [("TOOLS_CHANGED", "info")]
 
 
+def test_notes_of_a_server_with_a_computed_import_are_in_the_response_after_a_pause():
+    class ServerWithNotes:
+        server_id, notes, revision = "one", ("its tools have changed",), 1
+
+        async def tools(self) -> list[Tool]:
+            return [Tool("gated", execute=lambda _: "done", needs_approval=True)]
+
+    tool = create_modules_tool([ServerWithNotes()], settings=PAUSING)
+    code = f'const [path] = ["one"]; const one = await import("@codemode/servers/" + path); {RESULT}await one.gated(1);'
+    response = resumed(tool, paused(tool, code), {"approved": True})
+    assert response["result"] == "done"
+    assert [(note["code"], note["severity"]) for note in response["diagnostics"]] == [("TOOLS_CHANGED", "warning")]
+
+
 def test_a_call_of_unknown_outcome_waits_for_an_answer(late: ModuleServer):
     tool = pausing(late)
     code = f"{LATE}{RESULT}[await late.hangs(1)];"

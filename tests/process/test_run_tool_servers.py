@@ -26,6 +26,7 @@ class Live:
         self.fails = fails
         self.revision = 1
         self.listings = 0
+        self.notes: list[str] = []
 
     async def tools(self) -> dict[str, Any]:
         self.listings += 1
@@ -190,6 +191,31 @@ def test_a_server_that_fails_is_told_of_under_a_name_made_at_run_time_too(server
     errors = [one for one in within(run(tool, code))["diagnostics"] if one["severity"] == "error"]
     assert [(one["code"], one.get("errorClass")) for one in errors] == [("IMPORT_FAILURE", "ServerNotFoundError")]
     assert "cannot be imported: it cannot be reached now" in errors[0]["message"]
+
+
+COMPUTED_IMPORT = 'const [path] = ["one"]; const server = await import("@codemode/servers/" + path);\n'
+
+
+def test_computed_import_gets_the_notes_of_the_imported_server_only():
+    one, two = Live("one", "a"), Live("two", "b")
+    one.notes, two.notes = ["its tools have changed"], ["its tools have changed too"]
+    response = within(run(create_modules_tool([one, two]), f"{COMPUTED_IMPORT}{RESULT}await server.a();"))
+    assert response["result"] == "one.a"
+    (note,) = response["diagnostics"]
+    assert (note["code"], note["message"]) == ("TOOLS_CHANGED", 'the server "one": its tools have changed')
+
+
+def test_failing_program_with_a_computed_import_gets_the_notes_too():
+    one = Live("one", "a")
+    one.notes = ["its tools have changed"]
+    response = within(run(create_modules_tool([one]), f"{COMPUTED_IMPORT}{RESULT}await server.gone();"))
+    assert [note["code"] for note in response["diagnostics"] if note["severity"] == "warning"] == ["TOOLS_CHANGED"]
+
+
+def test_computed_import_reports_tools_that_change_while_the_program_runs():
+    code = f"{COMPUTED_IMPORT}{RESULT}await server.change();"
+    response = within(run(create_modules_tool([Live("one", "change")]), code))
+    assert [(note["code"], note["severity"]) for note in response["diagnostics"]] == [("TOOLS_CHANGED", "info")]
 
 
 def test_the_tools_of_a_listing_are_put_together_beside_the_loop(monkeypatch: pytest.MonkeyPatch):

@@ -85,10 +85,10 @@ def run_tool(servers: Any) -> Any:
     return create_modules_tool(servers, settings={"approval": {"mode": "interrupt"}, "continuation": {"keys": KEY}})
 
 
-async def run(folder: Path, config: ServerConfig) -> Any:
+async def run(folder: Path, config: ServerConfig, code: str = CODE) -> Any:
     async with connected(folder, config) as servers:
         return await run_tool(servers).execute(
-            {"code": CODE}, call=CallContext(tool_call_id="one", context=CallOrigin(LOCAL, "one"))
+            {"code": code}, call=CallContext(tool_call_id="one", context=CallOrigin(LOCAL, "one"))
         )
 
 
@@ -115,6 +115,21 @@ def test_the_first_program_after_a_change_does_not_run_the_changed_tool(tmp_path
         assert logged(folder, "tools/call send") == 1, change
         define(folder, "Send.")
         assert within(run(folder, config))["result"] == "done", f"changed back: {change}"
+
+
+@pytest.mark.parametrize("pin", ["warn", "block"])
+def test_program_with_a_computed_import_is_warned_about_changed_tools(tmp_path: Path, pin: PinMode) -> None:
+    code = """const [path] = ["s"];
+const server = await import("@codemode/servers/" + path);
+globalThis.__codemode_result__ = await server.send({});"""
+    config = server(tmp_path, pin=pin)
+    define(tmp_path, "Send.")
+    within(run(tmp_path, config))
+    define(tmp_path, "Send all of it.")
+    (tmp_path / "lists").rename(tmp_path / "old lists")
+    response = within(run(tmp_path, config, code))
+    assert response["result"] == (None if pin == "block" else "done")
+    assert "TOOLS_CHANGED" in codes(response)
 
 
 def test_an_approved_call_does_not_run_a_tool_that_changed_meanwhile(tmp_path: Path) -> None:

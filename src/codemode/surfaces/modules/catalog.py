@@ -411,7 +411,7 @@ class ModuleCatalog:
     def answer_query(self, name: str, argument: Any) -> Any:
         """Return the answer to a dynamic import of a server or to a discovery call."""
         if name == IMPORT_SERVER:
-            return self._answer_server_import(argument[0] if is_array(argument) and len(argument) == 1 else argument)
+            return self._answer_server_import(read_import_path(argument))
         try:
             return call_discovery_function(self.servers, self.index, name, argument)
         except CodeModeToolError as error:
@@ -483,6 +483,11 @@ class ModuleCatalog:
         if meta is None:
             meta = self._meta_by_path[server.path] = build_meta(server)
         return meta
+
+
+def read_import_path(argument: Any) -> Any:
+    """Return the path in the argument of a dynamic import, which may be of any type."""
+    return argument[0] if is_array(argument) and len(argument) == 1 else argument
 
 
 def build_meta(server: ListedServer) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ...schemas.compiled import get_json_type_name
 from ...source.program_input import rename_program_field
 from ...tools.prepared import PreparedTool
 from ...trace.failures import log_failure
-from .catalog import ModuleCatalog, build_meta, parse_module_facts
+from .catalog import IMPORT_SERVER, ModuleCatalog, build_meta, parse_module_facts, read_import_path
 from .declarations import declare_server_if_fits, declare_servers_within, is_declaration_cached
 from .description import DescriptionCache
 from .diagnostics import (
@@ -229,7 +229,9 @@ class RunCatalog:
         return self._current.tool_not_found_error(name)
 
     def answer_query(self, name: str, argument: Any) -> Any:
-        """Return the answer to a program's question about its tools."""
+        """Return the answer to a program's question about its tools. A server imported by it counts as named."""
+        if name == IMPORT_SERVER:
+            self._name_source_and_add_notes(read_import_path(argument))
         return self._current.answer_query(name, argument)
 
     def for_invocation(self, invocation_data: Mapping[str, Any] | None) -> RunCatalog:  # noqa: ARG002 - required by `ToolCatalog`
@@ -277,9 +279,10 @@ class RunCatalog:
             mapping_or_empty(mapping_or_empty(invocation_data).get("module")).get("servers")
         )
         stored_identities = mapping_or_empty(mapping_or_empty(invocation_data).get(IDENTITIES_KEY))
-        self._identities.require_same_servers(
-            stored_identities, {*started_servers, *(name.partition(".")[0] for name in names)}
-        )
+        called_servers = {name.partition(".")[0] for name in names}
+        self._identities.require_same_servers(stored_identities, {*started_servers, *called_servers})
+        for path in sorted(called_servers):
+            self._name_source_and_add_notes(path)
         for path, entry in started_servers.items():
             source, server = self._servers.get(path), self._current.get_server(path)
             if source is not None and source.failure is not None:
@@ -345,16 +348,25 @@ class RunCatalog:
         self._current = self._servers.get_or_build_catalog()
         self.ready_ms = float(now_ms())
         for source in self._named_sources:
-            for text in source.notes:
-                note = _build_server_note(source.path, text)
-                if note not in self.notes:
-                    self.notes.append(note)
+            self._add_source_notes(source)
         if wants_all:
             self.notes += [
                 create_unavailable_server_diagnostic(failed_source)
                 for failed_source in self._servers.sources
                 if failed_source.failure is not None
             ]
+
+    def _name_source_and_add_notes(self, path: Any) -> None:
+        source = self._servers.get(path) if isinstance(path, str) else None
+        if source is not None and source not in self._named_sources:
+            self._named_sources.append(source)
+            self._add_source_notes(source)
+
+    def _add_source_notes(self, source: ServerWithListing) -> None:
+        for text in source.notes:
+            note = _build_server_note(source.path, text)
+            if note not in self.notes:
+                self.notes.append(note)
 
 
 def _have_tools_changed(source: ServerWithListing, server_in_use: ListedServer) -> bool:
