@@ -17,7 +17,7 @@ class ParametersSchema:
     takes_tags = True
 
     def __init__(self, parameters: Parameters) -> None:
-        from pydantic import BaseModel, ConfigDict, create_model
+        from pydantic import ConfigDict, Field, create_model
         from pydantic_core import SchemaError
 
         # Fields are numbered: a parameter may be called `copy` or `_x`, which a model's field may not.
@@ -27,13 +27,11 @@ class ParametersSchema:
             for field, parameter in zip(self._names, parameters.members, strict=True)
         }
         extra = parameters.extra_annotation
-        namespace: dict[str, Any] = {
-            "__module__": __name__,
-            "__annotations__": {} if extra is NO_VALUE else {"__pydantic_extra__": dict[str, extra]},
-            "model_config": ConfigDict(extra="forbid" if extra is NO_VALUE else "allow"),
-        }
+        if extra not in (NO_VALUE, Any):
+            fields["__pydantic_extra__"] = (dict[str, extra], Field(init=False))
         try:
-            model = create_model("Input", __base__=type("Base", (BaseModel,), namespace), **fields)
+            config = ConfigDict(extra="forbid" if extra is NO_VALUE else "allow")
+            model = create_model("Input", __config__=config, **fields)
         except SchemaError as error:
             raise to_validator_build_error(error) from error
         except (RuntimeError, NameError, TypeError) as error:
