@@ -89,6 +89,22 @@ def test_what_is_typed_into_a_control_arrives(name: str, text: str, changes: dic
     assert type(value[key]) is type(changes[key])
 
 
+def test_an_input_with_dates_bytes_and_sets_is_edited_in_their_tags():
+    properties = {"room": {"type": "string"}, "at": {"type": "string"}, "tags": {"type": "array"}}
+    schema = {"type": "object", "properties": properties}
+    day, tags = {"$rich": ["Date", "2026-01-31T00:00:00.000Z"]}, {"$rich": ["Set", ["a"]]}
+    value = {"room": "a", "at": day, "tags": tags}
+    page = page_of(create_form(schema, value)).fill("/room", "b").fill("/tags", '{"$rich": ["Set", ["a", "b"]]}')
+    edited = read_form(page.items(), schema, value)
+    assert (edited.value, edited.problems) == ({**value, "room": "b", "tags": {"$rich": ["Set", ["a", "b"]]}}, {})
+    for wrong in ('{"$rich": ["Date", "soon"]}', '{"day": 3}'):
+        page = page_of(create_form(schema, value)).fill("/at", wrong)
+        assert read_form(page.items(), schema, value).problems == {"/at": ["expected string, got object"]}
+    plain = {"room": "a", "at": "2026-01-31", "tags": []}
+    page = page_of(create_form(schema, plain)).fill("/tags", '{"$rich": ["Set", ["a"]]}')
+    assert not read_form(page.items(), schema, plain).is_valid
+
+
 def test_a_box_arrives_with_and_without_its_tick():
     assert decided(shown().tick("/express", is_ticked=False)) == {**VALUE, "express": False}
     away = {**VALUE, "express": False}

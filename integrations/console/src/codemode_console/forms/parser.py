@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast
 
+from codemode.data.rich_values import from_tagged_json
 from codemode.interrupts.interrupt import is_same_json
 from codemode.schemas.json_schemas import CompiledJsonSchema, repair_schema
 
@@ -320,6 +321,8 @@ class _FormReader:
             return problems
         for path, message in self._schema.locate_failures(_replace_absent_with_null(value), _MAX_PROBLEMS):
             pointer = to_pointer(path)
+            if _is_tag(value, path) and _is_tag(self._displayed_value, path):
+                continue  # a date, bytes or a set, which the tool itself checks
             if not any(
                 is_within(pointer, unreadable_pointer) or is_within(unreadable_pointer, pointer)
                 for unreadable_pointer in unreadable
@@ -335,6 +338,16 @@ class _FormReader:
         ):
             return FormResult(self._displayed_value, problems, form, is_unchanged=True)
         return FormResult(None if problems else read_value.value, problems, form)
+
+
+def _is_tag(value: Any, path: Iterable[str | int]) -> bool:
+    """Return whether the part of a value at ``path`` is a valid tag of a rich value."""
+    try:
+        for key in path:
+            value = value[key]
+        return isinstance(value, dict) and from_tagged_json(value) != value
+    except (LookupError, TypeError, ValueError):
+        return False
 
 
 def _replace_absent_with_null(value: Any) -> Any:
