@@ -375,6 +375,7 @@ def test_a_byte_order_mark_is_no_mistake(reading: Reading):
 
 NONE_LEFT: list[tuple[Any, str]] = [
     ({}, "mcpServers: this key, which has the servers, is missing; add one with"),
+    ({"mcpServers": None}, "mcpServers: there is no server; add one with"),
     ({"mcpServer": {}}, 'the file has "mcpServer"; did you mean mcpServers?'),
     ({"mcpservers": {}}, 'the file has "mcpservers"; did you mean mcpServers?'),
     ({"git": {"command": "x"}}, 'move "git" and all other servers into it, as in {"mcpServers": {"git": ...}}'),

@@ -204,9 +204,12 @@ def test_a_key_that_nobody_knows_is_named_where_it_holds_servers():
     assert 'the file has servers under "extensions"; call that key mcpServers' in str(problem)
 
 
-def test_a_list_of_servers_without_names_is_a_mistake_with_its_place():
-    with pytest.raises(ConfigError, match=r"mcpServers\[1\]: this needs a name"):
-        load_config({"mcpServers": [{"name": "x", "command": "one"}, {"command": "two"}]})
+@pytest.mark.parametrize("entry", [{"command": "two"}, {"name": 5, "command": "two"}, None])
+def test_an_entry_without_a_name_in_a_list_of_servers_is_left_out_alone(entry: Any):
+    config = load_config({"mcpServers": [{"name": "x", "command": "one"}, entry]})
+    assert [server.name for server in config.servers] == ["x"]
+    (problem,) = config.problems
+    assert str(problem).startswith("mcpServers[1]: this needs a name")
 
 
 def test_a_server_of_any_known_key_is_not_added_again():

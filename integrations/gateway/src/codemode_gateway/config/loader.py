@@ -140,15 +140,19 @@ def _has_servers(value: Any) -> bool:
     return any(not _CONNECTION_KEYS.isdisjoint(mapping_or_empty(item)) for item in mapping_or_empty(value).values())
 
 
-def _list_container_servers(container_path: str, container: Any) -> Iterator[tuple[str, str, Any]]:
+def _list_container_servers(
+    container_path: str, container: Any, problems: list[ConfigProblem]
+) -> Iterator[tuple[str, str, Any]]:
     """Yield name, path and object of each server in a container, which is an object or an array."""
     if isinstance(container, list) and container:
         for index, item in enumerate(cast("list[Any]", container)):
             path = f"{container_path}[{index}]"
             name = mapping_or_empty(item).get("name")
-            if not isinstance(name, str):
-                raise ConfigFieldError(path, 'this needs a name; or write an object: {"mcpServers": {"name": {...}}}')
-            yield name, path, item
+            if isinstance(name, str):
+                yield name, path, item
+            else:
+                hint = 'this needs a name; or write an object: {"mcpServers": {"name": {...}}}'
+                problems.append(ConfigProblem(None, path, hint))
         return
     for name, item in codemode_section.require_object(container, container_path).items():
         yield name, join_field_path(container_path, name), item
@@ -160,7 +164,7 @@ def _collect_unique_server_entries(
     """Yield name, path and object of each server. A duplicate name is used once and is a problem."""
     paths_by_name = dict[str, str]()
     for container_path, value in find_server_containers(whole):
-        for name, path, item in _list_container_servers(container_path, value):
+        for name, path, item in _list_container_servers(container_path, value, problems):
             if name in paths_by_name:
                 problems.append(
                     ConfigProblem(name, path, f"{paths_by_name[name]} has the same name and is used; rename one")
@@ -184,7 +188,8 @@ def _collect_input_texts_by_id(whole: Mapping[str, Any], key: str) -> dict[str, 
 
 
 def _create_no_servers_problem(whole: Mapping[str, Any], result: _LoadResult) -> ConfigProblem:
-    container_key = next((key for key, _ in find_server_containers(whole)), None)
+    empty_key = next((key for key in SERVER_CONTAINER_KEYS if key in whole), None)
+    container_key = next((key for key, _ in find_server_containers(whole)), empty_key)
     if result.problems:
         return ConfigProblem(None, container_key or SERVER_CONTAINER_KEYS[0], "no server is left; fix those above")
     if result.disabled:
