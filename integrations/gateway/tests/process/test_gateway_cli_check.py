@@ -105,3 +105,11 @@ def test_a_server_that_programs_can_use_is_well(tmp_path: Path):
     assert (code, err) == (0, "")
     assert found["servers"] == [{"name": "docs", "tools": 2, "listed": 2, "problem": None, "warnings": []}]
     assert (found["problems"], found["warnings"]) == ([], [])
+
+
+def test_a_store_that_cannot_be_used_is_one_problem(tmp_path: Path):
+    (tmp_path / "pauses.sqlite").write_text("this is no database, however long it is: " * 200)
+    servers, store = {"docs": entry(tmp_path, "docs", DOCS)}, f"sqlite:///{tmp_path}/pauses.sqlite"
+    code, out, _ = checked(tmp_path, servers, "--json", store=store)
+    (problem,) = json.loads(out)["problems"]
+    assert (code, problem.startswith("codemode.store: ")) == (1, True), problem

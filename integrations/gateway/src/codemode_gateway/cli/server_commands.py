@@ -191,10 +191,11 @@ async def _check_servers_and_create_report(config: GatewayConfig, command: str, 
             reported += [text for row in rows for text in row["warnings"]]
             reported += [left_out_note for upstream in servers.values() for left_out_note in upstream.left_out]
             problems = [str(upstream) for upstream in config.problems if upstream.server is not None]
-            problems += await _find_store_problems(gateway)
-            problems += _find_http_settings_problems(config)
-            usable_paths = [servers[row["name"]].path for row in rows if row["problem"] is None]
-            problems += await _run_import_program_and_find_problems(gateway, usable_paths)
+            store_problems = await _find_store_problems(gateway)
+            problems += [*store_problems, *_find_http_settings_problems(config)]
+            if not store_problems:  # without it no program runs
+                usable_paths = [servers[row["name"]].path for row in rows if row["problem"] is None]
+                problems += await _run_import_program_and_find_problems(gateway, usable_paths)
             warnings = _describe_unmatched_common_patterns(upstreams) if is_whole and not any(reasons) else []
     listed_tools = [tool for upstream in upstreams for tool in upstream.listed_tools]
     sizes = _compute_tool_sizes(tool, listed_tools)
