@@ -57,6 +57,24 @@ def test_an_edited_input_is_validated_and_runs():
     assert spy.ran == [("refund", Refund(order="A1", amount=9))]
 
 
+@pytest.mark.parametrize("pipeline", [{}, {"before": lambda call: None}])
+def test_events_and_traces_show_the_edited_input_also_when_the_call_is_replayed(pipeline):
+    spy, shown, traces = Spy(), [], []
+    lifecycle = {"on_nested_tool_call": lambda event: shown.append(event.input["amount"]), "on_trace": traces.append}
+    options = {**PAUSING, "lifecycle": lifecycle, "pipeline": pipeline}
+    tools = [spy.guarded(input_schema=Refund)]
+    js = "for (const amount of [900, 70]) await tools.refund({order: 'A1', amount});"
+    first = start(js, tools, options)
+    shown.clear()
+    second = go_on(first, tools, {**OK, "input": {"order": "A1", "amount": 4}}, options=options)
+    assert shown == [4, 70]
+    shown.clear()
+    go_on(second, tools, OK, options=options)
+    assert shown == [4, 70]
+    for trace in traces[1:]:
+        assert [call.input["amount"] for call in trace.bridge_requests] == [4, 70]
+
+
 @pytest.mark.parametrize("show", [False, True])
 def test_a_denial_can_be_caught(show):
     spy = Spy()

@@ -29,6 +29,7 @@ from ..interrupts.resolutions import (
     KnownOutcomeAnswer,
     ToolInterruptAnswer,
     allows_tool_to_run,
+    has_edited_input,
     is_denial,
 )
 from ..observe.reporter import CallRecord, InvocationReporter
@@ -272,8 +273,8 @@ class _ToolCall:
             raise create_not_executable_error(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
         checked = await self._validate_input(is_displayed=asks)
-        if self._pipeline is not None:
-            checked = await self._apply_input_hook_and_report_display(self._pipeline, checked)
+        if self._pipeline is not None or has_edited_input(self._answer):
+            checked = await self._apply_input_hook_and_report_display(checked)
         calls = self._calls
         displayed_input_json = checked.displayed_input_json
         if displayed_input_json is not None and must_save_executed_input(
@@ -378,11 +379,15 @@ class _ToolCall:
         )
         return await (check if self._pipeline is None else self._pipeline.await_redacting_errors("input", check))
 
-    async def _apply_input_hook_and_report_display(self, pipeline: CallPipeline, checked: CheckedInput) -> CheckedInput:
+    async def _apply_input_hook_and_report_display(self, checked: CheckedInput) -> CheckedInput:
         """Run the pipeline for an input that was not displayed yet, or was edited."""
+        pipeline = self._pipeline
+        if pipeline is None:
+            self._progress.on_input_displayed(checked.displayed_input_json)
+            return checked
         if get_displayed_input_json(self._entry) is None:
             checked = await pipeline.apply_before_hook(checked)
-        elif isinstance(self._answer, ApprovalAnswer) and self._answer.input_json is not None:
+        elif has_edited_input(self._answer):
             await pipeline.require_input_allowed(checked)
         self._progress.on_input_displayed(checked.displayed_input_json)
         if pipeline.may_replace_inputs:  # a repeated call uses this input, not the original

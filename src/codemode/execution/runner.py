@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from ..errors import CALL_TIMEOUT, CodeModeError, CodeModeFetchError, CodeModeProtocolError, CodeModeToolError
 from ..host.clock import PausableTimer
 from ..host.threads import LARGE_CHARACTERS, run_in_thread_if_large_or_slow
+from ..interrupts.resolutions import has_edited_input
 from ..observe.reporter import CallRecord, InvocationReporter
 from ..options.parts import MAX_SOURCE_BYTES, ExecutionPolicy
 from ..protocol import events
@@ -512,7 +513,8 @@ class Runner:
         self._lease.slot.make_current()
         clock = None
         try:
-            record = self._reporter.report_call_start(entry)
+            is_input_edited = has_edited_input(self._calls.answers.get(entry.id))
+            record = self._reporter.report_call_start(entry, is_input_edited=is_input_edited)
             policy = self._calls.options.execution_policy
             timeout_ms = policy.tool_timeout_ms
             if entry.kind != "tool":

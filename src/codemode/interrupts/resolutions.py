@@ -168,6 +168,11 @@ def allows_tool_to_run(answer: Answer) -> bool:
     return not isinstance(answer, KnownOutcomeAnswer) and not is_denial(answer)
 
 
+def has_edited_input(answer: Answer | None) -> bool:
+    """Return True if a person has edited the input of the call."""
+    return isinstance(answer, ApprovalAnswer) and answer.input_json is not None
+
+
 def is_denial(answer: Answer | None) -> TypeGuard[ApprovalAnswer]:
     """Return True if a person has denied the call."""
     return isinstance(answer, ApprovalAnswer) and not answer.decision.approved

@@ -301,11 +301,17 @@ class InvocationReporter:
         if self._listeners:
             self._emit_event(WorkerAcquiredEvent(**self._ids, wait_ms=self._now_ms() - self._started_at_ms))
 
-    def report_call_start(self, entry: LedgerEntry, *, replayed: bool = False) -> CallRecord:
-        """Report a tool call or a request for a URL. A question to the catalog is reported at its end."""
+    def report_call_start(
+        self, entry: LedgerEntry, *, replayed: bool = False, is_input_edited: bool = False
+    ) -> CallRecord:
+        """Report a tool call or a request for a URL. A question to the catalog is reported at its end.
+
+        A call whose input was edited is reported by `report_delayed_call_start`, with the edited input.
+        """
         record = CallRecord(entry, self._offset_ms + time.perf_counter() * 1000, replayed=replayed)
         self._open_calls[entry.id] = record
-        if self._hides_inputs and entry.kind == "tool":
+        was_approved = replayed and entry.executed_input_json is not None
+        if (self._hides_inputs or is_input_edited or was_approved) and entry.kind == "tool":
             record.is_input_hidden, record.displayed_input_json = True, get_displayed_input_json(entry)
         if (
             self.is_watched
