@@ -48,9 +48,9 @@ from ..observe.reporter import InvocationReporter
 from ..options.parts import CodeModeOptions, ExecutionPolicy
 from ..profile import SurfaceSettings
 from ..protocol import events
-from ..protocol.call_status import summarize_calls
+from ..protocol.call_status import get_displayed_call_id, summarize_calls
 from ..protocol.invocation import Invocation
-from ..protocol.ledger import Ledger
+from ..protocol.ledger import Ledger, LedgerEntry
 from ..protocol.references import ContentRegistry, LargeStringRegistry
 from ..protocol.settings import InvocationSettings
 from ..tools.catalog import ToolCatalog
@@ -66,6 +66,7 @@ from .identity import ProgramAlreadyRan, is_continued_elsewhere, make_salt_and_s
 from .nested_call import NestedCalls
 from .optional_parts import NO_PARTS, make_optional_parts
 from .outcome import RunOutcome
+from .outcome_texts import describe_unhandled_failures
 from .programs import LARGE_SOURCE_CHARACTERS, ProgramChecker, accept_checked_program, validate_source
 from .recovery import (
     RecoveryLedgerBuilder,
@@ -510,7 +511,8 @@ class Execution:
         except CodeModeError as error:
             return self.make_failed_outcome(await self._complete_and_report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)
-        self._reporter.notes = (*warnings, *output_warnings)
+        unhandled_failures = self._summarize_unhandled_failures(ending)
+        self._reporter.notes = (*warnings, *output_warnings, *describe_unhandled_failures(unhandled_failures))
         trace: Any = None
         if self._reporter.is_watched:
             trace = await self._reporter.report_end_and_create_trace(result_bytes=result_bytes)
@@ -518,6 +520,7 @@ class Execution:
             trace = self._reporter.close_calls_and_create_lazy_trace(result_bytes)
         more: dict[str, Any] = {"output_warnings": output_warnings, "abandoned": ending.abandoned}
         more["warnings"] = (*ending.warnings, *warnings)
+        more["unhandled_failures"] = unhandled_failures
         more["is_tagged"] = has_tags
         if text is None and not self._is_direct:
             more |= {"returned_nothing": True, "last_value": ending.last_value or ""}
@@ -560,11 +563,22 @@ class Execution:
             )
         return error
 
+    def _summarize_unhandled_failures(self, ending: events.Completed) -> tuple[CallSummary, ...]:
+        """Return the summaries of failed calls whose errors the program did not handle."""
+        ids = {call["id"] for call in ending.abandoned if call["status"] == "failed"}
+        if not ids:
+            return ()
+        entries = [entry for entry in self._machine.ledger.entries if get_displayed_call_id(entry) in ids]
+        return self._summarize_entries(entries)
+
     def _summarize_calls(self, ledger: Ledger) -> tuple[CallSummary, ...]:
         """Return the summaries of the program's calls, including those before a pause."""
         entries, answered = ledger.entries, self._answered
         if answered is not None:
             entries = [*entries, *answered.continuation.ledger.entries[len(entries) :]]
+        return self._summarize_entries(entries)
+
+    def _summarize_entries(self, entries: Sequence[LedgerEntry]) -> tuple[CallSummary, ...]:
         harmless = partial(is_read_only_call, self._catalog)
         return summarize_calls(entries, harmless, hides_inputs=self._machine.settings.hides_inputs)
 

@@ -169,6 +169,7 @@ class RunOutcome:
     outcome is ``is_replayed``: it has no trace, calls only with an error, and console lines only if the profile
     cuts results. ``ended_calls`` are the recorded calls of tools and fetch. ``abandoned`` are the calls that the
     program did not await, each with id, kind, name and status: pending, waiting, not sent, or failed.
+    ``unhandled_failures`` are the summaries of the failed ones, whose errors the program did not handle.
     ``began_at_ms`` is the start of a recorded run. ``result_bytes`` counts the JSON of the result, if known.
     ``returned_nothing`` distinguishes undefined from null; ``last_value`` is then the value of the last statement
     as text, if it is an expression. ``summaries`` describe the calls, with texts where they are used.
@@ -188,6 +189,7 @@ class RunOutcome:
     warnings: tuple[str, ...] = ()
     output_warnings: tuple[str, ...] = ()
     abandoned: tuple[DetachedCall, ...] = ()
+    unhandled_failures: tuple[CallSummary, ...] = ()
     began_at_ms: float | None = None
     output: Sequence[OutputItem] = ()
     suspension: Suspension | None = None
@@ -259,7 +261,7 @@ def replace_handles_with_media(result: Any, outcome: RunOutcome) -> Any:
 # they are long.
 
 _EXTRA_DEPTH = 8  # of a value in an interrupt in an outcome
-_LIST_FIELDS = ("warnings", "output_warnings", "abandoned")  # of `RunOutcome`
+_LIST_FIELDS = ("warnings", "output_warnings", "abandoned", "unhandled_failures")  # of `RunOutcome`
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,13 @@ from ..errors import (
     CodeModeWorkerError,
     to_guest_error_fields,
 )
-from ..protocol.call_status import ERROR_STATUSES, format_detached_calls_message, is_noncatalog_call_that_may_have_run
+from ..protocol.call_status import (
+    AWAIT_HINT,
+    ERROR_STATUSES,
+    NOT_AWAITED,
+    format_detached_calls_message,
+    is_noncatalog_call_that_may_have_run,
+)
 from ..source.program_input import make_language_hint_for_error
 from ..trace.visible_text import clip_text, escape_invisible
 from .large_results import escape_and_shorten_console, suggest_awaiting_last_call
@@ -228,6 +234,14 @@ def _describe_call(call: CallSummary, characters: int) -> str:
 
 
 _MAX_CALLS_CHARACTERS = 1500
+
+
+def describe_unhandled_failures(calls: Iterable[CallSummary]) -> list[str]:
+    """Return the warning about failed calls whose errors a successful program did not handle; [] without calls."""
+    lines = describe_calls(calls, _MAX_CALLS_CHARACTERS)
+    return ["\n".join([f"{NOT_AWAITED}.", *lines, f"{AWAIT_HINT}."])] if lines else []
+
+
 _KEPT_CONTROLS = "\n\t"
 _RETURN_HINT = "Only what it returns is its result: end it with `return`."
 _UNDEFINED_RESULT = "The program returned nothing: its result is undefined, like that of a tool without output."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
@@ -179,12 +180,19 @@ def find_unanswered_or_unobserved_calls(
     ]
 
 
+# The engine does not report unhandled rejections. Only a program without any of these words surely handles none.
+_REJECTION_HANDLER = re.compile(
+    r"\b(?:catch|finally|allSettled|throwOnError)\b|\.\s*(?:then|any|race)\b|\[\s*['\"`](?:then|any|race)['\"`]"
+)
+
+
 def find_abandoned_calls(
-    ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...]
+    ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...], js: str
 ) -> tuple[DetachedCall, ...]:
-    """Return calls that the program abandoned: unfinished ones, and failed ones that it did not observe."""
+    """Return calls that the program ``js`` abandoned: unfinished ones, and failed ones whose error nothing handled."""
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
     _require_issued_requests(ledger, unobserved)
+    may_handle_errors = _REJECTION_HANDLER.search(js) is not None
     calls: list[DetachedCall] = []
     for entry in ledger.entries:
         if entry.kind in INTERNAL_KINDS:
@@ -193,14 +201,20 @@ def find_abandoned_calls(
             calls.append(describe_detached_call(entry, "not sent"))
         elif entry.id not in delivered:
             calls.append(describe_detached_call(entry, get_call_status(entry.outcome, DETACHED_STATUSES)))
-        elif entry.id in unobserved and isinstance(entry.outcome, Rejected):
-            calls.append(describe_detached_call(entry, "failed"))
+        elif isinstance(entry.outcome, Rejected):
+            is_observed = entry.id not in unobserved
+            if not (is_observed and (may_handle_errors or entry.kind == "catalog")):
+                calls.append(describe_detached_call(entry, "failed"))
     return tuple(calls)
 
 
 def _require_issued_requests(ledger: Ledger, request_ids: set[int]) -> None:
     if not all(request_id in ledger for request_id in request_ids):
         raise CodeModeProtocolError("the worker names a request that was not made")
+
+
+NOT_AWAITED = "the program ended without awaiting every call"
+AWAIT_HINT = "Await each call, for instance with Promise.all"
 
 
 def make_detached_call_error(calls: list[DetachedCall]) -> CodeModeError:
@@ -212,7 +226,4 @@ def format_detached_calls_message(calls: list[str]) -> str:
     """Return the message about calls that a program did not await."""
     names = ", ".join(calls[:5])
     others = f" and {len(calls) - 5} more" if len(calls) > 5 else ""
-    return (
-        f"the program ended without awaiting every call: {names}{others}. Await each call, for instance"
-        " with Promise.all"
-    )
+    return f"{NOT_AWAITED}: {names}{others}. {AWAIT_HINT}"

@@ -28,7 +28,7 @@ from .call_status import (
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
 from .guest_errors import copy_error_for_run, describe_failed_call
 from .guest_output import MAX_TIMERS, MAX_YIELDS
-from .ledger import Ledger, LedgerEntry
+from .ledger import Ledger, LedgerEntry, Rejected
 from .messages import CallRequested, EngineFailed, PartiallyStrippedProgram, ProgramReturned, ProgramThrew
 from .settings import InvocationSettings
 
@@ -210,22 +210,27 @@ def make_return_ending(
     delivered_ids: Sequence[int],
     unsent: Sequence[LedgerEntry],
     queued: Sequence[LedgerEntry],
+    js: str,
 ) -> Completed | Failed:
-    """Return the ending of a program that returned, by its profile's rule for calls that were not awaited.
+    """Return the ending of the program ``js``, which returned, by its profile's rule for calls that were not awaited.
 
     ``unsent`` are the calls of the last turn, ``queued`` those that waited for a free slot: neither has run.
     """
-    if len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids:
-        return check_result_and_make_ending(event, settings)  # every request was answered and observed
+    is_settled = len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids
+    if is_settled and not any(isinstance(entry.outcome, Rejected) for entry in ledger.entries):
+        return check_result_and_make_ending(event, settings)  # every request succeeded and was observed
     last_turn = {entry.id for entry in unsent}
-    if settings.profile.unawaited != "refuse":
-        not_sent = last_turn | {entry.id for entry in queued}
-        abandoned = find_abandoned_calls(ledger, delivered_ids, not_sent, event.unobserved_ids)
-        if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
-            raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
-        return check_result_and_make_ending(event, settings, abandoned)
-    calls = find_unanswered_or_unobserved_calls(ledger, delivered_ids, last_turn, event.unobserved_ids)
-    return Failed(make_detached_call_error(calls)) if calls else check_result_and_make_ending(event, settings)
+    if settings.profile.unawaited == "refuse":
+        calls = find_unanswered_or_unobserved_calls(ledger, delivered_ids, last_turn, event.unobserved_ids)
+        if calls:
+            return Failed(make_detached_call_error(calls))
+    not_sent = last_turn | {entry.id for entry in queued}
+    abandoned = find_abandoned_calls(ledger, delivered_ids, not_sent, event.unobserved_ids, js)
+    if settings.profile.unawaited == "refuse":  # which drops calls of the last turn silently
+        abandoned = tuple(call for call in abandoned if call["status"] == "failed")
+    if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
+        raise CodeModeProtocolError("the worker ended a program whose calls are in flight")
+    return check_result_and_make_ending(event, settings, abandoned)
 
 
 def check_result_and_make_ending(

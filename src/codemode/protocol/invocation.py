@@ -606,7 +606,9 @@ class Invocation:
             self._requests.pending,
         )
         return self._finish(
-            ending_errors.make_return_ending(event, self.settings, self.ledger, delivered_ids, unsent, queued)
+            ending_errors.make_return_ending(
+                event, self.settings, self.ledger, delivered_ids, unsent, queued, self.js or ""
+            )
         )
 
     def _on_threw(self, event: messages.ProgramThrew) -> None:

@@ -24,6 +24,7 @@ from ...execution.outcome_texts import (
     CODE_CALL_WORDING,
     describe_calls,
     describe_missing_result,
+    describe_unhandled_failures,
     exclude_last_failed_call,
     find_nearest_error_kind,
     format_phrase_message,
@@ -221,6 +222,7 @@ def to_result_or_raise_host_error(outcome: RunOutcome, max_characters: int | Non
     if outcome.console:
         result["logs"] = [{"level": line.level, "message": line.text} for line in outcome.console]
     warnings = [*outcome.warnings, *outcome.output_warnings, *([] if error is None else _describe_earlier_calls(error))]
+    warnings += describe_unhandled_failures(outcome.unhandled_failures)
     if outcome.returned_nothing and (text := describe_missing_result(outcome, script, shows_console=False)):
         warnings.append(text)
     if warnings:

@@ -21,6 +21,7 @@ from ...execution.outcome_texts import (
     STORE_UNAVAILABLE,
     describe_aborted_run,
     describe_missing_result,
+    describe_unhandled_failures,
     describe_waiting_run,
     failure_text,
     find_exec_error_code,
@@ -169,8 +170,10 @@ class ResultFactory:
                 _build_run_event_counts(run, outcome),
             )
         base_telemetry = build_telemetry(self._counts.visible, by_source, called_tools, suspension_count, counts)
-        warnings_of_run = () if outcome is None else (*outcome.warnings, *outcome.output_warnings)
-        warnings = [*notes, *warnings_of_run]
+        warnings = [*notes]
+        if outcome is not None:
+            warnings += [*outcome.warnings, *outcome.output_warnings]
+            warnings += describe_unhandled_failures(outcome.unhandled_failures)
         return {**base_telemetry, "warnings": warnings} if warnings else base_telemetry
 
     def _count_and_list_called_tools(self, run: ProgramRun, outcome: RunOutcome) -> list[str]:

@@ -42,6 +42,7 @@ from ...execution.outcome_texts import (
 )
 from ...observe.call_events import CallRecord, read_guest_error_fields
 from ...profile import ErrorFields
+from ...protocol.call_status import AWAIT_HINT, NOT_AWAITED
 from ...protocol.ledger import Rejected
 from ...source.program_input import make_language_hint_for_error
 from ...trace.failures import get_exception_text
@@ -248,11 +249,8 @@ def build_diagnostics(outcome: RunOutcome, policy: ExecutionPolicy) -> list[Diag
             for warning in outcome.output_warnings
         ]
     if outcome.abandoned:
-        diagnostics.append(
-            _diagnose_unawaited_calls(
-                [_NAMES_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned]
-            )
-        )
+        names = [_NAMES_IN_PROGRAMS.get(call["name"], call["name"]) for call in outcome.abandoned]
+        diagnostics.append(_diagnose_unawaited_calls(names, describe_calls(outcome.unhandled_failures)))
     return diagnostics
 
 
@@ -385,10 +383,9 @@ def _add_call_outcomes(diagnostics: list[Diagnostic], error: CodeModeError) -> l
     return diagnostics
 
 
-def _diagnose_unawaited_calls(names: list[str]) -> Diagnostic:
-    message = f"the program ended without awaiting every call: {_join_names(names)}"
-    hint = "Await each call, for instance with Promise.all."
-    return create_diagnostic("warning", "CALL_NOT_AWAITED", message, hint=hint)
+def _diagnose_unawaited_calls(names: list[str], failure_lines: list[str]) -> Diagnostic:
+    message = "\n".join([f"{NOT_AWAITED}: {_join_names(names)}", *failure_lines])
+    return create_diagnostic("warning", "CALL_NOT_AWAITED", message, hint=f"{AWAIT_HINT}.")
 
 
 def _join_names(names: list[str]) -> str:
