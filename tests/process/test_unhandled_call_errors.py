@@ -49,7 +49,7 @@ def read_warnings(surface: str, answer: Any) -> str:
     return "\n".join(answer.whole["telemetry"].get("warnings", [])) if surface == "exec" else answer.text
 
 
-@pytest.mark.parametrize("surface", [surface for surface in SURFACES if surface != "codeMode"])
+@pytest.mark.parametrize("surface", SURFACES)
 def test_failures_in_background_callbacks_are_named_next_to_the_value(surface: str):
     end = "export default 'all sent'" if surface == "modules" else "return 'all sent'"
     answer = answer_on(surface, TOOLS, f"{BACKGROUND} {end}")
@@ -58,6 +58,12 @@ def test_failures_in_background_callbacks_are_named_next_to_the_value(surface: s
     assert "the program ended without awaiting every call" in warnings
     for to in ("a", "b"):
         assert f'send({{"to":"{to}"}}): mailbox {to} is full' in warnings
+
+
+def test_model_output_of_code_mode_has_the_value_and_the_warning():
+    for value, text in (("'all sent'", "all sent"), ("{ sent: [1, 2] }", '{"sent":[1,2]}'), ("null", "null")):
+        answer = answer_on("codeMode", TOOLS, f"{BACKGROUND} return {value}")
+        assert answer.text.startswith(f"{text}\n\nthe program ended without awaiting every call."), answer
 
 
 def test_failures_in_background_callbacks_are_notes_of_the_trace():

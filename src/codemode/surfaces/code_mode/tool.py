@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -170,9 +171,10 @@ class CodeModeTool(SyncMethodsMixin):
         """Return a result in the format that the model sees: ``{"type": "text" | "json", "value": ...}``.
 
         For a program that returned nothing, the text contains its console output if ``tool_call_id`` identifies its
-        run. With ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}`` of the run that
-        produced this result. Small results (None, numbers, booleans) need the ``tool_call_id`` of the run; a result
-        that matches no single run gets an empty summary. An `Interrupt` is never wrapped.
+        run. If calls failed whose errors the program did not handle, the text names them after the result. With
+        ``options.model_output`` the value is ``{"result", "nestedTools"?, "console"?}`` of the run that produced this
+        result. Small results (None, numbers, booleans) need the ``tool_call_id`` of the run; a result that matches no
+        single run gets an empty summary. An `Interrupt` is never wrapped.
         """
         return self._output_formatter.format(result, tool_call_id)
 
@@ -232,9 +234,14 @@ class CodeModeTool(SyncMethodsMixin):
             plain_outcome = await run_in_thread_if_large_or_slow(size, partial(with_plain_json_value, outcome))
             outcome = await run_in_thread_if_large_or_slow(size, partial(with_python_values, outcome))
         is_rich = plain_outcome is not outcome
-        if is_plain and outcome.value is not None and not self._output_formatter.adds_run_details and not is_rich:
+        adds_details = self._output_formatter.adds_run_details or bool(outcome.unhandled_failures)
+        if is_plain and outcome.value is not None and not adds_details and not is_rich:
             return outcome.value
         replacement_text = await self._save_large_result_and_build_replacement_text(plain_outcome, state_location, js)
+        if is_plain and outcome.unhandled_failures:
+            replacement_text = await run_in_thread_if_large_or_slow(
+                size, partial(_add_unhandled_failures, replacement_text, plain_outcome)
+            )
         if not is_plain:
             outcome = await run_off_loop_if_large(outcome.value, partial(with_media_and_python_values, outcome))
         details: Any = {"replacement_text": replacement_text, "json_bytes": size, "is_plain": is_plain}
@@ -260,6 +267,16 @@ class CodeModeTool(SyncMethodsMixin):
     def _get_tool_formatter(self, name: str) -> Callable[..., Any] | None:
         tool = self.catalog.get(name)
         return None if tool is None else tool.to_model_output
+
+
+def _add_unhandled_failures(text: str, outcome: RunOutcome) -> str:
+    """Return the text of a result, or the result as text, with the warning about failed calls."""
+    from ...execution.outcome_texts import describe_unhandled_failures
+
+    value = outcome.value
+    if not text:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return "\n\n".join([text, *describe_unhandled_failures(outcome.unhandled_failures)])
 
 
 def create_code_mode_tool(
