@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from four_surfaces import SURFACES, answer_on
 
-from codemode import CodeModeToolError, Tool, create_code_mode_tool, create_exec_wait_tools
+from codemode import (
+    CodeModeToolError,
+    Tool,
+    create_code_call_tools,
+    create_code_mode_tool,
+    create_exec_wait_tools,
+)
 
 
 async def send(to: str) -> str:
@@ -32,6 +38,8 @@ HANDLED = (
     "['a', 'b'].forEach((to) => { @send({ to }).catch(() => 0); }); await @pause({});",
     "['a', 'b'].forEach((to) => { @send({ to }).then(() => 1, () => 0); }); await @pause({});",
     "['a', 'b'].forEach(async (to) => { await Promise.allSettled([@send({ to })]); }); await @pause({});",
+    "['a'].forEach(async (to) => { try { await @send({ to }); } finally { return 0; } }); await @pause({});",
+    "const p = @send({ to: 'a' }); p['then'](() => 1, () => 0); await @pause({});",
     "await Promise.race([@send({ to: 'a' }), 1].reverse()); await @pause({});",
     "await Promise.any([@send({ to: 'a' }), 1]); await @pause({});",
 )
@@ -81,6 +89,12 @@ def test_handled_errors_cause_no_warning(surface: str, program: str):
     answer = answer_on(surface, TOOLS, f"{program} {end}")
     assert answer.value == 1, answer
     assert "is full" not in read_warnings(surface, answer)
+
+
+def test_errors_returned_to_a_script_cause_no_warning():
+    script = "const a = await callTool('send', { to: 'a' }, { throwOnError: false }); return a.success"
+    result = create_code_call_tools(TOOLS).execute_sync({"script": script})
+    assert (result["result"], result.get("warnings")) == (False, None)
 
 
 def test_exec_names_calls_that_fail_after_the_program_returned():
