@@ -58,6 +58,29 @@ def test_text_is_printed_as_text_and_nothing_moves_the_cursor(run):
     assert "\x1b" not in err
 
 
+PICTURE = """
+from codemode import MediaContent
+
+def pic() -> MediaContent:
+    return MediaContent(b"\\x89PNG", "image/png", name="p.png")
+"""
+
+
+@pytest.mark.parametrize(
+    ("js", "shows_picture"),
+    [("return {small: await tools.pic()}", True), ("content(await tools.pic()); return {small: 1}", False)],
+)
+def test_media_content_is_printed_as_a_description(run, folder, js, shows_picture):
+    (folder / "picture.py").write_text(PICTURE)
+    description = {"content": 1, "kind": "image", "mimeType": "image/png", "bytes": 4, "name": "p.png"}
+    value = {"small": description if shows_picture else 1}
+    code, out, err = run(js, tools="picture.py")
+    assert (code, json.loads(out)) == (0, value)
+    assert err.splitlines()[-1] == f"note: the bytes are not printed: {json.dumps(description)}"
+    code, out, _ = run(js, "--json", tools="picture.py")
+    assert (code, json.loads(out)) == (0, {"status": "completed", "result": value})
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

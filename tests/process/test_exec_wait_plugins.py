@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from resting_surface import Slow
 
-from codemode import CallContext, Interrupt, Tool, ToolSource, create_exec_wait_tools
+from codemode import CallContext, Interrupt, MediaContent, Tool, ToolSource, create_exec_wait_tools
+from codemode.plugins import split_content
 
 
 @pytest.mark.parametrize("warm", [4, 0])
@@ -42,6 +44,27 @@ def test_only_runs_with_calls_in_flight_end(within, pool, warm):
     assert isinstance(asking, Interrupt)
     assert busy["code"] == "aborted"
     assert slow.cancelled == ["a"]
+
+
+def test_results_with_media_content_split_into_json_and_media(within, pool):
+    picture = MediaContent(b"\x89PNG", "image/png", name="p.png")
+
+    async def main():
+        pair = create_exec_wait_tools({"pic": lambda: picture}, pool=pool)
+        try:
+            code = "const pic = await tools.pic(); content(pic); return {pic}"
+            return await pair.exec.execute({"code": code})
+        finally:
+            await pair.aclose()
+
+    result = within(main())
+    assert result["value"] == {"pic": picture}
+    assert result["output"] == [{"type": "content", "value": picture}]
+    plain, media = split_content(result)
+    assert media == [picture]
+    description = {"content": 1, **picture.description}
+    assert json.loads(json.dumps(plain))["value"] == {"pic": description}
+    assert plain["output"] == [{"type": "content", "value": description}]
 
 
 class Session:

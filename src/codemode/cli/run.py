@@ -11,6 +11,7 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any
 
+from ..data.content import split_content
 from ..errors import CodeModeError, CodeModeSyntaxError
 from ..execution.outcome_texts import describe_failure_without_console, failure_text
 from ..interrupts.approval import ApprovalRequest
@@ -219,11 +220,15 @@ def _print_result_or_pause(result: Any, *, as_json: bool) -> int:
         )
         print(f"paused: waits for {tool_names}", file=sys.stderr)
         return PAUSED
+    value, parts = split_content(result)
     if as_json:
-        print(json.dumps({"status": "completed", "result": result}))
+        print(json.dumps({"status": "completed", "result": value}))
     else:
-        text = result if isinstance(result, str) else json.dumps(result, indent=2, ensure_ascii=False)
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         print(escape_invisible(text, keep="\n\t"))
+    for number, part in enumerate(parts, 1):
+        description = json.dumps({"content": number, **part.description}, ensure_ascii=False)
+        print(f"note: the bytes are not printed: {escape_invisible(description)}", file=sys.stderr)
     return SUCCEEDED
 
 
