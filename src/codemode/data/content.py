@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import gc
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from ..cached_property import cached_property
 from ..host.imports import importing
 from ..records import record
 from .json_shape import SCALARS
-from .narrowing import is_mapping
+from .narrowing import is_mapping, mapping_or_empty
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -30,12 +31,13 @@ _MAX_DEPTH = 64
 _MAX_LEVEL_VALUES = 1 << 20
 CONTENT_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "A handle of an image, audio or a file.",
+    "description": "An image, audio or a file.",
     "properties": {
         "kind": {"enum": list(KINDS)},
         "mimeType": {"type": "string"},
         "bytes": {"type": "integer"},
         "name": {"type": ["string", "null"]},
+        "base64": {"type": "string", "description": "The bytes, only where programs have no handles."},
     },
     "required": ["kind", "mimeType", "bytes"],
     CONTENT_KEYWORD: "content",
@@ -110,6 +112,11 @@ class MediaContent:
     def description(self) -> dict[str, Any]:
         """The handle's data for a program and a model, as plain JSON."""
         return {"kind": self.kind, "mimeType": self.mime_type, "bytes": len(self.data), "name": self.name}
+
+    @property
+    def description_with_base64(self) -> dict[str, Any]:
+        """Its description and its bytes, for programs that have no handles."""
+        return {**self.description, "base64": binascii.b2a_base64(self.data, newline=False).decode("ascii")}
 
     @property
     def size(self) -> int:
@@ -358,11 +365,27 @@ def _resolve_handle(value: Any) -> MediaContent:
     if isinstance(value, MediaContent):
         return value
     registry = current_registry.get()
-    if registry is not None and is_mapping(value) and registry.reference_key in value:
+    if registry is None:
+        return _decode_description_with_base64(value)
+    if is_mapping(value) and registry.reference_key in value:
         return registry.get(value[registry.reference_key])
     raise ValueError("must be the handle of an image, audio or a file that a tool of this program has given")
 
 
+def _decode_description_with_base64(value: Any) -> MediaContent:
+    fields = mapping_or_empty(value)
+    text, mime_type = fields.get("base64"), fields.get("mimeType")
+    if not isinstance(text, str) or not isinstance(mime_type, str):
+        raise ValueError(  # noqa: TRY004 - pydantic reports a ValueError as a problem of the input
+            "must be an image, audio or a file as a tool returns it: an object with mimeType and base64"
+        )
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise ValueError(f"base64 is invalid: {error}") from None
+    return MediaContent(data, mime_type, kind=fields.get("kind") or cast("ContentKind", ""), name=fields.get("name"))
+
+
 def _register_or_describe_content(part: MediaContent) -> dict[str, Any]:
     registry = current_registry.get()
-    return part.description if registry is None else registry.register(part)
+    return part.description_with_base64 if registry is None else registry.register(part)

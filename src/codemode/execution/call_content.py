@@ -17,6 +17,7 @@ from ..data.content import (
     DistinctContents,
     MediaContent,
     current_registry,
+    may_hold_content,
     replace_content_with_references,
     resolve_content_references,
 )
@@ -206,14 +207,18 @@ class InvocationContent:
             validated.value, lambda: resolve_content_references(validated.value, contents)
         )
 
-    async def save_and_replace_parts(self, output: Any) -> Any:
+    async def save_and_replace_parts(self, output: Any, max_values: int = UNLIMITED) -> Any:
         """Return an output with handles in place of parts, which are stored.
 
-        Raises `CodeModeSerializationError` for too many.
+        For programs without handles it contains the bytes in base64. Raises `CodeModeSerializationError` for too many
+        parts.
         """
         contents = self.contents
-        if contents is None or not MediaContent.has_instances:
+        if not MediaContent.has_instances:
             return output
+        if contents is None:
+            size = estimate_json_length(output, LARGE_CHARACTERS)
+            return await run_in_thread_if_large_or_slow(size, lambda: _replace_parts_with_base64(output, max_values))
         if type(output) not in SCALARS:
             output = await self._register_and_replace_parts(output, contents)
         if self._store is not None and len(contents) > len(
@@ -264,6 +269,24 @@ class _PartCollector:
     def register(self, part: MediaContent) -> dict[str, Any]:
         self.parts_by_identity[id(part)] = part
         return {}
+
+
+class _Base64Writer(_PartCollector):
+    """Replaces every part by its description with base64."""
+
+    def register(self, part: MediaContent) -> dict[str, Any]:
+        return part.description_with_base64
+
+
+def _replace_parts_with_base64(output: Any, max_values: int) -> Any:
+    """Return an output that is too large or circular unchanged: encoding it fails later."""
+    if not may_hold_content(output):
+        return output
+    writer = _Base64Writer(max_values)
+    try:
+        return replace_content_with_references(output, writer, writer.count_value_or_raise)
+    except WorkLimitError:
+        return output
 
 
 def _find_and_hash_distinct_parts(output: Any, contents: ContentRegistry) -> list[MediaContent]:

@@ -334,7 +334,7 @@ class _ToolCall:
             if isinstance(output, ToolResult):
                 output = await unwrap_tool_result_or_raise(self._entry, output)
             if MediaContent.has_instances:
-                output = await self._calls.content.save_and_replace_parts(output)
+                output = await self._calls.content.save_and_replace_parts(output, self._policy.max_values)
             try:
                 check = validate_output_and_encode(self._tool, output, self._policy)
                 return await (

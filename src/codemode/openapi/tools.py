@@ -159,9 +159,7 @@ def _create_tool(operation: Operation, caller: OperationCaller, needs_approval: 
         result = await caller.call(operation, value or {})
         if not isinstance(result, MediaContent) or current_registry.get() is not None:
             return result
-        import base64  # this surface has no content
-
-        return {**result.description, "base64": base64.b64encode(result.data).decode("ascii")}
+        return result.description_with_base64
 
     approval: Any = needs_approval(operation) if callable(needs_approval) else needs_approval
     if approval == "unsafe":

@@ -31,11 +31,18 @@ def format_tool_declarations(tools: Sequence[DescribedTool]) -> str:
 
 
 def create_call_types_and_aliases(
-    tools: Sequence[DescribedTool], *, has_comments: bool = True
+    tools: Sequence[DescribedTool], *, has_comments: bool = True, has_handles: bool = True
 ) -> tuple[list[str], list[str]]:
-    """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share."""
+    """For each tool ``(input: ...): Promise<...>``, and the declarations of the types that these share.
+
+    Without ``has_handles`` images, audio and files are objects with base64.
+    """
     parts = [_create_input_and_output_documents(tool) for tool in tools]
-    printer = TypePrinter((part for pair in parts for part in pair if part is not None), has_comments=has_comments)
+    printer = TypePrinter(
+        (part for pair in parts for part in pair if part is not None),
+        has_comments=has_comments,
+        has_handles=has_handles,
+    )
     calls = [_print_call_signature(tool, *pair, printer) for tool, pair in zip(tools, parts, strict=True)]
     return calls, printer.print_aliases()
 

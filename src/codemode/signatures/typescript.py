@@ -43,6 +43,15 @@ _CONTENT_DECLARATION = """\
 /** An image, audio or a file, frozen: pass it to tools, return it, or show it with content(handle). */
 type Content = { kind: "image" | "audio" | "video" | "file"; mimeType: string; bytes: number; name: string | null };
 declare function content(handle: Content): void;"""
+_BASE64_CONTENT_DECLARATION = """\
+/** An image, audio or a file, with its bytes in base64: pass it to tools. */
+type Content = {
+  kind: "image" | "audio" | "video" | "file";
+  mimeType: string;
+  bytes: number;
+  name: string | null;
+  base64: string;
+};"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +97,14 @@ def indent_lines(text: str) -> str:
 
 
 class TypePrinter:
-    """Prints the types of many documents; what several places refer to becomes one alias."""
+    """Prints the types of many documents; what several places refer to becomes one alias.
 
-    def __init__(self, parts: Iterable[NamedDocument], *, has_comments: bool = True) -> None:
+    Without ``has_handles`` images, audio and files are objects with base64.
+    """
+
+    def __init__(self, parts: Iterable[NamedDocument], *, has_comments: bool = True, has_handles: bool = True) -> None:
         self._parts = list(parts)
+        self._content_declaration = _CONTENT_DECLARATION if has_handles else _BASE64_CONTENT_DECLARATION
         self._jsdoc = format_jsdoc if has_comments else _omit_jsdoc
         self._identities: dict[tuple[int, Pointer], str] = {}
         self._texts: dict[tuple[int, Pointer], str] = {}
@@ -119,7 +132,7 @@ class TypePrinter:
             declarations.append(
                 f"{self._jsdoc(definition.doc)}type {name} = {self._print_shape(definition.shape, scope)};"
             )
-        return [*([_CONTENT_DECLARATION] if self._has_content else []), *declarations]
+        return [*([self._content_declaration] if self._has_content else []), *declarations]
 
     def _count_references(self) -> Counter[str]:
         uses: Counter[str] = Counter()

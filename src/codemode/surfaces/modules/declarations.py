@@ -254,12 +254,13 @@ def _format_module(server: ListedServer, members: list[str]) -> str:
 
 
 def _format_full_members(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = create_call_types_and_aliases([_to_exported_tool(tool) for tool in tools])
+    calls, aliases = create_call_types_and_aliases([_to_exported_tool(tool) for tool in tools], has_handles=False)
     return _join_members([_format_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases)
 
 
 def _format_short_members(tools: Sequence[ModuleTool]) -> list[str]:
-    calls, aliases = create_call_types_and_aliases([_to_exported_tool(tool) for tool in tools], has_comments=False)
+    exported_tools = [_to_exported_tool(tool) for tool in tools]
+    calls, aliases = create_call_types_and_aliases(exported_tools, has_comments=False, has_handles=False)
     return _join_members(
         [_format_short_comment(tool) for tool in tools], tools, _mark_observed_calls(tools, calls), aliases
     )
