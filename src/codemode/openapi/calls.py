@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import partial
 from itertools import islice
@@ -429,16 +429,22 @@ class OperationCaller:
         raise AssertionError
 
     async def _send_request(self, operation: Operation, plain_request: RelativeRequest) -> tuple[httpx.Response, bytes]:
+        statuses: list[int] = []
+
         def build_request(url: str, status: int | None) -> httpx.Request:
             nonlocal plain_request
-            plain_request = plain_request if status is None else _to_redirected_request(plain_request, status)
+            if status is not None:
+                statuses.append(status)
+                plain_request = _to_redirected_request(plain_request, status)
             return self._build_request(plain_request, url)
 
         try:
-            return await send_following_same_origin_redirects(
+            response, body = await send_following_same_origin_redirects(
                 self._client, self._base_url + plain_request.target, build_request, self._max_bytes
             )
         except NoUsableResponseError as error:
+            if error.status is not None:
+                _raise_if_carried_out(operation, [*statuses, error.status], str(error))
             summary = f"{operation.method} {operation.path}"
             if not error.is_lost:
                 raise CodeModeToolError(f"{summary} failed: {error}") from None
@@ -446,6 +452,10 @@ class OperationCaller:
                 raise CodeModeToolError(f"{summary} got no answer ({error})") from None
             warning = "it may have happened all the same: look before you repeat it"
             raise CodeModeToolError(f"{summary} got no answer ({error}); {warning}", code=CALL_TIMEOUT) from None
+        if not response.is_success:
+            reason = f"the last answer has the status {response.status_code}"
+            _raise_if_carried_out(operation, [*statuses, response.status_code], reason)
+        return response, body
 
     def _build_request(self, plain_request: RelativeRequest, url: str) -> httpx.Request:
         import httpx
@@ -464,9 +474,36 @@ class OperationCaller:
         return request
 
 
+def _raise_if_carried_out(operation: Operation, statuses: Sequence[int], reason: str) -> None:
+    """Raise `CodeModeToolError` if the API has carried out a request whose result cannot be read.
+
+    ``statuses`` are those of the responses, redirects included. No error for read-only operations.
+    """
+    status = next((status for status in statuses if _is_accepted(operation.method, status)), None)
+    if status is None or operation.is_read_only:
+        return
+    # 301 and 302 are also sent for a moved resource or a missing sign-in.
+    outcome, advice = (
+        ("may have been carried out", "look before you repeat it")
+        if status in (301, 302)
+        else ("was carried out", "do not repeat it")
+    )
+    summary = f"{operation.method} {operation.path} {outcome} (the server answered {status}): {advice}"
+    raise CodeModeToolError(f"{summary}; its result cannot be read: {reason}", code=CALL_TIMEOUT) from None
+
+
+def _is_accepted(method: str, status: int) -> bool:
+    return 200 <= status < 300 or _redirects_to_get(method, status)
+
+
+def _redirects_to_get(method: str, status: int) -> bool:
+    """Tell whether a redirect leads to a result; any other wants the same request at another URL (RFC 9110, 15.4)."""
+    return status == 303 or (status in (301, 302) and method == "POST")
+
+
 def _to_redirected_request(request: RelativeRequest, status: int) -> RelativeRequest:
     """Return the request that follows a redirect, as browsers make it."""
-    if status in (307, 308) or request.method in ("GET", "HEAD") or (status != 303 and request.method != "POST"):
+    if request.method in ("GET", "HEAD") or not _redirects_to_get(request.method, status):
         return request
     headers = {name: value for name, value in request.headers.items() if name != "content-type"}
     return request._replace(method="GET", content=None, files=None, headers=headers)

@@ -324,10 +324,14 @@ async def _download_document(url: str, client: httpx.AsyncClient | None, max_byt
 
 
 class NoUsableResponseError(Exception):
-    """Why a request has no answer that can be used. ``is_lost``: it may have been carried out all the same."""
+    """Why a request has no answer that can be used. ``is_lost``: it may have been carried out all the same.
 
-    def __init__(self, reason: str, *, is_lost: bool = False) -> None:
+    ``status`` is the status of the last response, of which the rest cannot be used; None if there was none.
+    """
+
+    def __init__(self, reason: str, *, status: int | None, is_lost: bool = False) -> None:
         super().__init__(reason)
+        self.status = status
         self.is_lost = is_lost
 
 
@@ -352,17 +356,20 @@ async def send_following_same_origin_redirects(
                 await response.aclose()
             target = response.url.join(location)
             if get_origin(target) != get_origin(response.url):
-                raise NoUsableResponseError(
+                reason = (
                     f"it redirects to {clip_to_visible_line(get_origin(target), 200)}, where credentials may not go"
                 )
+                raise NoUsableResponseError(reason, status=status)
             url = str(target)
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout):
-        raise NoUsableResponseError("no connection; nothing was sent") from None
+        reason = "no connection; nothing was sent" if status is None else "no connection after a redirect"
+        raise NoUsableResponseError(reason, status=status) from None
     except httpx.HTTPError as error:
-        raise NoUsableResponseError(type(error).__name__, is_lost=True) from None
+        raise NoUsableResponseError(type(error).__name__, status=status, is_lost=True) from None
     except (httpx.InvalidURL, ValueError) as error:
-        raise NoUsableResponseError(f"the request cannot be sent ({type(error).__name__})") from None
-    raise NoUsableResponseError(f"it redirects more than {MAX_REDIRECTS} times")
+        reason = f"the request cannot be sent ({type(error).__name__})"
+        raise NoUsableResponseError(reason, status=status) from None
+    raise NoUsableResponseError(f"it redirects more than {MAX_REDIRECTS} times", status=status)
 
 
 async def _read_response_body(response: httpx.Response, max_bytes: int) -> bytes:
@@ -372,10 +379,12 @@ async def _read_response_body(response: httpx.Response, max_bytes: int) -> bytes
     try:
         async for chunk in iter_decoded_body(response):
             if len(body) + len(chunk) > max_bytes:
-                raise NoUsableResponseError(f"the answer is larger than {max_bytes} bytes")
+                reason = f"the answer is larger than {max_bytes} bytes"
+                raise NoUsableResponseError(reason, status=response.status_code)
             body += chunk
     except (CodeModeFetchError, EOFError, zlib.error):
-        raise NoUsableResponseError("the answer is compressed in a way that cannot be read") from None
+        reason = "the answer is compressed in a way that cannot be read"
+        raise NoUsableResponseError(reason, status=response.status_code) from None
     return bytes(body)
 
 
