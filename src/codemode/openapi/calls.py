@@ -249,6 +249,11 @@ def _create_multipart_part(value: Any, media_type: str) -> tuple[str | None, byt
 _MAX_ERROR_CHARACTERS = 4_000
 _MAX_ERROR_MEMBERS = 50
 _MAX_MESSAGE_CHARACTERS = 500
+_MAX_FIELD_ERRORS = 10
+_MAX_FIELD_NAME_CHARACTERS = 100
+_SUMMARY_KEYS = ("message", "detail", "error_description", "title", "error", "errors", "reason")
+_ERROR_TEXT_KEYS = ("message", "msg", "detail", "defaultMessage", "title", "code")
+_ERROR_FIELD_KEYS = ("loc", "field", "path", "source")
 _MAX_LINKS = 10
 _MAX_LINK_CHARACTERS = 20_000
 _MIN_SECRET_LENGTH = 8
@@ -363,17 +368,47 @@ class OperationResponse(NamedTuple):
 
 
 def _find_error_message(parsed: Any) -> str:
-    """Return the error text of an API's response, from its usual fields."""
+    """Return the error text of an API's response: its usual fields, else the beginning of its JSON."""
     if isinstance(parsed, str):
         return clip_to_visible_line(parsed, _MAX_MESSAGE_CHARACTERS)
-    first = next(iter(list_or_empty(parsed)), parsed)
-    for key in ("message", "detail", "error_description", "title", "error", "errors", "reason"):
-        value = mapping_or_empty(first).get(key)
-        first_item = next(iter(list_or_empty(value)), value)
-        for text in (value, mapping_or_empty(first_item).get("message")):
-            if isinstance(text, str) and text.strip():
-                return clip_to_visible_line(text, _MAX_MESSAGE_CHARACTERS)
-    return ""
+    body = mapping_or_empty(next(iter(list_or_empty(parsed)), parsed))
+    summary = next(filter(None, (_get_error_text(body.get(key)) for key in _SUMMARY_KEYS)), "")
+    lists = [body.get("errors"), *filter(is_array, (body.get("message"), body.get("detail")))]
+    errors = [error for members in lists for error in _iterate_field_errors(members)]
+    if not summary and not errors and all(map(is_array, body.values())):  # Django REST: texts by field
+        errors = [*_iterate_field_errors(body)]
+    texts = [f"{field}: {text}" if field else text for field, text in errors if text != summary]
+    message = ": ".join(filter(None, (summary.rstrip(" .:") if texts else summary, "; ".join(texts))))
+    if not message and parsed and (is_object(parsed) or is_array(parsed)):
+        message = to_parameter_text(_shorten_error_body(parsed))
+    return clip_to_visible_line(message, _MAX_MESSAGE_CHARACTERS)
+
+
+def _get_error_text(value: Any) -> str:
+    """Return a text, or the message of an object, shortened; empty for anything else."""
+    text = mapping_or_empty(value).get("message") if is_object(value) else value
+    return clip_to_visible_line(text, _MAX_MESSAGE_CHARACTERS) if isinstance(text, str) and text.strip() else ""
+
+
+def _iterate_field_errors(errors: Any) -> Iterator[tuple[str, str]]:
+    """Yield field and text of the first errors of a list, or of an object of texts by field. The field may be empty."""
+    fields = {"": errors} if is_array(errors) else mapping_or_empty(errors)
+    for field, messages in islice(fields.items(), _MAX_FIELD_ERRORS):
+        for error in (messages if is_array(messages) else [messages])[:_MAX_FIELD_ERRORS]:
+            name, text = field, _get_error_text(error)
+            if is_object(error):
+                text = next(filter(None, (_get_error_text(error.get(key)) for key in _ERROR_TEXT_KEYS)), "")
+                name = next(filter(None, (_get_field_name(error.get(key)) for key in _ERROR_FIELD_KEYS)), field)
+            if text:
+                yield clip_to_visible_line(name, _MAX_FIELD_NAME_CHARACTERS), text
+
+
+def _get_field_name(value: Any) -> str:
+    """Return the name of the field that an error is about: a text, a list of path segments, or a JSON:API source."""
+    if is_object(value):
+        value = value.get("pointer")
+    segments = value[:_MAX_NESTING] if is_array(value) else [value]
+    return ".".join(str(segment) for segment in segments if isinstance(segment, str | int))
 
 
 def _shorten_error_body(parsed: Any) -> Any:

@@ -63,7 +63,8 @@ def test_the_links_of_a_list_are_inputs_of_the_next_call():
         ({"error": {"message": "no"}}, "GET /a failed: 404 Not Found: no"),
         ({"errors": [{"message": "bad"}]}, "GET /a failed: 404 Not Found: bad"),
         ({"detail": "gone"}, "GET /a failed: 404 Not Found: gone"),
-        ({"x": 1}, "GET /a failed: 404 Not Found"),
+        ({"x": 1}, 'GET /a failed: 404 Not Found: {"x":1}'),
+        ({}, "GET /a failed: 404 Not Found"),
     ],
 )
 def test_an_error_has_status_body_and_what_the_api_says(body: Any, message: str):
