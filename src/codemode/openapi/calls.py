@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 from ..data.content import MediaContent
 from ..data.json_shape import estimate_json_length, run_off_loop_if_large
@@ -20,7 +20,7 @@ from ..data.narrowing import is_array, is_object, list_or_empty, mapping_or_empt
 from ..errors import CALL_TIMEOUT, CodeModeHttpError, CodeModeToolError
 from ..host.threads import run_in_thread_if_large_or_slow
 from ..trace.visible_text import clip_text, clip_to_visible_line
-from .operations import Operation, OperationParameter, RequestBody, classify_media_type
+from .operations import Operation, OperationParameter, RequestBody, classify_media_type, get_types, list_alternatives
 from .spec import NoUsableResponseError, get_origin, send_following_same_origin_redirects
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ class OperationResponse(NamedTuple):
         target, request_url = self.response.url.join(url), self.response.request.url
         link: dict[str, Any] = {"url": self._mask_secrets(str(target))}
         if get_origin(target) == get_origin(request_url) and target.path == request_url.path:
-            query = dict(parse_qsl(target.query.decode("ascii", "replace")))
+            query = parse_qs(target.query.decode("ascii", "replace"))
             query_parameters = [
                 parameter
                 for parameter in self.operation.request_definition.parameters
@@ -335,19 +335,24 @@ class OperationResponse(NamedTuple):
             link["input"] = {
                 **self.value,
                 **{
-                    parameter.key: self._convert_query_value(parameter.schema, query[parameter.name])
+                    parameter.key: self._parse_query_value(parameter, query[parameter.name])
                     for parameter in query_parameters
                 },
             }
         return link
 
-    def _convert_query_value(self, schema: Any, text: str) -> Any:
-        """Return the value of a query as the type of its parameter."""
-        try:
-            kind = self.operation.spec.follow_references(schema).get("type")
-            return decode_json(text) if kind in ("integer", "number", "boolean") else text
-        except ValueError:
-            return text
+    def _parse_query_value(self, parameter: OperationParameter, texts: list[str]) -> Any:
+        """Return the value of a query as the type of its parameter. ``texts`` are those of its name, at least one."""
+        spec = self.operation.spec
+        alternatives = list_alternatives(parameter.schema, spec)
+        types = get_types(alternatives)
+        if parameter.is_json or "array" not in types or (len(texts) == 1 and types - {"array", "null"}):
+            return _parse_query_text(texts[-1], types, is_json=parameter.is_json)
+        if not parameter.explode:
+            texts = texts[-1].split(unquote(_DELIMITERS.get(parameter.style, ",")))
+        lists = [alternative for alternative in alternatives if "array" in get_types([alternative])]
+        item_types = get_types(item for schema in lists for item in list_alternatives(schema.get("items"), spec))
+        return [_parse_query_text(text, item_types) for text in texts]
 
     def _mask_secrets(self, text: str) -> str:
         """Return a text without what the client has added to the request: no program may read it."""
@@ -364,6 +369,15 @@ class OperationResponse(NamedTuple):
             (secret_text for secret_text in secrets if len(secret_text) >= _MIN_SECRET_LENGTH), key=len, reverse=True
         ):
             text = text.replace(secret, _REDACTED).replace(secret.replace("/", "\\/"), _REDACTED)
+        return text
+
+
+def _parse_query_text(text: str, types: set[str], *, is_json: bool = False) -> Any:
+    """Return the number or truth value of a text where its types allow no string, else the text."""
+    is_json = is_json or ("string" not in types and not types.isdisjoint(("integer", "number", "boolean")))
+    try:
+        return decode_json(text) if is_json else text
+    except ValueError:
         return text
 
 

@@ -24,6 +24,7 @@ _MAX_INPUT_DESCRIPTION_CHARACTERS = 300
 _MAX_OUTPUT_DESCRIPTION_CHARACTERS = 80
 _MAX_DEFAULT_CHARACTERS = 80
 _MAX_SCHEMA_NAME_CHARACTERS = 60
+_MAX_ALTERNATIVES = 50
 _SUBSCHEMA_KEYWORDS = frozenset(
     {"additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else", "items"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -547,11 +548,48 @@ def _read_writable_properties(schema: Any, spec: Spec, seen_ids: set[int]) -> Ob
     return ObjectProperties(writable, required & writable.keys(), extra) if writable else None
 
 
-def is_file_property(schema: Any, spec: Spec) -> bool:
-    """Tell whether a property of a multipart body is a file."""
-    schema = spec.follow_references(schema)
-    if schema.get("type") == "array":
-        schema = spec.follow_references(schema.get("items"))
+def list_alternatives(schema: Any, spec: Spec) -> list[Mapping[str, Any]]:
+    """Return a schema and the members of its unions and of its `allOf`, references followed, at most 50 in all."""
+    pending = deque[Any]([schema])
+    alternatives: list[Mapping[str, Any]] = []
+    while pending and len(alternatives) < _MAX_ALTERNATIVES:
+        alternative = spec.follow_references(pending.popleft())
+        alternatives.append(alternative)
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            pending += list_or_empty(alternative.get(keyword))[:_MAX_ALTERNATIVES]
+    return alternatives
+
+
+def get_types(alternatives: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the types that schemas name."""
+    types: set[str] = set()
+    for schema in alternatives:
+        named = schema.get("type")
+        types |= {name for name in (named if is_array(named) else [named]) if isinstance(name, str)}
+        types |= {"null"} if schema.get("nullable") is True else set()
+    return types
+
+
+def _create_file_schema(schema: Any, spec: Spec, file: Any) -> Any:
+    """Return the input schema of a file, or of a list of files, in a multipart body; None for any other property."""
+    alternatives = list_alternatives(schema, spec)
+    others = [alternative for alternative in alternatives if not _is_file(alternative)]
+    items = [list_alternatives(other.get("items"), spec) for other in others if "array" in get_types([other])]
+    if any(not any(map(_is_file, members)) for members in items) or get_types(others) - {"string", "array", "null"}:
+        return None
+    choices = [file] if len(others) < len(alternatives) else []
+    choices += [{"type": "array", "items": _create_union([file], members)} for members in items]
+    return _create_union(choices, alternatives) if choices else None
+
+
+def _create_union(choices: list[Any], alternatives: list[Mapping[str, Any]]) -> Any:
+    """Return a schema of these choices, and of null where an alternative is null."""
+    if "null" in get_types(alternatives):
+        choices = [*choices, {"type": "null"}]
+    return choices[0] if len(choices) == 1 else {"anyOf": choices}
+
+
+def _is_file(schema: Mapping[str, Any]) -> bool:
     is_media = "contentMediaType" in schema and "contentEncoding" not in schema
     return schema.get("format") == "binary" or schema.get("type") == "file" or is_media
 
@@ -570,11 +608,8 @@ def _add_body_properties_and_get_required(
         return [*body.keys.values()] if body.required else []
     for name, key in body.keys.items():
         schema = body.parts.properties[name]
-        if body.kind == "multipart" and is_file_property(schema, spec):
-            is_list = spec.follow_references(schema).get("type") == "array"
-            properties[key] = {"type": "array", "items": file} if is_list else file
-        else:
-            properties[key] = copies.copy_schema(schema)
+        file_schema = _create_file_schema(schema, spec, file) if body.kind == "multipart" else None
+        properties[key] = file_schema or copies.copy_schema(schema)
     return [key for name, key in body.keys.items() if name in body.parts.required] if body.required else []
 
 
