@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any, cast, get_args, get_origin, get_type_hints
@@ -311,7 +311,8 @@ def _has_content(message: ToolMessage, content: Any) -> bool:
 
 def _keep_json_value_or_use_text(value: Any, otherwise: Any) -> Any:
     """Return the value if JSON can express it at least in part, else LangChain's text."""
-    if isinstance(value, Mapping | list | tuple | set | frozenset | bytes):
+    # The core reads iterators, within its limits: reading one here would lose its items.
+    if isinstance(value, Mapping | list | tuple | set | frozenset | bytes | Iterator):
         return cast("Any", value)
     try:
         json.dumps(_to_plain_json(value))
