@@ -7,11 +7,13 @@ import json
 from base64 import b64encode
 from typing import Any
 
+import pytest
 from codemode_langchain import CodeModeMiddleware, ExecWaitMiddleware, create_code_mode_tool
 from codemode_langchain.content import from_media_content, to_media_content
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
+from pydantic import ValidationError
 from scripted_agent import CONFIG, START, agent, asking, asks, results
 from suite import each_row
 
@@ -141,3 +143,67 @@ def test_each_form_of_a_block_comes_back_as_it_was(block: dict[str, Any]):
 )
 def test_what_is_no_block_of_bytes_is_data(value: Any):
     assert to_media_content(value) is None
+
+
+EDITED_JS = """const [, picture] = await tools.shot({});
+return await tools.publish({ image: picture, title: 'draft' });"""
+
+
+class PublishingAgent:
+    """An agent whose program asks before it publishes a picture; a new graph for each request, as in a new process."""
+
+    def __init__(self, mode: Any, saver: Any) -> None:
+        self.published: list[Any] = []
+        self._mode, self._saver = mode, saver
+
+        @tool
+        def publish(image: MediaContent, title: str = "untitled") -> str:
+            """Publish a picture."""
+            self.published.append((image.data, title))
+            return "published"
+
+        self._tools = [Tools().all[0], publish]
+
+    def start(self) -> Any:
+        (waiting,) = self._make_graph(0).invoke(START, CONFIG)["__interrupt__"]
+        return waiting
+
+    def edit(self, waiting: Any, **changed: Any) -> Any:
+        (action,) = waiting.value["action_requests"]
+        edited = {"name": "publish", "args": {**action["args"], **changed}}
+        decision = {"type": "edit", "edited_action": edited}
+        answer = {waiting.id: {"decisions": [decision]} if self._mode == "batched" else decision}
+        return self._make_graph(1).invoke(Command(resume=answer), CONFIG)
+
+    def _make_graph(self, said: int) -> Any:
+        messages = [asks(("codeMode", {"js": EDITED_JS}))][said:]
+        middleware = CodeModeMiddleware(approve={"publish": True}, interrupt_mode=self._mode)
+        return agent((), self._tools, middleware, model=asking(*messages), checkpointer=self._saver)
+
+
+@each_row("mode", ["per_call", "batched"])
+def test_an_edit_keeps_the_picture_of_a_call(mode: Any):
+    publishing = PublishingAgent(mode, InMemorySaver())
+    (message,) = results(publishing.edit(publishing.start(), title="edited"))
+    assert message.status == "success"
+    assert publishing.published == [(DATA, "edited")]
+
+
+@each_row("value", [{"kind": "image", "mimeType": "image/png", "bytes": 4}, "picture", {"bytes": 4}])
+def test_an_edit_cannot_replace_the_picture_of_a_call(value: Any):
+    publishing = PublishingAgent("per_call", InMemorySaver())
+    waiting = publishing.start()
+    with pytest.raises(ValidationError, match="image"):
+        publishing.edit(waiting, image=value)
+    assert publishing.published == []
+
+
+@each_row("name", ["0" * 32, "", None, []])
+def test_an_edit_cannot_name_content_that_was_not_displayed(name: Any):
+    publishing = PublishingAgent("per_call", InMemorySaver())
+    waiting = publishing.start()
+    handle = waiting.value["args"]["image"]
+    image = {key: name if key.startswith("$content:") else item for key, item in handle.items()}
+    with pytest.raises(ValidationError, match="must be a handle of the displayed input"):
+        publishing.edit(waiting, image=image)
+    assert publishing.published == []

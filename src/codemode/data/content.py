@@ -5,7 +5,8 @@ from __future__ import annotations
 import binascii
 import gc
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast, get_args
@@ -29,6 +30,8 @@ _MIME_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za
 _MAX_NAME_CHARACTERS = 256
 _MAX_DEPTH = 64
 _MAX_LEVEL_VALUES = 1 << 20
+_MAX_PLACEHOLDER_BYTES = 1 << 28
+_REFERENCE_KEY = re.compile(r"\$content:[0-9a-f]{24}")
 CONTENT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "An image, audio or a file.",
@@ -232,6 +235,56 @@ def restore_content(value: Any, object_of: Callable[[MediaContent], Any] = lambd
     """
     registry = current_registry.get()
     return value if registry is None else resolve_content_references(value, registry, object_of)
+
+
+class _DisplayedContents:
+    """The contents of a displayed input outside its run: placeholders of the same length, as the bytes are unknown."""
+
+    def __init__(self, displayed: Any) -> None:
+        self.reference_key = ""
+        self._handles: dict[str, Mapping[str, Any]] = {}
+        self._parts: dict[str, MediaContent] = {}
+        _replace_nested_values(displayed, self._collect_handle, 0)
+
+    def _collect_handle(self, item: Any) -> Any:
+        if is_mapping(item):
+            key = self.reference_key or next((str(key) for key in item if _REFERENCE_KEY.fullmatch(str(key))), "")
+            if key and isinstance(name := item.get(key), str):
+                self.reference_key = key
+                self._handles[name] = item
+        return _UNCHANGED
+
+    def get(self, part_id: object) -> MediaContent:
+        """Return a part. Raises `ValueError` for one that was not displayed."""
+        name = part_id if isinstance(part_id, str) else ""
+        if name not in self._parts:
+            handle = self._handles.get(name, {})
+            size = handle.get("bytes")
+            if type(size) is not int or not 0 <= size <= _MAX_PLACEHOLDER_BYTES:
+                raise ValueError("must be a handle of the displayed input")
+            self._parts[name] = MediaContent(
+                bytes(size), handle.get("mimeType", ""), kind=handle.get("kind", ""), name=handle.get("name")
+            )
+        return self._parts[name]
+
+    def register(self, part: MediaContent) -> dict[str, Any]:
+        name = next((name for name, known in self._parts.items() if known is part), None) or part.id
+        self._parts[name] = part
+        return {self.reference_key: name, **part.description}
+
+    def replace_names_with_ids(self, text: str | None) -> str | None:
+        return text
+
+
+@contextmanager
+def using_displayed_contents(displayed: Any) -> Generator[None, None, None]:
+    """Make the handles of a displayed input valid in the block, outside the run that displayed it."""
+    contents = _DisplayedContents(displayed)
+    token = current_registry.set(contents if contents.reference_key else current_registry.get())
+    try:
+        yield
+    finally:
+        current_registry.reset(token)
 
 
 def split_content(value: Any) -> tuple[Any, list[MediaContent]]:

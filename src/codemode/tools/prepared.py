@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..cached_property import cached_property
+from ..data.content import using_displayed_contents
 from ..data.narrowing import is_array, mapping_or_empty
 from ..data.references import resolve_reference
 from ..data.rich_values import from_tagged_json, is_rich, tagged_to_plain_json, to_tagged_json
@@ -186,6 +187,15 @@ class PreparedTool:
             raise
         except _get_caught_error_types() as error:
             raise create_tool_failed_error(self.name, error) from error
+
+    def validate_edited_input(self, value: Any, displayed: Any) -> Any:
+        """Validate an edit of a displayed input outside its run, and return it as plain JSON.
+
+        The bytes of content are unknown here; its handles must be those of ``displayed``. Raises as `validate_input`
+        does.
+        """
+        with using_displayed_contents(displayed):
+            return self.validate_input(value).json_value
 
     def validate_output(self, value: Any) -> Any:
         """Validate an output, and return a value for `encode_json`.

@@ -163,7 +163,7 @@ def _make_edit_validator(tool: PreparedTool | None, displayed: Any) -> Callable[
     def validate_edited_args(args: dict[str, Any]) -> dict[str, Any]:
         if tool is not None:
             try:
-                _require_unchanged_input(tool, restore_integers(args, displayed))
+                _require_unchanged_input(tool, restore_integers(args, displayed), displayed)
             except CodeModeToolError as error:
                 raise ValueError(error.message) from error
         return args
@@ -171,11 +171,11 @@ def _make_edit_validator(tool: PreparedTool | None, displayed: Any) -> Callable[
     return validate_edited_args
 
 
-def _require_unchanged_input(tool: PreparedTool, args: dict[str, Any]) -> None:
+def _require_unchanged_input(tool: PreparedTool, args: dict[str, Any], displayed: Any) -> None:
     """Raise `ValueError` if the tool would run with anything but the edited input and defaults."""
-    validated = tool.validate_input(args).json_value
+    validated = tool.validate_edited_input(args, displayed)
     changed_path = find_changed_path(args, validated) or find_changed_path(
-        validated, tool.validate_input(validated).json_value
+        validated, tool.validate_edited_input(validated, displayed)
     )
     if changed_path is not None:
         raise ValueError(
