@@ -298,7 +298,7 @@ _MAX_ENDED_CHARACTERS = 2000
 
 _SEND_AGAIN_PHRASE = "send the whole program again"
 _SEND_REMAINING_PHRASE = "send it without the calls that are done: use their results"
-_SLOW_CALL = "The call was too slow and may have happened all the same: find out, then ask for less or continue."
+_SLOW_CALL = "The call may have happened all the same: find out before you repeat it, and ask a slow tool for less."
 _REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or do without it."
 _UNREADABLE_OUTPUT = (
     "This is not the program's fault. Do without this result, or ask for less if the call may be repeated."
