@@ -237,6 +237,25 @@ def test_what_is_gated_in_programs_is_gated_in_direct_calls(rules: Any) -> None:
     assert did == ["nut"]
 
 
+@pytest.mark.parametrize("cents", [500, 2000])
+def test_rules_apply_next_to_a_synchronous_needs_approval_in_direct_calls(cents: int) -> None:
+    def is_large(_context: Any, arguments: dict[str, Any], _call_id: str) -> bool:
+        return arguments["cents"] > 1000
+
+    @function_tool(needs_approval=is_large)  # pyright: ignore[reportArgumentType] - the SDK accepts it at run time
+    def pay(cents: int) -> str:
+        """Pay an amount."""
+        return f"paid {cents}"
+
+    model = Script([("pay", {"cents": cents})], "done")
+    paying = with_code_mode(
+        agent(model, pay, clock), tools="all", keep=["pay"], approve={"pay": lambda _context, _arguments, _id: False}
+    )
+    result = run(paying)
+    assert [item.name for item in result.interruptions] == (["pay"] if cents > 1000 else [])
+    assert [item.output for item in outputs(result)] == ([] if cents > 1000 else ["paid 500"])
+
+
 def test_nobody_can_be_asked_about_what_the_provider_runs() -> None:
     with pytest.raises(UserError, match="which the provider runs"):
         shown(approve={"web_search": True})

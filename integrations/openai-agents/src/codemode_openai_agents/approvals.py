@@ -98,7 +98,8 @@ class ApprovalPolicy:
         tool_rule = tool.needs_approval
 
         async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-            if not isinstance(tool_rule, bool) and await tool_rule(context, arguments, call_id):
+            answer: Any = tool_rule if isinstance(tool_rule, bool) else tool_rule(context, arguments, call_id)
+            if await answer if inspect.isawaitable(answer) else answer:
                 return True
             return await self._rule_needs_approval(tool, context, arguments, call_id)
 
