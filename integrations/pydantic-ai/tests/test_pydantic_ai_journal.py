@@ -138,3 +138,15 @@ def test_a_call_of_unknown_outcome_runs_again_as_it_was() -> None:
         assert desk.done == ["a", "b"]
 
     within(main())
+
+
+def test_without_a_journal_a_run_before_its_first_pause_makes_all_calls_again(face: str) -> None:
+    async def main() -> None:
+        desk = Desk(face)
+        del desk.continuation["journal"]
+        await desk.cancelled()
+        script, result = await desk.again()
+        assert (result.output, returned(desk, script)) == ("done", ["a", "b"])
+        assert desk.done == ["a", "b", "a", "b"]
+
+    within(main())
