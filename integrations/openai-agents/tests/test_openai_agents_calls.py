@@ -179,6 +179,44 @@ def test_hooks_of_the_agent_hear_of_the_calls() -> None:
     ]
 
 
+@pytest.mark.parametrize(("method", "calls"), [("on_tool_start", []), ("on_tool_end", [5])])
+def test_a_hook_that_raises_ends_the_run(method: str, calls: list[int]) -> None:
+    charged: list[int] = []
+
+    class Hooks(AgentHooks[Any]):
+        pass
+
+    async def fail(_hooks: Any, _context: Any, _agent: Any, tool: Any, *_: Any) -> None:
+        if tool.name == "charge":
+            raise RuntimeError("audit log is down")
+
+    setattr(Hooks, method, fail)
+
+    def charge(cents: int) -> str:
+        """Charge a card."""
+        charged.append(cents)
+        return "charged"
+
+    js = "for (let i = 0; i < 2; i++) try { await tools.charge({ cents: 5 }); } catch {} return 'caught';"
+    with pytest.raises(UserError, match="audit log is down"):
+        run(js, charge, hooks=Hooks())
+    assert charged == calls
+
+
+def test_a_guardrail_that_raises_ends_the_run() -> None:
+    @tool_output_guardrail
+    def check(_data: Any) -> ToolGuardrailFunctionOutput:
+        raise RuntimeError("the classifier is down")
+
+    @function_tool(name_override="one", tool_output_guardrails=[check])
+    def one() -> str:
+        """Do it."""
+        return "done"
+
+    with pytest.raises(UserError, match="the classifier is down"):
+        run(CAUGHT, one)
+
+
 def test_a_tool_that_is_not_enabled_is_not_called() -> None:
     @function_tool(is_enabled=lambda context, _agent: context.context == "admin")
     def one() -> str:

@@ -54,6 +54,9 @@ class NestedCalls:
             except CodeModeError as error:
                 span.set_error(_create_span_error(name, error.message if shows_data else ""))
                 raise
+            except Exception as error:  # noqa: BLE001 - a hook or guardrail raised, which ends the run as in direct calls
+                span.set_error(_create_span_error(name, str(error) if shows_data else ""))
+                self._cancel_program_and_raise(error)
             if shows_data:
                 span.span_data.output = output
         return await run_off_loop_if_large(
