@@ -249,6 +249,10 @@ class CodeModeProtocolError(CodeModeError):
                 f"{what}: it was answered before: {self.message}. Continue with {first} from the first answers;"
                 " repeating the same answers returns the same outcome and runs nothing."
             )
+        if self.details.get("is_edit_invalid") is True:
+            return f"{what}: {self.message}. Nothing ran: decide again with {first} from before this decision."
+        if self.details.get("origin") == "decision":
+            return f"{what}: {self.message}."
         keys = "Set a signing key that outlives the process (CODEMODE_SIGNING_KEY or set_continuation_signing_key)"
         return (
             f"{what}: {self.message}. {keys}, and how long a pause is valid with continuation.max_age_ms; {otherwise}."

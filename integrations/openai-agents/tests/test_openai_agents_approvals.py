@@ -214,6 +214,43 @@ def test_an_edited_input_is_checked_and_runs() -> None:
         approve(state, first, always_approve=True, input={})
 
 
+@pytest.mark.parametrize("is_kept", [False, True], ids=["in the process", "as JSON"])
+def test_a_wrong_edited_input_is_refused_and_the_call_stays_undecided(is_kept: bool) -> None:
+    desk = Desk()
+    made = agent(Script(program(TWO), "done"), code_mode(desk.tools))
+    state = run(made, "go").to_state()
+    if is_kept:
+        made = agent(Script("done"), code_mode(desk.tools))
+        state = restored(made, state.to_string())
+    first, second = state.get_interruptions()
+    with pytest.raises(ValueError, match="order: expected string, got number"):
+        approve(state, first, input={"order": 5})
+    assert [call.name for call in run(made, state).interruptions] == ["refund", "refund"]
+    approve(state, first, input={"order": "c"})
+    state.reject(second)
+    assert value(run(made, state))[0] == "refunded c"
+    assert desk.did == [("c", 500)]
+
+
+def test_an_edited_input_that_is_refused_at_the_resume_ran_nothing() -> None:
+    desk = Desk()
+    rich = {"execution_policy": {"values": "rich"}}  # such inputs are validated by the program only
+    made = agent(Script(program(TWO), "done"), code_mode(desk.tools, rich))
+    text = run(made, "go").to_state().to_string()
+    state = restored(made, text)
+    first, second = state.get_interruptions()
+    approve(state, first)
+    approve(state, second, input={"order": 5})
+    with pytest.raises(UserError, match=r"got number\. Nothing ran: decide again") as refused:
+        run(made, state)
+    assert "signing key" not in str(refused.value)
+    assert desk.did == []
+    state = restored(made, text)
+    for item in state.get_interruptions():
+        approve(state, item)
+    assert value(run(made, state)) == ["refunded a", "refunded b"]
+
+
 def test_what_somebody_writes_into_a_rejection_edits_nothing() -> None:
     desk = Desk()
     made = agent(Script(program(TWO), "done"), code_mode(desk.tools))

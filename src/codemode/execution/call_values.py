@@ -114,11 +114,14 @@ def _validate_edited_input(tool: PreparedTool, edited_json: str) -> ValidatedInp
     try:
         validated = tool.validate_input(edited)
     except CodeModeToolError as error:
-        raise CodeModeProtocolError(f"the edited input of tool {tool.name!r} is wrong: {error.message}") from error
+        raise CodeModeProtocolError(
+            f"the edited input of tool {tool.name!r} is wrong: {error.message}", details={"is_edit_invalid": True}
+        ) from error
     if _is_edit_ambiguous(tool, edited, validated):
         raise CodeModeProtocolError(
             f"the edited input of tool {tool.name!r} is refused: its schema changes a value each time it is applied,"
-            " so that the tool's input would be ambiguous; allow the call as displayed, or deny it"
+            " so that the tool's input would be ambiguous; allow the call as displayed, or deny it",
+            details={"is_edit_invalid": True},
         )
     return validated
 

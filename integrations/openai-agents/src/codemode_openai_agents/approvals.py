@@ -147,7 +147,8 @@ def approve(
     """Approve a pending call of a program, like ``state.approve(item)``, optionally with an edited ``input``.
 
     The SDK has no edited calls: its state records a rejection whose message carries the input for the paused program.
-    Raises `ValueError` for an ``input`` with ``always_approve`` or for a call that no program of codeMode makes.
+    Raises `ValueError`, and records nothing, for an ``input`` that the tool does not accept, for one with
+    ``always_approve``, and for one of a call that no program of codeMode makes.
     """
     if input is None:
         state.approve(item, always_approve=always_approve)
@@ -155,7 +156,11 @@ def approve(
     if always_approve or not can_edit_input(item):
         raise ValueError("input can be edited for one call of a codeMode program only, one of the interruptions")
     edit_id: str = cast("Any", item.raw_item).id
-    state.reject(item, rejection_message=f"{_EDITED_MESSAGE_PREFIX}{edit_id}:{json.dumps(dict(input))}")
+    input_json = json.dumps(dict(input))
+    validate_input = getattr(item.agent, "validate_edited_input", None)  # the agent of a paused program
+    if validate_input is not None and item.tool_namespace is None:  # else a call of an inner agent
+        validate_input(item.name, json.loads(input_json))
+    state.reject(item, rejection_message=f"{_EDITED_MESSAGE_PREFIX}{edit_id}:{input_json}")
 
 
 def can_edit_input(item: ToolApprovalItem) -> bool:

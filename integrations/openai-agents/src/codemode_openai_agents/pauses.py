@@ -39,8 +39,9 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 
-from codemode import Interrupt, PendingRequest
-from codemode.plugins import run_off_loop_if_large
+from codemode import CodeModeToolError, Interrupt, PendingRequest
+from codemode import Tool as CoreTool
+from codemode.plugins import PreparedTool, run_off_loop_if_large
 
 from .approvals import AGENT_PAUSE_KIND, create_edit_id, format_agent_namespace, iterate_agent_tool_names
 from .content import make_function_call_async
@@ -145,6 +146,7 @@ class ProgramAgent(Agent[Any]):
 
     approval_tools: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
     agent_tools: dict[str, FunctionTool] = field(default_factory=dict[str, FunctionTool])
+    validated_tools: dict[str, PreparedTool | None] = field(default_factory=dict[str, "PreparedTool | None"])
 
     @classmethod
     def create(cls) -> ProgramAgent:
@@ -161,6 +163,22 @@ class ProgramAgent(Agent[Any]):
     def add_approval_tool(self, name: str) -> None:
         """Add a callable that is no tool of the SDK, by name."""
         self.approval_tools.setdefault(name, _create_approval_tool(name))
+
+    def add_validated_tools(self, tools: Iterable[CoreTool]) -> None:
+        """Add tools that validate edited inputs before the program resumes; none does for a name with two schemas."""
+        for tool in map(PreparedTool.from_tool, tools):
+            known = self.validated_tools.setdefault(tool.name, tool)
+            if known is not None and known.input_json_schema != tool.input_json_schema:
+                self.validated_tools[tool.name] = None
+
+    def validate_edited_input(self, name: str, edited_input: Any) -> None:
+        """Raise `ValueError` for an edited input that the tool does not accept. Unknown tools accept any."""
+        tool = self.validated_tools.get(name)
+        try:
+            if tool is not None:
+                tool.validate_input(edited_input)
+        except CodeModeToolError as error:
+            raise ValueError(f"the edited input is wrong: {error.message}. The call is still undecided") from error
 
     async def get_all_tools(self, run_context: RunContextWrapper[Any]) -> list[Tool]:
         """Return a stand-in for each tool, and one for each tool of inner agents in its agent's namespace."""

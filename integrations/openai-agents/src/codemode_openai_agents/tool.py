@@ -154,6 +154,8 @@ class ProgramFunctionTool:
         self._core = create_core_tool(program_tools, config.settings, pool=config.pool, library=config.library)
         self._agent = agent
         agent.add_approval_tools(self._tools.values())
+        if config.settings.execution_policy.values == "json":  # rich inputs are tagged
+            agent.add_validated_tools(program_tools)
         if config.library is not None and config.library.model_saves:
             agent.add_approval_tool(SAVE_TOOL_NAME)
         self._call_data: WeakKeyDictionary[ToolContext[Any], dict[str, Any]] = WeakKeyDictionary()
