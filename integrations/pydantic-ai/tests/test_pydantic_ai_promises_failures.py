@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 from codemode_pydantic_ai import CodeMode, CodeModeToolset, create_code_mode_tool
 from pydantic import BaseModel, TypeAdapter
-from pydantic_ai import Agent, ModelRetry, RunContext, Tool, UsageLimits
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    RunContext,
+    Tool,
+    UsageLimits,
+)
 from pydantic_ai.capabilities import Hooks
-from pydantic_ai.exceptions import RunCancelled, ToolFailed, UnexpectedModelBehavior
+from pydantic_ai.exceptions import RunCancelled, ToolFailed, UnexpectedModelBehavior, UsageLimitExceeded, UserError
 from pydantic_ai.toolsets import FunctionToolset
 from scripted import Script, program
 from suite import each_row, full_only
@@ -250,3 +258,32 @@ def test_a_hook_that_hears_of_it_stands_in_for_the_log(caplog: pytest.LogCapture
         ran(Script(program(js), "done"), [broken], capabilities=[CodeMode(options)])
     assert len(heard) == 1
     assert [one for one in caplog.records if one.name == "codemode.tools"] == []
+
+
+@each_row("reason", ["tool_calls_limit of 1", "the catalog has no database"])
+def test_a_later_run_reads_why_an_earlier_run_ended_inside_the_resumed_program(reason: str) -> None:
+    def refund(order: str) -> str:
+        return f"refunded {order}"
+
+    def look() -> str:
+        raise UserError("the catalog has no database")
+
+    async def main() -> Script:
+        tools = [Tool(refund, requires_approval=True), Tool(look)]
+        output: Any = [str, DeferredToolRequests]
+        js = "await tools.refund({ order: 'a' }); return await tools.look({});"
+        script = Script(program(js), "done")
+        agent = Agent(script.model, tools=tools, capabilities=[CodeMode()], output_type=output)
+        paused = await agent.run("go")
+        (call,) = paused.output.approvals
+        history = paused.all_messages()
+        results = DeferredToolResults(approvals={call.tool_call_id: True})
+        limits = UsageLimits(tool_calls_limit=1 if "limit" in reason else None)
+        with pytest.raises((UsageLimitExceeded, UserError), match=reason):
+            await agent.run(message_history=history, deferred_tool_results=results, usage_limits=limits)
+        await agent.run(message_history=history, deferred_tool_results=results)
+        return script
+
+    answer = str(within(main()).returned())
+    assert "the run of the agent ended at this call: " in answer
+    assert reason in answer

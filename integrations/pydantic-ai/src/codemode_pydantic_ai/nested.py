@@ -382,7 +382,10 @@ class NestedCalls:
             self.fatal_error = error
             self.cancel_program()
             # The run raises the fatal error; raised here it would be logged as a failure of the tool.
-            raise self._error_style.make_failed_error(call, "the run of the agent has ended") from None
+            # A later run with the same answers reads this message.
+            raise self._error_style.make_failed_error(
+                call, f"the run of the agent ended at this call: {error}"
+            ) from None
 
     def add_tool(self, name: str, tool: ToolsetTool[Any]) -> None:
         """Add a tool that nested calls can use."""
