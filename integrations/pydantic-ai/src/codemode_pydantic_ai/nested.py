@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast
 from pydantic import ValidationError
 from pydantic_ai import CustomEvent, RunContext
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import AgentRunError, ApprovalRequired, CallDeferred, UserError
+from pydantic_ai.exceptions import AgentRunError, ApprovalRequired, CallDeferred, UsageLimitExceeded, UserError
 from pydantic_ai.messages import ToolCallPart, ToolReturn, ToolReturnPart, tool_return_ta
 from pydantic_ai.tools import ToolDenied
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool, WrapperToolset
@@ -382,9 +382,10 @@ class NestedCalls:
             self.fatal_error = error
             self.cancel_program()
             # The run raises the fatal error; raised here it would be logged as a failure of the tool.
-            # A later run with the same answers reads this message.
+            # A later run with the same answers reads this message; texts of tools stay with the host.
+            reason = str(error) if isinstance(error, UsageLimitExceeded) else type(error).__name__
             raise self._error_style.make_failed_error(
-                call, f"the run of the agent ended at this call: {error}"
+                call, f"the run of the agent ended at this call: {reason}"
             ) from None
 
     def add_tool(self, name: str, tool: ToolsetTool[Any]) -> None:
