@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import RunConfig, Runner, RunState, UserError, function_tool
+from agents import RunConfig, Runner, RunState, ToolOutputImage, UserError, function_tool
 from codemode_openai_agents import approve, code_mode
 from scripted_model import QUIET, Script, agent, outputs, program
 
@@ -230,6 +230,29 @@ def test_a_wrong_edited_input_is_refused_and_the_call_stays_undecided(is_kept: b
     state.reject(second)
     assert value(run(made, state))[0] == "refunded c"
     assert desk.did == [("c", 500)]
+
+
+def test_an_edit_of_a_call_with_an_image_keeps_its_handle() -> None:
+    published: list[tuple[ToolOutputImage, str]] = []
+
+    @function_tool
+    def shot() -> ToolOutputImage:
+        """Take a picture."""
+        return ToolOutputImage(image_url="data:image/png;base64,aGVsbG8=")
+
+    @function_tool(needs_approval=True)
+    def publish(picture: ToolOutputImage, title: str) -> str:
+        """Publish a picture."""
+        published.append((picture, title))
+        return title
+
+    js = "return await tools.publish({ picture: await tools.shot({}), title: 'a' })"
+    made = agent(Script(program(js), "done"), code_mode([shot, publish]))
+    state = run(made, "go").to_state()
+    (call,) = state.get_interruptions()
+    approve(state, call, input={**json.loads(call.arguments), "title": "b"})
+    assert outputs(run(made, state))[-1].output == "b"
+    assert published == [(ToolOutputImage(image_url="data:image/png;base64,aGVsbG8="), "b")]
 
 
 def test_an_edited_input_that_is_refused_at_the_resume_ran_nothing() -> None:

@@ -159,7 +159,7 @@ def approve(
     input_json = json.dumps(dict(input))
     validate_input = getattr(item.agent, "validate_edited_input", None)  # the agent of a paused program
     if validate_input is not None and item.tool_namespace is None:  # else a call of an inner agent
-        validate_input(item.name, json.loads(input_json))
+        validate_input(item.name, json.loads(input_json), json.loads(item.arguments or "{}"))
     state.reject(item, rejection_message=f"{_EDITED_MESSAGE_PREFIX}{edit_id}:{input_json}")
 
 

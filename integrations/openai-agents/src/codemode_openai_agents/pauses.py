@@ -171,12 +171,12 @@ class ProgramAgent(Agent[Any]):
             if known is not None and known.input_json_schema != tool.input_json_schema:
                 self.validated_tools[tool.name] = None
 
-    def validate_edited_input(self, name: str, edited_input: Any) -> None:
+    def validate_edited_input(self, name: str, edited_input: Any, displayed_input: Any) -> None:
         """Raise `ValueError` for an edited input that the tool does not accept. Unknown tools accept any."""
         tool = self.validated_tools.get(name)
         try:
             if tool is not None:
-                tool.validate_input(edited_input)
+                tool.validate_edited_input(edited_input, displayed_input)
         except CodeModeToolError as error:
             raise ValueError(f"the edited input is wrong: {error.message}. The call is still undecided") from error
 
