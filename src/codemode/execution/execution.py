@@ -511,8 +511,11 @@ class Execution:
         except CodeModeError as error:
             return self.make_failed_outcome(await self._complete_and_report_error(error))
         warnings, output_warnings = self._warnings, tuple(self._output_warnings)
-        unhandled_failures = self._summarize_unhandled_failures(ending)
-        self._reporter.notes = (*warnings, *output_warnings, *describe_unhandled_failures(unhandled_failures))
+        unhandled_failures: tuple[CallSummary, ...] = ()
+        self._reporter.notes = (*warnings, *output_warnings)
+        if ending.abandoned:
+            unhandled_failures = self._summarize_unhandled_failures(ending)
+            self._reporter.notes += tuple(describe_unhandled_failures(unhandled_failures))
         trace: Any = None
         if self._reporter.is_watched:
             trace = await self._reporter.report_end_and_create_trace(result_bytes=result_bytes)

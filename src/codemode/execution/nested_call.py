@@ -273,7 +273,7 @@ class _ToolCall:
             raise create_not_executable_error(tool.name, tool_call_id=entry.tool_call_id)
         asks = tool.needs_approval is not False
         checked = await self._validate_input(is_displayed=asks)
-        if self._pipeline is not None or has_edited_input(self._answer):
+        if self._pipeline is not None or (self._answer is not None and has_edited_input(self._answer)):
             checked = await self._apply_input_hook_and_report_display(checked)
         calls = self._calls
         displayed_input_json = checked.displayed_input_json

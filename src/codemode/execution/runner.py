@@ -513,7 +513,8 @@ class Runner:
         self._lease.slot.make_current()
         clock = None
         try:
-            is_input_edited = has_edited_input(self._calls.answers.get(entry.id))
+            answer = self._calls.answers.get(entry.id)
+            is_input_edited = answer is not None and has_edited_input(answer)
             record = self._reporter.report_call_start(entry, is_input_edited=is_input_edited)
             policy = self._calls.options.execution_policy
             timeout_ms = policy.tool_timeout_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..data.json_values import count_utf8_bytes, decode_json
@@ -217,7 +218,7 @@ def make_return_ending(
     ``unsent`` are the calls of the last turn, ``queued`` those that waited for a free slot: neither has run.
     """
     is_settled = len(delivered_ids) == len(ledger.entries) and not event.unobserved_ids
-    if is_settled and not any(isinstance(entry.outcome, Rejected) for entry in ledger.entries):
+    if is_settled and Rejected not in map(type, map(attrgetter("outcome"), ledger.entries)):
         return check_result_and_make_ending(event, settings)  # every request succeeded and was observed
     last_turn = {entry.id for entry in unsent}
     if settings.profile.unawaited == "refuse":
