@@ -62,14 +62,20 @@ def test_interruptions_name_the_inner_calls() -> None:
     assert desk.did == []
 
 
-@pytest.mark.parametrize("is_kept", [False, True], ids=["in the process", "as JSON"])
-def test_decisions_reach_the_program(is_kept: bool) -> None:
+def paused_at_two(is_kept: bool) -> tuple[Desk, Any, Any]:
+    """Return a desk, its agent and the state of a run that waits for two decisions, as JSON in between if kept."""
     desk = Desk()
     made = agent(Script(program(TWO), "done"), code_mode(desk.tools))
     state = run(made, "go").to_state()
     if is_kept:
         made = agent(Script("done"), code_mode(desk.tools))
         state = restored(made, state.to_string())
+    return desk, made, state
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["in the process", "as JSON"])
+def test_decisions_reach_the_program(is_kept: bool) -> None:
+    desk, made, state = paused_at_two(is_kept)
     first, second = state.get_interruptions()
     state.approve(first)
     state.reject(second, rejection_message="not this one")
@@ -216,12 +222,7 @@ def test_an_edited_input_is_checked_and_runs() -> None:
 
 @pytest.mark.parametrize("is_kept", [False, True], ids=["in the process", "as JSON"])
 def test_a_wrong_edited_input_is_refused_and_the_call_stays_undecided(is_kept: bool) -> None:
-    desk = Desk()
-    made = agent(Script(program(TWO), "done"), code_mode(desk.tools))
-    state = run(made, "go").to_state()
-    if is_kept:
-        made = agent(Script("done"), code_mode(desk.tools))
-        state = restored(made, state.to_string())
+    desk, made, state = paused_at_two(is_kept)
     first, second = state.get_interruptions()
     with pytest.raises(ValueError, match="order: expected string, got number"):
         approve(state, first, input={"order": 5})
