@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 from four_surfaces import SURFACES, answer_on
+from waiting import within
 
 from codemode import (
+    CallContext,
     CodeModeToolError,
+    ModuleServer,
+    ProgramLibrary,
     Tool,
     create_code_call_tools,
     create_code_mode_tool,
     create_exec_wait_tools,
+    create_modules_tool,
 )
+from codemode.stores import MemoryInterruptStore
 
 
 async def send(to: str) -> str:
@@ -89,6 +95,24 @@ def test_handled_errors_cause_no_warning(surface: str, program: str):
     answer = answer_on(surface, TOOLS, f"{program} {end}")
     assert answer.value == 1, answer
     assert "is full" not in read_warnings(surface, answer)
+
+
+def test_errors_that_a_saved_program_handles_cause_no_warning():
+    async def scenario() -> list[Any]:
+        library = ProgramLibrary(MemoryInterruptStore())
+        handled = "try { await @({ to: 'a' }) } catch { return 1 }"
+        await library.save("safe", handled.replace("@", "tools.send"))
+        await library.save("module", "import { send } from '@codemode/servers/box';\n" + handled.replace("@", "send"))
+        code_mode = create_code_mode_tool(TOOLS, library=library)
+        value = await code_mode.execute("return await saved.safe({})", CallContext(tool_call_id="a"))
+        run = create_modules_tool([ModuleServer("box", TOOLS)], library=library)
+        code = "import { module as f } from '@codemode/saved'; export default await f({})"
+        response = await run.execute({"code": code})
+        return [value, code_mode.to_model_output(value, tool_call_id="a")["value"], response["result"], response]
+
+    *values, response = within(scenario())
+    assert values == [1, 1, 1]
+    assert response["diagnostics"] == []
 
 
 def test_errors_returned_to_a_script_cause_no_warning():

@@ -186,13 +186,22 @@ _REJECTION_HANDLER = re.compile(
 )
 
 
+def may_handle_rejections(js: str) -> bool:
+    """Return False for a program that surely handles no rejection."""
+    return _REJECTION_HANDLER.search(js) is not None
+
+
 def find_abandoned_calls(
-    ledger: Ledger, delivered_ids: Sequence[int], unsent_ids: set[int], unobserved_ids: tuple[int, ...], js: str
+    ledger: Ledger,
+    delivered_ids: Sequence[int],
+    unsent_ids: set[int],
+    unobserved_ids: tuple[int, ...],
+    *,
+    may_handle_errors: bool,
 ) -> tuple[DetachedCall, ...]:
-    """Return calls that the program ``js`` abandoned: unfinished ones, and failed ones whose error nothing handled."""
+    """Return calls that the program abandoned: unfinished ones, and failed ones whose error nothing handled."""
     delivered, unobserved = set(delivered_ids), set(unobserved_ids)
     _require_issued_requests(ledger, unobserved)
-    may_handle_errors = _REJECTION_HANDLER.search(js) is not None
     calls: list[DetachedCall] = []
     for entry in ledger.entries:
         if entry.kind in INTERNAL_KINDS:

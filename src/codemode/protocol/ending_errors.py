@@ -25,6 +25,7 @@ from .call_status import (
     find_abandoned_calls,
     find_unanswered_or_unobserved_calls,
     make_detached_call_error,
+    may_handle_rejections,
 )
 from .events import AbortRequested, Completed, DeadlinePassed, Failed, HostFailed, ProgramRefused, WorkerEnded
 from .guest_errors import copy_error_for_run, describe_failed_call
@@ -226,7 +227,11 @@ def make_return_ending(
         if calls:
             return Failed(make_detached_call_error(calls))
     not_sent = last_turn | {entry.id for entry in queued}
-    abandoned = find_abandoned_calls(ledger, delivered_ids, not_sent, event.unobserved_ids, js)
+    # A saved program, whose text is not in ``js``, may handle errors of its own calls.
+    may_handle_errors = '"saved":' in (settings.invocation_data_json or "") or may_handle_rejections(js)
+    abandoned = find_abandoned_calls(
+        ledger, delivered_ids, not_sent, event.unobserved_ids, may_handle_errors=may_handle_errors
+    )
     if settings.profile.unawaited == "refuse":  # which drops calls of the last turn silently
         abandoned = tuple(call for call in abandoned if call["status"] == "failed")
     if settings.profile.unawaited == "drain" and any(call["status"] != "failed" for call in abandoned):
