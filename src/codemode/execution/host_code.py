@@ -141,7 +141,7 @@ def make_generic_hook_error(entry: LedgerEntry, error: BaseException) -> CodeMod
 
 
 def make_output_hook_error(entry: LedgerEntry, failure: CodeModeError) -> CodeModeToolError:
-    """Return the error that a program sees instead of a mistake of the hook for outputs, with its cause."""
+    """Return the error that a program sees when the output hook raises, with that exception as its cause."""
     error = CodeModeToolError(
         f"the host could not process the output of tool {entry.name!r}",
         details={"tool_name": entry.name, "tool_call_id": entry.tool_call_id, "origin": PIPELINE_ORIGIN},

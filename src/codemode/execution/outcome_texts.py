@@ -298,7 +298,7 @@ _MAX_ENDED_CHARACTERS = 2000
 
 _SEND_AGAIN_PHRASE = "send the whole program again"
 _SEND_REMAINING_PHRASE = "send it without the calls that are done: use their results"
-_SLOW_CALL = "The call may have happened all the same: find out before you repeat it, and ask a slow tool for less."
+_SLOW_CALL = "The call may still have been carried out: check before you repeat it, and request less from a slow tool."
 _REFUSED_HINT = "The tool says what is wrong. Change the call accordingly, or do without it."
 _UNREADABLE_OUTPUT = (
     "This is not the program's fault. Do without this result, or ask for less if the call may be repeated."
@@ -321,7 +321,7 @@ _HINTS = {
     "denied": "A person refused this call. Do not try it again; say so, or find another way.",
     "unapproved": "This call needs a person's approval and none can be given now. Do without it.",
     "undecided": "This is not the program's fault: the host could not decide about the call. Do without it.",
-    "pipeline_failed": "This is not the program's fault: the host's own code around the call failed. Do without it.",
+    "pipeline_failed": "This is not the program's fault: the host's own code around the call failed. Skip this call.",
     "sign_in": "A user must sign in before this tool can be called. Say so, or do without it.",
     "tool": "Check the tool's name and the types of its input; catch errors of calls that may fail.",
     "tool_failed": "The tool itself failed. Try other input, or do without it.",
